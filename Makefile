@@ -19,6 +19,7 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 
 .PHONY: check
 check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases
+	@tools/need cc:gcc redis-server:redis-server
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --lib
@@ -36,7 +37,7 @@ lint: ## Check formatting, and run clippy with warnings as errors
 
 .PHONY: unit
 unit: ## Run unit and integration tests
-	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
+	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server
 	cargo test --locked --no-fail-fast --lib --test it -- --test-threads=$(TEST_THREADS)
 
 .PHONY: explore

@@ -29,7 +29,7 @@ use crate::{
         problem::{Path, Problems},
     },
     engine::{
-        answer::Engine,
+        answer::{Engine, shared::Shared},
         cache::{CacheLimits, Disk, Memory, Trouble},
     },
     file::base_dir::BaseDir,
@@ -96,6 +96,8 @@ impl App {
             }
         };
         let base = loaded.base.clone();
+        let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock));
+        let clock = shared.as_ref().map_or(clock, |shared| shared.clock());
         let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
         let launchers = Arc::new(launchers.counted(metrics.programs.clone()));
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
@@ -105,7 +107,7 @@ impl App {
         metrics.process.started(setup.since);
         let app = Self {
             tls: setup.tls.take(),
-            engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
+            engine: Engine::new(Memory::new(&config.cache), shared, clock, Arc::clone(&metrics)),
             metrics,
             traces: std::mem::take(&mut setup.traces),
             launchers: Arc::clone(&common.launchers),
@@ -202,10 +204,32 @@ impl App {
 
     /// Runs the backends for all known queries again, so that answers are fresh. Stops when the gateway drains.
     pub(crate) async fn warm_up(&self) {
+        if let Some(shared) = self.engine.shared() {
+            shared.first_contact().await;
+        }
         let setup = self.setup();
         tokio::select! {
             _ = self.engine.warm_up(&setup.routes) => {}
             () = self.lifecycle.reached(Phase::Draining) => {}
+        }
+    }
+
+    /// Follows the shared store. Returns when the gateway has ended, or at once if there is no store.
+    pub(crate) async fn follow_store(&self) {
+        let Some(shared) = self.engine.shared() else { return };
+        let mut watching = pin!(shared.watch());
+        let mut ended = pin!(self.lifecycle.reached(Phase::Ended));
+        loop {
+            let synced = async {
+                let result = self.engine.sync(&self.setup().routes).await;
+                shared.note_result(&result);
+                shared.due().await;
+            };
+            tokio::select! {
+                () = synced => {}
+                () = &mut watching => {}
+                () = &mut ended => return,
+            }
         }
     }
 

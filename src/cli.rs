@@ -38,13 +38,17 @@ struct Cli {
 enum Command {
     /// Serve Argo CD's calls until SIGTERM.
     Serve(serve::ServeArgs),
-    /// Check the configuration and report all problems at once. Opens no socket.
+    /// Check the configuration and report all problems at once. Opens no socket without `--connect`.
     #[command(
-        after_help = "Exit codes: 0 the configuration is good (it may have warnings), 78 the configuration is wrong."
+        after_help = "Exit codes: 0 the configuration is good (it may have warnings), 1 `--connect` found a problem, 78 the \
+                      configuration is wrong."
     )]
     Check {
         #[command(flatten)]
         file: ConfigFile,
+        /// Try the shared store (`cache.shared`) too: connect, and tell how it is set up.
+        #[arg(long)]
+        connect: bool,
         /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
@@ -105,7 +109,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Check { file, output } => check::run(&file.path, output),
+        Command::Check { file, connect, output } => check::run(&file.path, connect, output),
         Command::Call(arguments) => call::run(&arguments),
         Command::Answers(arguments) => answers::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),

@@ -111,6 +111,9 @@ impl App {
                 for route in &started {
                     route.backend.start_ahead();
                 }
+                if let Some(shared) = self.engine.shared() {
+                    shared.register_again();
+                }
                 self.engine.forget_failures(|name| started.iter().any(|route| *route.name == *name));
                 self.metrics.reloads.succeeded(generation, at);
                 Ok(changes)

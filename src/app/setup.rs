@@ -107,6 +107,10 @@ impl Setup {
             let help = "a route has at least a `name` and a `backend`";
             problems.error_with_help(&at, "there are no routes", help);
         }
+        if let Some(store) = &config.cache.shared {
+            // Built at the start only. A reload reports its problems.
+            let _ = store.build(base, &root.key("cache").key("shared"), &mut problems);
+        }
         check_memory(&config, &root, &mut problems);
         let (outline, hash) = (Outline::of(&loaded), loaded.hash);
         let report = loaded.report(problems.into_vec());
@@ -205,7 +209,7 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
         problems.error_with_help(
             &root.key("auth").key("certificates"),
             "no client can show a certificate",
-            "say which certificates are believed: `server.tls.clientCa`",
+            "say which certificates are accepted: `server.tls.clientCa`",
         );
     }
     if config.scripts.concurrency == 0 {

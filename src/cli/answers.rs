@@ -130,7 +130,7 @@ fn shown(answer: &Value) -> String {
 }
 
 async fn invalidate(gateway: &Gateway, selection: &Value, output: Output) -> anyhow::Result<ExitCode> {
-    let reply = gateway.post(&["answers", "invalidate"], Some(selection)).await?;
+    let reply = gateway.post(&["answers", "invalidate"], &[], Some(selection)).await?;
     if output == Output::Json {
         return print(&format!("{reply:#}"));
     }

@@ -4,7 +4,12 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 
 use super::{Output, exit, print};
 use crate::{
-    app::App, clients::launcher::own_program, config::Loaded, domain::clock::SystemClock, engine::route::Route,
+    app::App,
+    clients::{launcher::own_program, store::StoreConfig},
+    config::Loaded,
+    domain::clock::SystemClock,
+    engine::route::Route,
+    file::base_dir::BaseDir,
 };
 
 /// The containment of scripts that this machine's kernel lacks.
@@ -14,15 +19,19 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
 }
 
 /// Checks `file` as a start would, and prints the report.
-pub(crate) fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let checked = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
-    let (report, routes, lacks) = match checked {
-        Ok((app, report)) => {
+pub(crate) fn run(file: &Path, connect: bool, output: Output) -> anyhow::Result<ExitCode> {
+    let checked = Loaded::read(file).and_then(|loaded| {
+        let (store, base) =
+            (loaded.config.as_ref().and_then(|config| config.cache.shared.clone()), loaded.base.clone());
+        App::build(loaded, Arc::new(SystemClock), own_program()).map(|built| (built, store.map(|store| (store, base))))
+    });
+    let (report, routes, lacks, store) = match checked {
+        Ok(((app, report), store)) => {
             let setup = app.setup();
             let identities = setup.routes.iter().map(|route| identity(route)).collect();
-            (report, identities, lacks(&app)?)
+            (report, identities, lacks(&app)?, store.filter(|_| connect))
         }
-        Err(report) => (report, Vec::new(), Vec::new()),
+        Err(report) => (report, Vec::new(), Vec::new(), None),
     };
     for lack in lacks {
         eprintln!("note: on this machine scripts are not completely contained: {lack}");
@@ -43,7 +52,24 @@ pub(crate) fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
         print("How the guard identifies the parameter sets of each route (`guard.identity`):")?;
         routes.iter().try_for_each(|line| print(line).map(drop))?;
     }
-    Ok(ExitCode::SUCCESS)
+    let is_good = store.map_or(Ok(true), |(store, base)| try_store(&store, &base))?;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// Tries the shared store, and prints to standard error what it says of itself. Returns whether nothing is wrong.
+fn try_store(store: &StoreConfig, base: &BaseDir) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(store.probe(base)) {
+        Ok(probe) => {
+            eprintln!("cache.shared: {}, {}", probe.server, probe.persistence);
+            probe.problems.iter().for_each(|problem| eprintln!("cache.shared: {problem}"));
+            Ok(probe.problems.is_empty())
+        }
+        Err(error) => {
+            eprintln!("cache.shared: the store cannot be used: {error}");
+            Ok(false)
+        }
+    }
 }
 
 /// How the guard identifies the parameter sets of `route`.

@@ -97,24 +97,28 @@ impl Gateway {
 
     /// `GET` of `path` below `/admin`, with `query`.
     pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
-        let mut url = self.url(path)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        self.call(Method::GET, url, None).await
+        self.call(Method::GET, self.url(path, query)?, None).await
     }
 
-    /// `POST` of `body` to `path` below `/admin`.
-    pub(crate) async fn post(&self, path: &[&str], body: Option<&Value>) -> anyhow::Result<Value> {
-        self.call(Method::POST, self.url(path)?, body).await
+    /// `POST` of `body` to `path` below `/admin`, with `query`.
+    pub(crate) async fn post(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        self.call(Method::POST, self.url(path, query)?, body).await
     }
 
-    fn url(&self, path: &[&str]) -> anyhow::Result<Url> {
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Url> {
         let mut url = self.admin.clone();
         let mut segments =
             url.path_segments_mut().map_err(|()| anyhow::anyhow!("{} cannot have a path", self.admin))?;
         segments.pop_if_empty().push("admin").extend(path);
         drop(segments);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
         Ok(url)
     }
 

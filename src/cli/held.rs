@@ -38,15 +38,18 @@ enum HeldCommand {
         output: Output,
     },
     /// Accept a held answer as soon as the backend gives it again. The backend runs at once.
-    Release {
-        /// The id that `held list` prints, or the beginning of it.
-        id: String,
-    },
+    Release(Decided),
     /// Never accept a held answer, however often the backend gives it. The last good answer stays.
-    Reject {
-        /// The id that `held list` prints, or the beginning of it.
-        id: String,
-    },
+    Reject(Decided),
+}
+
+#[derive(Debug, Args)]
+struct Decided {
+    /// The id that `held list` prints, or the beginning of it.
+    id: String,
+    /// The fingerprint that `held list` prints. The command fails if another answer is held by now.
+    #[arg(long)]
+    fingerprint: Option<String>,
 }
 
 /// Runs the command and prints its result.
@@ -66,26 +69,28 @@ pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
             held.iter().try_for_each(|held| print(&shown(held)).map(drop))?;
             print("Release or reject one by its id, or a beginning of it: `appset-gateway held release ID`.")
         }
-        HeldCommand::Release { id } => runtime.block_on(decide(&gateway, id, "release")),
-        HeldCommand::Reject { id } => runtime.block_on(decide(&gateway, id, "reject")),
+        HeldCommand::Release(decided) => runtime.block_on(decide(&gateway, decided, "release")),
+        HeldCommand::Reject(decided) => runtime.block_on(decide(&gateway, decided, "reject")),
     }
 }
 
 fn shown(held: &Value) -> String {
     let decision = held["decision"].as_str().map(|decision| format!(", {decision}")).unwrap_or_default();
     format!(
-        "{}  {} {}, since {}{}{decision}\n    {}",
+        "{}  {} {}, since {}{}{decision}, fingerprint {}\n    {}",
         text(held, "id"),
         text(held, "route"),
         held["input"],
         text(held, "since"),
         asked_by(held),
+        text(held, "fingerprint"),
         held["message"].as_str().unwrap_or_default()
     )
 }
 
-async fn decide(gateway: &Gateway, id: &str, decision: &str) -> anyhow::Result<ExitCode> {
-    let reply = gateway.post(&["held", id, decision], None).await?;
+async fn decide(gateway: &Gateway, decided: &Decided, decision: &str) -> anyhow::Result<ExitCode> {
+    let query: Vec<_> = decided.fingerprint.iter().map(|fingerprint| ("fingerprint", &**fingerprint)).collect();
+    let reply = gateway.post(&["held", &decided.id, decision], &query, None).await?;
     print(reply["message"].as_str().unwrap_or_default())?;
     let is_done = decision == "reject" || reply["isHeld"] == Value::Bool(false);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })

@@ -183,6 +183,8 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) {
     tokio::spawn(async move { renewing.renew().await });
     let (following, file) = (Arc::clone(app), file.to_owned());
     tokio::spawn(async move { following.follow(&file, hangup).await });
+    let syncing = Arc::clone(app);
+    tokio::spawn(async move { syncing.follow_store().await });
     let warming = Arc::clone(app);
     tokio::spawn(async move { warming.warm_up().await });
     let confirming = Arc::clone(app);

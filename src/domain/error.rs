@@ -2,10 +2,12 @@
 
 use std::{fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::generator::Evidence;
 
 /// Why a backend has no answer. Never turned into an empty list (invariant I2).
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct BackendError {
     /// The kind of failure, which decides the status for the caller.
@@ -18,7 +20,7 @@ pub struct BackendError {
 }
 
 /// Kinds of failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorKind {
     /// The source cannot be reached or failed.
     Unavailable,

@@ -4,22 +4,22 @@
 pub(crate) mod admin_ops;
 mod askers;
 mod baselines;
+mod changes;
 mod confirm;
 #[cfg(test)]
 mod model;
 mod run;
 mod served;
+pub(crate) mod shared;
+mod state;
 pub(crate) mod warm;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
-use self::{
-    askers::Askers,
-    confirm::Confirmations,
-    run::{EngineState, Run},
-};
+use self::{askers::Askers, confirm::Confirmations, run::Run, shared::Shared, state::EngineState};
 use crate::{
     domain::{
         clock::{Clock, Timestamp},
@@ -92,7 +92,7 @@ impl Unknown {
 }
 
 /// Why a run brought no answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Failure {
     /// The backend does not know.
     Backend(BackendError),
@@ -102,6 +102,8 @@ pub(crate) enum Failure {
     Crashed,
     /// The backend answered, and the guard holds the answer.
     Held(Box<Held>),
+    /// The shared store is needed and does not answer, or another replica must answer.
+    Store(String),
 }
 
 impl Failure {
@@ -124,6 +126,7 @@ impl Failure {
             Self::Deadline => "timeout",
             Self::Crashed => "crashed",
             Self::Held(_) => "held",
+            Self::Store(_) => "store",
         }
     }
 
@@ -143,6 +146,7 @@ impl fmt::Display for Failure {
             Self::Deadline => f.write_str("no answer by the deadline"),
             Self::Crashed => f.write_str("the gateway failed; its log says where"),
             Self::Held(held) => held.fmt(f),
+            Self::Store(why) => write!(f, "the shared store cannot be used: {why}"),
         }
     }
 }
@@ -173,15 +177,26 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that has answered nothing yet.
-    pub(crate) fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        memory: Memory,
+        shared: Option<Arc<Shared>>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
-            known: EngineState::new(Answers::new(memory)),
+            known: EngineState::new(Answers::new(memory), shared),
             flights: Flights::default(),
             confirmations: Confirmations::default(),
             askers: Askers::default(),
             clock,
             metrics,
         }
+    }
+
+    /// The view of the shared store, if there is one.
+    #[must_use]
+    pub(crate) const fn shared(&self) -> Option<&Arc<Shared>> {
+        self.known.shared.as_ref()
     }
 
     /// The stored answers.
@@ -195,6 +210,9 @@ impl Engine {
     /// # Errors
     /// When no complete answer is known by the query's deadline.
     pub(crate) async fn answer(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
+        if let Some(why) = self.known.shared.as_ref().and_then(|shared| shared.why_alone(&asked.route)) {
+            return Box::pin(self.answer_alone(asked, why)).await;
+        }
         let (route, key) = (&*asked.route, asked.key);
         let now = self.clock.now();
         if !route.depends_on_application_set() {
@@ -219,7 +237,10 @@ impl Engine {
             Some((entry, Freshness::StaleIfError(stale))) => {
                 self.known.answers.used(key);
                 let answer = Box::pin(self.ask(asked, now)).await;
-                answer.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
+                answer.or_else(|unknown| {
+                    let (entry, stale) = self.newer_than(asked, &entry).unwrap_or((entry, stale));
+                    Ok(stand_in(route, entry, stale, unknown))
+                })
             }
             None | Some((_, Freshness::Expired)) => {
                 let answer = Box::pin(self.ask(asked, now)).await;
@@ -230,6 +251,14 @@ impl Engine {
         }
     }
 
+    /// The answer that another replica stored while a caller waited here.
+    fn newer_than(&self, asked: &ResolvedQuery, entry: &Entry) -> Option<(Arc<Entry>, Stale)> {
+        self.known.shared.as_ref()?;
+        let (newer, freshness) = self.known.usable(&asked.route, &asked.key, self.clock.now())?;
+        let is_newer = newer.stored_at > entry.stored_at;
+        Some((newer, freshness.stale()?)).filter(|_| is_newer)
+    }
+
     /// The last good answer of the lineage, for a question without an answer of its own. An invalid question gets none: it
     /// belongs to no lineage.
     fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
@@ -238,11 +267,7 @@ impl Engine {
         }
         let (route, lineage) = (&*asked.route, asked.lineage());
         let Some((entry, freshness)) = self.known.usable(route, &lineage, now) else { return Err(unknown) };
-        let stale = match freshness {
-            Freshness::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
-            Freshness::StaleWhileRevalidate(stale) | Freshness::StaleIfError(stale) => stale,
-            Freshness::Expired => return Err(unknown),
-        };
+        let Some(stale) = freshness.stale() else { return Err(unknown) };
         self.known.answers.used(lineage);
         Ok(stand_in(route, entry, stale, unknown))
     }

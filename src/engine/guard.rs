@@ -34,14 +34,14 @@ pub(crate) struct GuardConfig {
     pub(crate) min_items: usize,
     /// An answer with more parameter sets is held.
     pub(crate) max_items: Option<usize>,
-    /// An answer is held if it loses more than this share of the last good answer, or of what was believed within the
+    /// An answer is held if it loses more than this share of the last good answer, or of what was accepted within the
     /// last hour.
     pub(crate) max_shrink: Percent,
     /// The keys that tell which Application a parameter set stands for. `auto`: the first of `name`, `id`, `number`,
     /// `branch`, `cluster`, `server`, `namespace`, `path` and `repository` that tells all sets apart, before and after. `[]`: sets are only
     /// counted.
     pub(crate) identity: Identity,
-    /// How many further runs must agree with a held answer before it is believed. The gateway makes these runs itself.
+    /// How many further runs must agree with a held answer before it is accepted. The gateway makes these runs itself.
     pub(crate) confirm_after: u32,
     /// How far apart those runs are.
     pub(crate) confirm_for: HumanDuration,
@@ -66,7 +66,7 @@ impl Default for GuardConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum OnEmpty {
-    /// It is believed at once.
+    /// It is accepted at once.
     Allow,
     /// It is held until further runs agree.
     #[default]
@@ -119,7 +119,7 @@ impl Guard {
         for name in ["confirmAfter", "confirmFor"].into_iter().filter(|name| is_idle(name)) {
             problems.warning(
                 &path.key(name),
-                "with 0 a loss that lasts a moment is believed",
+                "with 0 a loss that lasts a moment is accepted",
                 "leave it out, or set it to how long the source's hiccups last",
             );
         }

@@ -74,6 +74,8 @@ pub struct Metrics {
     pub(crate) process: ProcessMetrics,
     /// Reads and writes of the file of last good answers.
     pub disk: DiskMetrics,
+    /// The shared store.
+    pub(crate) store: StoreMetrics,
     /// Requests to other services.
     pub outbound: OutboundMetrics,
     /// Programs of scripts.
@@ -92,6 +94,34 @@ pub struct Metrics {
     pub(crate) cache_entries: IntGauge,
     /// The size of the answers in memory, in bytes.
     pub(crate) cache_bytes: IntGauge,
+}
+
+/// The state of the shared store, as this replica sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreMetrics {
+    /// 1 while this replica is in contact.
+    pub(crate) in_contact: IntGauge,
+    /// Replicas that are live.
+    pub(crate) replicas: IntGauge,
+    /// Records that could not be read. What they held is unknown.
+    pub(crate) unreadable: IntCounter,
+}
+
+impl StoreMetrics {
+    fn new(registry: &mut MetricRegistry) -> Made<Self> {
+        Ok(Self {
+            in_contact: registry.gauge(
+                "appset_gateway_store_in_contact",
+                "1 while this replica knows what the shared store held a second ago. Without `cache.shared`, 0.",
+            )?,
+            replicas: registry
+                .gauge("appset_gateway_store_replicas", "Replicas that are in contact with the shared store.")?,
+            unreadable: registry.counter(
+                "appset_gateway_store_unreadable_total",
+                "Records in the shared store that could not be read. What they held is unknown.",
+            )?,
+        })
+    }
 }
 
 /// Counts reads and writes of the file of last good answers.
@@ -197,7 +227,7 @@ impl Metrics {
             evaluations: EvaluationMetrics::new(registry)?,
             requests: registry.counters(
                 "appset_gateway_requests_total",
-                "Requests, by route and code. The code is ok, or that of the error.",
+                "Requests, by route and code. The code is ok, that of the error, or cancelled if the caller left.",
                 &["route", "code"],
             )?,
             request_seconds: registry.histograms(
@@ -227,6 +257,7 @@ impl Metrics {
             routes: RouteGauges::new(registry)?,
             process: ProcessMetrics::new(registry)?,
             disk: DiskMetrics::new(registry)?,
+            store: StoreMetrics::new(registry)?,
             cache_entries: registry.gauge("appset_gateway_cache_entries", "Answers in memory.")?,
             cache_bytes: registry
                 .gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory, in bytes.")?,

@@ -202,7 +202,12 @@ async fn an_operator_releases_or_rejects_a_held_answer() {
         ]
     );
     let id = first["id"].as_str().unwrap();
-    let rejected = decide(id, "reject").await.json();
+    let conflict = decide(id, "release?fingerprint=0123456789abcdef").await;
+    assert_eq!((conflict.status, conflict.code().as_str()), (409, "conflict"));
+    let invalid = decide(id, "release?finger=0").await;
+    assert_eq!((invalid.status, invalid.code().as_str()), (400, "invalid_request"));
+    let seen = format!("reject?fingerprint={}", first["fingerprint"].as_str().unwrap());
+    let rejected = decide(id, &seen).await.json();
     assert_eq!(rejected["isHeld"], true);
     for _ in 0..5 {
         assert_eq!(later().await, good, "rejected");
@@ -309,7 +314,7 @@ async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
     let (code, printed) = run(&["release", "0"]);
     assert_eq!((code, printed.contains("nothing is held under this id")), (Some(1), true), "{printed}");
     let (code, printed) = run(&["release", &id[..8]]);
-    assert_eq!((code, printed.contains("it is believed now")), (Some(0), true), "{printed}");
+    assert_eq!((code, printed.contains("it is accepted now")), (Some(0), true), "{printed}");
     assert_eq!(run(&["list"]).1, "nothing is held\n");
     assert_eq!(ask(&gateway).await.sets(), "[]");
 }

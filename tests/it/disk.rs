@@ -201,7 +201,7 @@ async fn a_damaged_file_never_causes_a_wrong_answer() {
         works(folder.path(), true);
         let reply = ask(&gateway, 1000).await;
         assert!(reply.status == 503 || reply.sets() == expected(1000), "{name}: {}", reply.text());
-        // The previous answer is lost, so an empty answer is not believed at once.
+        // The previous answer is lost, so an empty answer is not accepted at once.
         std::fs::write(folder.path().join("answer"), "[]").unwrap();
         let reply = ask(&gateway, 2000).await;
         // Unless the lost part held no answer: the cut-off bytes may have been unused.
@@ -220,7 +220,7 @@ async fn the_gateway_works_without_a_usable_disk() {
     let first = Gateway::serve(&config);
     assert_eq!(ask(&first, 1).await.sets(), expected(1));
     let second = Gateway::serve(&config);
-    // The file's contents are still unknown, so an empty answer is not believed.
+    // The file's contents are still unknown, so an empty answer is not accepted.
     std::fs::write(folder.path().join("answer"), "[]").unwrap();
     assert_eq!(ask(&second, 1).await.code(), "held");
     works(folder.path(), true);

@@ -47,7 +47,7 @@ async fn no_fault_makes_a_wrong_success() {
         wrong.extend(outcome.wrong.iter().map(|what| format!("{name}: {what}")));
     }
     let summary = format!(
-        "{} faults × {} states × {} backends = {cells} cells, {successes} wrong successes",
+        "{} faults × {} states × {} variants of backends = {cells} cells, {successes} wrong successes",
         faults.len(),
         State::ALL.len(),
         Kind::ALL.len()

@@ -1,4 +1,4 @@
-//! Invariant I4: an answer that would delete Applications is not believed at once, whatever the source says.
+//! Invariant I4: an answer that would delete Applications is not accepted at once, whatever the source says.
 
 mod confirmations;
 mod memory;
@@ -164,7 +164,7 @@ async fn empty_answers_for_different_commits_do_not_confirm_each_other() {
         assert_eq!((reply.sets().as_str(), detail(&reply)), (r#"[{"name":"c1"}]"#, "held"), "{round}");
     }
     let held = app.operate("/admin/held", None).await.json()["held"][0]["message"].as_str().unwrap().to_owned();
-    assert!(held.contains("it is not believed however often it is said; `appset-gateway held release "), "{held}");
+    assert!(held.contains("it is not accepted however often it is said; `appset-gateway held release "), "{held}");
 
     // Sets that disappear for the same commit are a real loss.
     built("c1", &[]);

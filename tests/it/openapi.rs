@@ -26,7 +26,7 @@ const OF_ROUTE: &str = "/{route}/api/v1/getparams.execute";
 fn can_end_with(code: Code, template: &str) -> bool {
     let is_operators = template.starts_with("/admin/");
     match code {
-        Code::NotFound => template.contains("{id}"),
+        Code::NotFound | Code::Conflict => template.contains("{id}"),
         Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
         // The gateway sends this code without a whole request.
@@ -260,8 +260,8 @@ async fn every_refusal_conforms() {
         ("held", call(&format!("/few{GETPARAMS}"), TOKEN, "{}")),
         ("backend_timeout", call(&format!("/slow{GETPARAMS}"), TOKEN, "{}")),
     ];
-    // A head that is too large belongs to no operation.
-    let mut seen = BTreeSet::from(["internal", "overloaded", "head_too_large"].map(str::to_owned));
+    // A head that is too large belongs to no operation, and a conflict to operators.
+    let mut seen = BTreeSet::from(["internal", "overloaded", "head_too_large", "conflict"].map(str::to_owned));
     for (code, request) in &requests {
         let reply = asked(&app, Listener::Main, request).await;
         assert_eq!(reply.code(), *code, "{:?}", String::from_utf8_lossy(&request[..request.len().min(200)]));

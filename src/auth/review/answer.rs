@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_not_believed() {
+    fn what_is_no_review_is_not_accepted() {
         for status in [Value::Null, json!("ok"), json!({"authenticated": "true"}), json!({"authenticated": 1})] {
             assert!(read(&status).is_err(), "{status}");
         }

@@ -151,17 +151,17 @@ mod tests {
     }
 
     #[test]
-    fn a_good_one_is_believed_for_a_minute_and_stands_for_five_more() {
+    fn a_good_one_is_accepted_for_a_minute_and_stands_for_five_more() {
         let known = good(after(3600));
-        let is_believed = |seconds| matches!(known.verdict(&TOKEN, after(seconds)), Some(Ok(_)));
+        let is_accepted = |seconds| matches!(known.verdict(&TOKEN, after(seconds)), Some(Ok(_)));
         let stands = |seconds| known.good(&TOKEN, after(seconds)).is_some_and(|good| good.stands(after(seconds)));
-        assert!(is_believed(0) && is_believed(59) && !is_believed(60));
+        assert!(is_accepted(0) && is_accepted(59) && !is_accepted(60));
         assert!(stands(60) && stands(359) && !stands(360));
         for asked in [60, 358] {
             known.good(&TOKEN, after(asked)).unwrap().failed(after(asked));
-            assert!(is_believed(asked), "the API server is left alone for a while");
+            assert!(is_accepted(asked), "the API server is left alone for a while");
         }
-        assert!(is_believed(359) && !is_believed(360), "but not for longer than it stands");
+        assert!(is_accepted(359) && !is_accepted(360), "but not for longer than it stands");
         assert!(known.verdict(&TOKEN, Timestamp(NOW.0 - 1)).is_none(), "a clock that was put back ends it");
     }
 

@@ -18,11 +18,11 @@ use crate::domain::{
     generator::{Evidence, Outcome, ParameterSet, Parameters, Verdict},
 };
 
-/// How long *not built* is believed while CI works.
+/// How long *not built* is accepted while CI works.
 const PENDING: Duration = Duration::from_secs(15);
-/// How long *not built* is believed after CI failed: somebody may run it again.
+/// How long *not built* is accepted after CI failed: somebody may run it again.
 const FAILED: Duration = Duration::from_mins(1);
-/// How long *not built* is believed, at most, while a tag is missing.
+/// How long *not built* is accepted, at most, while a tag is missing.
 const MISSING: Duration = Duration::from_mins(2);
 
 /// The values of a parameter set that tell where the images come from.
@@ -113,7 +113,7 @@ impl Facts {
         evidence
     }
 
-    /// How long *not built* is believed: the longer a tag has been missing, the longer.
+    /// How long *not built* is accepted: the longer a tag has been missing, the longer.
     fn life(&self, state: RulingState, missing_since: Option<Timestamp>) -> Duration {
         match (state, missing_since) {
             (RulingState::Failed, _) => FAILED,

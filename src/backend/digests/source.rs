@@ -30,7 +30,7 @@ use crate::{
 
 /// The first question about an image, in evidence.
 const REFERENCE: &str = "its reference";
-/// How long a tag that names a whole commit is believed not to move.
+/// How long a tag that names a whole commit is accepted not to move.
 const COMMIT_TAG: Duration = Duration::from_mins(10);
 
 /// One image.

@@ -41,7 +41,7 @@ pub struct RegistryConfig {
     pub(crate) credential_helpers: Vec<String>,
     /// The registry that this one mirrors. The mirror is asked first. If it has no answer, the other registry is asked.
     pub(crate) mirror_of: Option<String>,
-    /// Whether a 404 to a `HEAD` is believed. Such a 404 has no body that shows who sent it.
+    /// Whether a 404 to a `HEAD` is accepted. Such a 404 has no body that shows who sent it.
     pub(crate) confirm404: Confirm404,
     /// Take a 403 for a missing tag. Artifactory's virtual repositories answer so. A lost permission then looks like a deleted
     /// tag.

@@ -95,7 +95,7 @@ impl Registry {
             _ => return Err(head.refusal()),
         }
         if self.is_low(&reference.repository).await {
-            let why = "little is left of what it allows, so that only its `HEAD`s are believed until it allows more";
+            let why = "little is left of what it allows, so that only its `HEAD`s are accepted until it allows more";
             return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
         }
         let reply = self.ask(&RegistryRequest { method: Method::GET, ..question }, deadline).await?;

@@ -28,14 +28,14 @@ const MAX_REDIRECTS: usize = 3;
 /// For how many repositories the challenge is remembered.
 const MAX_CHALLENGES: u64 = 10_000;
 
-/// Whether a 404 to a `HEAD` is believed.
+/// Whether a 404 to a `HEAD` is accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Confirm404 {
     /// A `GET` must confirm it with a registry's error body.
     #[default]
     Get,
-    /// It is believed if the header `Docker-Distribution-Api-Version` shows that the registry itself sent it. That saves one
+    /// It is accepted if the header `Docker-Distribution-Api-Version` shows that the registry itself sent it. That saves one
     /// request for each missing tag.
     Head,
 }

@@ -2,8 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Engine, Failure, Unknown, run};
+use super::{Engine, Failure, Unknown, state};
 use crate::{
+    clients::store::StoreError,
     domain::generator::{Question, Selector},
     engine::{
         cache::{Disk, Freshness, Key, Listed},
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// A recent failure, and how long the question still rests.
-type Failed = (run::Failed, Duration);
+type Failed = (state::Failed, Duration);
 
 /// All that is known about a question.
 #[derive(Debug)]
@@ -69,6 +70,9 @@ impl Engine {
                 disk.hold(lineage, None::<&()>);
             }
         }
+        if let Some(shared) = &self.known.shared {
+            shared.found_on(&disk);
+        }
         self.known.answers.keep_on(disk);
     }
 
@@ -78,6 +82,11 @@ impl Engine {
         self.metrics.cache_entries.set(as_gauge(self.answers().memory().len()));
         self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
+        if let Some(shared) = &self.known.shared {
+            let contact = shared.contact();
+            self.metrics.store.in_contact.set(i64::from(contact.is_in_contact));
+            self.metrics.store.replicas.set(as_gauge(contact.replicas as u64));
+        }
     }
 
     /// Sets the metrics of each of `routes`: its held answers and its parameter sets.
@@ -160,6 +169,21 @@ impl Engine {
     /// Makes the backend be asked before an answer that `selector` selects is served again. The answers stay as last good
     /// answers, so an invalidation never lets a loss pass. Waits until the change is on disk.
     pub(crate) fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
+        let done = self.expire(routes, selector);
+        tracing::info!(
+            request_id = by.request_id,
+            caller = by.caller,
+            route = selector.route,
+            application_set = selector.application_set,
+            answers = done.answers,
+            runs = done.runs,
+            "invalidated"
+        );
+        done
+    }
+
+    /// Makes an invalidation here.
+    pub(crate) fn expire(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
         // This comes first, so that no run that begins now uses what a backend remembers.
         let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
         routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
@@ -172,17 +196,7 @@ impl Engine {
         self.known.failing.forget(|failed| selector.selects(&failed.question));
         let is_own =
             |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|asked| asked.key == **key);
-        let answers = expired.iter().filter(is_own).count();
-        tracing::info!(
-            request_id = by.request_id,
-            caller = by.caller,
-            route = selector.route,
-            application_set = selector.application_set,
-            answers,
-            runs,
-            "invalidated"
-        );
-        Invalidated { answers, runs }
+        Invalidated { answers: expired.iter().filter(is_own).count(), runs }
     }
 
     /// Ends the rest of failed questions of the routes that `is_meant`, because these routes changed.
@@ -196,16 +210,37 @@ impl Engine {
         self.known.held.list(self.clock.now())
     }
 
-    /// Records `decision` on the answer held under `id`. After a release, asks the backend once more. Returns the effect, or
-    /// `None` if there is no such `id`.
+    /// Records `decision` on the answer held under `id`. After a release, asks the backend once more. If `fingerprint` is given, the
+    /// held answer must still have it.
+    ///
+    /// # Errors
+    /// When nothing is held under `id`, another answer is held there, or the shared store does not answer.
     pub(crate) async fn decide(
         &self,
         routes: &RouteTable,
         id: &str,
+        fingerprint: Option<&str>,
         decision: Decision,
         by: &Operator,
-    ) -> Option<Decided> {
-        let (lineage, held) = self.known.decide(id, decision, self.clock.now())?;
+    ) -> Result<Decided, NotDecided> {
+        let decide = || {
+            let now = self.clock.now();
+            let held = self.known.held.find(id, now).ok_or(NotDecided::NotHeld)?;
+            if fingerprint.is_some_and(|fingerprint| fingerprint != held.fingerprint()) {
+                return Err(NotDecided::Changed);
+            }
+            Ok((held.lineage, held.decided(decision, now)))
+        };
+        let (lineage, held) = if let Some(shared) = &self.known.shared {
+            shared.decide(&self.known, decide).await?
+        } else {
+            // A run that is under review meanwhile sees the decision before or after its own change.
+            let _judging = self.known.judging.lock();
+            self.known.erase_forgotten();
+            let (lineage, held) = decide()?;
+            self.known.hold(lineage, held.clone());
+            (lineage, held)
+        };
         tracing::info!(
             request_id = by.request_id,
             caller = by.caller,
@@ -222,7 +257,24 @@ impl Engine {
             self.known.failing.recovered(&asked.key);
             unknown = self.ask(&Arc::new(asked), self.clock.now()).await.err();
         }
-        Some(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })
+        Ok(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })
+    }
+}
+
+/// Why a decision was not recorded.
+#[derive(Debug)]
+pub(crate) enum NotDecided {
+    /// Nothing is held under this id.
+    NotHeld,
+    /// Another answer is held there by now.
+    Changed,
+    /// The shared store does not answer.
+    Store(StoreError),
+}
+
+impl From<StoreError> for NotDecided {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The baselines of all lineages. They are small, so they stay in memory when answers are evicted.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use moka::{notification::RemovalCause, sync::Cache};
 use parking_lot::Mutex;
@@ -71,6 +71,14 @@ impl Baselines {
         if is_evicted { Err(Unreadable) } else { Ok(Arc::default()) }
     }
 
+    /// All baselines that can be read, by lineage.
+    pub(crate) fn list(&self, answers: &Answers) -> HashMap<Key, Arc<Baseline>> {
+        let stored = answers.disk().map(super::super::cache::disk::Disk::baselines::<Baseline>).into_iter().flatten();
+        let mut all: HashMap<Key, Arc<Baseline>> = stored.map(|(key, of)| (key, Arc::new(of))).collect();
+        all.extend(self.memory.iter().map(|(key, of)| (*key, of)));
+        all
+    }
+
     /// Loses the record of `lineage`, as a bad disk or too little memory would.
     #[cfg(test)]
     pub(crate) fn lose(&self, lineage: &Key) {
@@ -79,11 +87,11 @@ impl Baselines {
     }
 
     /// Stores `baseline` for `lineage`, on disk too.
-    pub(crate) fn put(&self, lineage: Key, baseline: Baseline, answers: &Answers) {
+    pub(crate) fn put(&self, lineage: Key, baseline: Arc<Baseline>, answers: &Answers) {
         if let Some(disk) = answers.disk() {
-            disk.put_baseline(lineage, &baseline);
+            disk.put_baseline(lineage, &*baseline);
         }
-        self.memory.insert(lineage, Arc::new(baseline));
+        self.memory.insert(lineage, baseline);
     }
 }
 

@@ -25,6 +25,9 @@ impl Engine {
     /// Starts a run for each held answer that is due, the longest due first, within the limit. Skips a question that
     /// no route of `routes` answers any more, or that rests after a failure. Call it once a second.
     pub fn confirm_due(&self, routes: &RouteTable) {
+        if !self.may_record() {
+            return;
+        }
         let now = self.clock.now();
         for held in self.known.held.due(now) {
             let Some(asked) = live(routes, &held.question) else { continue };

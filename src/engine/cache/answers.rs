@@ -64,6 +64,11 @@ impl Answers {
         self.behind.is_missing.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a disk is configured and not open yet.
+    pub(crate) fn misses_disk(&self) -> bool {
+        self.behind.is_missing.load(Ordering::Relaxed)
+    }
+
     /// The answer under `key`, if it can be read.
     #[must_use]
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
@@ -98,29 +103,22 @@ impl Answers {
         invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question.open()))
     }
 
-    /// Stores `entry` under `key`, unless a later run stored the current one. Returns whether it did.
-    pub(crate) fn insert(&self, key: Key, entry: &Arc<Entry>) -> bool {
-        let is_latest = self.memory.get_rare(&key).is_none_or(|other| other.run_number <= entry.run_number);
-        if is_latest {
-            self.put(key, entry);
-        }
-        is_latest
+    /// Whether `entry` may replace the answer under `key`: no later run stored that.
+    pub(crate) fn is_latest(&self, key: &Key, entry: &Entry) -> bool {
+        self.memory.get_rare(key).is_none_or(|other| other.run_number <= entry.run_number)
     }
 
-    /// Makes `entry` the last answer of `lineage`, unless a later question of the lineage was answered. An earlier question
-    /// that is asked again, as after a start, does not replace it. If the clock was put back, the count begins anew. Returns whether it did.
-    pub(crate) fn set_lineage_head(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
+    /// Whether `entry` is the last answer of `lineage`: no later question of the lineage was answered. An earlier question
+    /// that is asked again, as after a start, does not replace it. If the clock was put back, the count begins anew.
+    pub(crate) fn is_lineage_head(&self, lineage: &Key, entry: &Entry) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.run_number) > (entry.first_at, entry.run_number) && other.first_at <= entry.stored_at
         };
-        let is_head = !self.get(&lineage).is_some_and(is_later);
-        if is_head {
-            self.put(lineage, entry);
-        }
-        is_head
+        !self.get(lineage).is_some_and(is_later)
     }
 
-    fn put(&self, key: Key, entry: &Arc<Entry>) {
+    /// Stores `entry` under `key`, on disk too.
+    pub(crate) fn put(&self, key: Key, entry: &Arc<Entry>) {
         self.memory.insert(key, Arc::clone(entry));
         if let Some(disk) = self.behind.disk.get() {
             disk.put(key, entry);

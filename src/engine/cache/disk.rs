@@ -10,7 +10,7 @@ mod file;
 mod journal;
 mod kind;
 mod marks;
-pub(super) mod record;
+pub(in crate::engine) mod record;
 mod sizes;
 mod start;
 mod throttle;
@@ -52,6 +52,9 @@ use crate::{
     },
     telemetry::metrics::DiskMetrics,
 };
+
+/// The key of the one record of [`RecordKind::Copy`].
+const COPY: Key = Key::of_bytes([0; 32]);
 
 type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
@@ -149,7 +152,7 @@ impl Disk {
         &self,
         kind: RecordKind,
         key: &Key,
-        decode: impl FnOnce(&[u8]) -> Option<(u64, T)>,
+        decode: impl Fn(&[u8]) -> Option<(u64, T)>,
     ) -> Result<Option<T>, Unreadable> {
         let found = self.attempt(|database| {
             let Some(table) = records(database, kind)? else { return Ok(None) };
@@ -179,6 +182,30 @@ impl Disk {
     pub(crate) fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
         self.read(RecordKind::Baseline, key, |record| {
             record::open(record).map(|(stamp, baseline, _)| (stamp, baseline))
+        })
+    }
+
+    /// The baselines, by lineage.
+    #[must_use]
+    pub(crate) fn baselines<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
+        self.read_all::<T, _>(RecordKind::Baseline, |key, baseline, _| (key, baseline))
+    }
+
+    /// Records whether the file holds a complete copy of a shared store.
+    pub(crate) fn put_is_complete(&self, is_complete: bool) {
+        match record::draft(&is_complete, &[]) {
+            Some(draft) => self.change(RecordKind::Copy, COPY, Some(draft)),
+            None => self.lose(RecordKind::Copy, &COPY),
+        }
+    }
+
+    /// Whether the file holds a complete copy of a shared store. `None` if it never knew one.
+    ///
+    /// # Errors
+    /// When the record is lost.
+    pub(crate) fn is_complete(&self) -> Result<Option<bool>, Unreadable> {
+        self.read(RecordKind::Copy, &COPY, |record| {
+            record::open(record).map(|(stamp, is_complete, _)| (stamp, is_complete))
         })
     }
 
@@ -213,8 +240,8 @@ impl Disk {
         self.metrics.errors.inc();
     }
 
-    fn attempt<T>(&self, read: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, Unreadable> {
-        self.file.with(read).map_err(|error| {
+    fn attempt<T>(&self, read: impl Fn(&Database) -> Result<T, redb::Error>) -> Result<T, Unreadable> {
+        self.file.read(read).map_err(|error| {
             tracing::error!(%error, "the last good answers on disk cannot be read");
             self.metrics.errors.inc();
             Unreadable

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use moka::sync::Cache;
+use serde::{Deserialize, Serialize};
 
 use super::Key;
 use crate::{
@@ -36,14 +37,16 @@ pub(crate) enum Wish {
 }
 
 /// One question's rest.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Rest<F> {
     /// How often in a row it failed.
     pub(crate) times: u32,
     /// What happened the last time.
     pub(crate) failure: F,
-    since: Timestamp,
-    lasts: Duration,
+    /// When it began.
+    pub(crate) since: Timestamp,
+    /// How long it lasts.
+    pub(crate) lasts: Duration,
 }
 
 impl<F> Rest<F> {
@@ -84,9 +87,11 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         }
     }
 
-    /// Records a failure. The first rest is one second, and each next one is twice as long, up to a minute, plus or minus a tenth.
-    pub(crate) fn failed(&self, key: Key, failure: F, wish: Wish, now: Timestamp) {
-        let times = self.0.get(&key).map_or(0, |rest| rest.times).saturating_add(1);
+    /// The rest after one more failure. The first is one second, and each next one is twice as long, up to a minute, plus or
+    /// minus a tenth.
+    #[must_use]
+    pub(crate) fn next(&self, key: &Key, failure: F, wish: Wish, now: Timestamp) -> Rest<F> {
+        let times = self.0.get(key).map_or(0, |rest| rest.times).saturating_add(1);
         let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
         let usual = doubled.mul_f64(0.9 + 0.2 * key.spread(now));
         let lasts = match wish {
@@ -94,7 +99,12 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
             Wish::AtLeast(least) => usual.max(least.min(LONGEST_ASKED)),
             Wish::AtMost(max) => usual.min(max),
         };
-        self.0.insert(key, Rest { times, failure, since: now, lasts });
+        Rest { times, failure, since: now, lasts }
+    }
+
+    /// Lets `key` rest.
+    pub(crate) fn put(&self, key: Key, rest: Rest<F>) {
+        self.0.insert(key, rest);
     }
 
     /// Forgets the failures of `key`, because a run has succeeded.
@@ -116,7 +126,7 @@ mod tests {
         let failing = Failing::default();
         let mut now = Timestamp(1_000_000);
         for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
-            failing.failed(KEY, "why", Wish::Usual, now);
+            failing.put(KEY, failing.next(&KEY, "why", Wish::Usual, now));
             let (rest, left) = failing.resting(&KEY, now).unwrap();
             assert!((expected * 0.9..=expected * 1.1).contains(&left.as_secs_f64()), "{expected}: {left:?}");
             assert_eq!(rest.failure, "why");
@@ -124,7 +134,7 @@ mod tests {
             assert!(failing.resting(&KEY, now).is_none());
         }
         failing.recovered(&KEY);
-        failing.failed(KEY, "why", Wish::Usual, now);
+        failing.put(KEY, failing.next(&KEY, "why", Wish::Usual, now));
         assert_eq!(failing.resting(&KEY, now).unwrap().0.times, 1);
     }
 
@@ -132,7 +142,7 @@ mod tests {
     fn a_source_may_ask_for_more_within_reason() {
         let failing = Failing::default();
         let left = |asked| {
-            failing.failed(KEY, (), Wish::AtLeast(Duration::from_secs(asked)), Timestamp(0));
+            failing.put(KEY, failing.next(&KEY, (), Wish::AtLeast(Duration::from_secs(asked)), Timestamp(0)));
             failing.resting(&KEY, Timestamp(0)).unwrap().1.as_secs()
         };
         assert_eq!((left(120), left(1_000_000)), (120, 600));
@@ -142,7 +152,7 @@ mod tests {
     fn what_is_due_does_not_rest_on() {
         let failing = Failing::default();
         for _ in 0..10 {
-            failing.failed(KEY, (), Wish::AtMost(Duration::from_secs(8)), Timestamp(0));
+            failing.put(KEY, failing.next(&KEY, (), Wish::AtMost(Duration::from_secs(8)), Timestamp(0)));
         }
         assert_eq!(failing.resting(&KEY, Timestamp(0)).unwrap().1, Duration::from_secs(8));
         assert!(failing.resting(&KEY, Timestamp(8000)).is_none());
@@ -151,7 +161,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_ends_the_rest() {
         let failing = Failing::default();
-        failing.failed(KEY, (), Wish::Usual, Timestamp(1000));
+        failing.put(KEY, failing.next(&KEY, (), Wish::Usual, Timestamp(1000)));
         assert!(failing.resting(&KEY, Timestamp(999)).is_none());
     }
 }

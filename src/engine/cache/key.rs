@@ -57,8 +57,14 @@ impl fmt::Debug for Key {
 pub(crate) struct Revision(u64);
 
 impl Revision {
-    /// Keys that decide who is asked, how often, and what is believed, but do not change the answers.
+    /// Keys that decide who is asked, how often, and what is accepted, but do not change the answers.
     const NO_PART: [&'static str; 6] = ["name", "match", "cache", "lineage", "guard", "deadline"];
+
+    /// Its bytes.
+    #[must_use]
+    pub(crate) const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
 
     /// The revision of a route's configuration as it is in the file.
     #[must_use]

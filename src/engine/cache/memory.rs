@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::{Entry, EvictedKeys, Key};
 use crate::{
     bounded_cache::{self, Bounded},
+    clients::store::StoreConfig,
     domain::units::ByteSize,
 };
 
@@ -26,11 +27,14 @@ pub(crate) struct CacheLimits {
     pub(crate) path: Option<PathBuf>,
     /// The most room that they take in the file, about; those used least recently leave first.
     pub(crate) disk: ByteSize,
+    /// A Valkey or Redis server that several replicas share. Each replica keeps a copy in memory, and in its own file if `path` is
+    /// set. Takes effect at the next start.
+    pub(crate) shared: Option<StoreConfig>,
 }
 
 impl Default for CacheLimits {
     fn default() -> Self {
-        Self { memory: ByteSize::mib(64), path: None, disk: ByteSize::mib(256) }
+        Self { memory: ByteSize::mib(64), path: None, disk: ByteSize::mib(256), shared: None }
     }
 }
 

@@ -68,6 +68,17 @@ pub(crate) enum Freshness {
     Expired,
 }
 
+impl Freshness {
+    /// The age of an answer that is served because nothing better is known. `None` if it is too old for that.
+    pub(crate) const fn stale(&self) -> Option<Stale> {
+        match *self {
+            Self::Fresh { age, .. } => Some(Stale { age, over: Duration::ZERO }),
+            Self::StaleWhileRevalidate(stale) | Self::StaleIfError(stale) => Some(stale),
+            Self::Expired => None,
+        }
+    }
+}
+
 /// The age of an answer that is no longer fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stale {

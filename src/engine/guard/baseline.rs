@@ -1,5 +1,5 @@
-//! The baseline of a lineage, with which the next answer is compared: the number of parameter sets of the last believed
-//! answer, and the sets that were believed within the last hour. It is small, so it outlives the answer itself.
+//! The baseline of a lineage, with which the next answer is compared: the number of parameter sets of the last accepted
+//! answer, and the sets that were accepted within the last hour. It is small, so it outlives the answer itself.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ const WINDOW: Duration = Duration::from_hours(1);
 /// How many counts are stored; beyond that the two smallest are merged.
 const MAX_COUNTS: usize = 16;
 
-/// How many sets an answer loses against what was believed.
+/// How many sets an answer loses against what was accepted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// Sets of the last believed answer that are gone.
+    /// Sets of the last accepted answer that are gone.
     pub(crate) of_last: usize,
-    /// Sets that were believed within the last hour and are gone.
+    /// Sets that were accepted within the last hour and are gone.
     pub(crate) of_hour: usize,
 }
 
-/// What was believed in one lineage.
+/// What was accepted in one lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Baseline {
-    /// How many parameter sets the last believed answer had.
+    /// How many parameter sets the last accepted answer had.
     count: usize,
-    /// Larger counts of earlier answers and until when they were believed: the largest and oldest first.
+    /// Larger counts of earlier answers and until when they were accepted: the largest and oldest first.
     counts: Vec<(usize, Timestamp)>,
     /// The keys that identify the sets; empty if sets are only counted.
     keys: Vec<String>,
-    /// The identities of the last believed answer, in ascending order.
+    /// The identities of the last accepted answer, in ascending order.
     current: Vec<u64>,
-    /// Identities of earlier answers that are gone, and until when they were believed: the latest first.
+    /// Identities of earlier answers that are gone, and until when they were accepted: the latest first.
     gone: Vec<(u64, Timestamp)>,
 }
 
@@ -51,7 +51,7 @@ impl Baseline {
         Self::anew(sets, keys)
     }
 
-    /// Keeps the counts, and identifies `sets`, the last believed answer, by `keys`.
+    /// Keeps the counts, and identifies `sets`, the last accepted answer, by `keys`.
     #[must_use]
     pub(super) fn told_apart_by(self, keys: Vec<String>, sets: &[ParameterSet]) -> Self {
         let known = if keys.is_empty() { None } else { identities(sets, &keys) };
@@ -62,7 +62,7 @@ impl Baseline {
         Self { keys, current, gone: Vec::new(), ..self }
     }
 
-    /// How many parameter sets the last believed answer had.
+    /// How many parameter sets the last accepted answer had.
     #[must_use]
     pub(crate) const fn count(&self) -> usize {
         self.count
@@ -74,7 +74,7 @@ impl Baseline {
         &self.keys
     }
 
-    /// The largest number of sets in one answer that was believed within the last hour.
+    /// The largest number of sets in one answer that was accepted within the last hour.
     #[must_use]
     pub(crate) fn peak(&self, now: Timestamp) -> usize {
         let recent = self.counts.iter().filter(|(_, until)| is_recent(*until, now)).map(|(count, _)| *count);
@@ -92,7 +92,7 @@ impl Baseline {
         Loss { of_last, of_hour: of_last + earlier }
     }
 
-    /// The baseline once an answer with `sets`, told apart by `keys`, is believed at `now`.
+    /// The baseline once an answer with `sets`, told apart by `keys`, is accepted at `now`.
     #[must_use]
     pub(crate) fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
         let mut next = Self::anew(sets, keys);
@@ -107,7 +107,7 @@ impl Baseline {
         next
     }
 
-    /// The baseline once a loss is believed: earlier answers no longer count.
+    /// The baseline once a loss is accepted: earlier answers no longer count.
     #[must_use]
     pub(crate) fn anew(sets: &[ParameterSet], keys: Vec<String>) -> Self {
         Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets)

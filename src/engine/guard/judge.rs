@@ -1,7 +1,6 @@
-//! Decides whether an answer may replace the last believed one. Pure: it reads no clock and keeps no state.
+//! Decides whether an answer may replace the last accepted one. Pure: it reads no clock and keeps no state.
 //!
-//! A new rule goes into [`Guard::judge`] and into the model's rules (`engine/answer/model`); a test there names a rule that the
-//! model lacks.
+//! A new rule goes into `Guard::reason`, and into the model's rules (`engine/answer/model`); CONTRIBUTING.md lists the steps.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,8 +33,8 @@ pub(crate) struct Judged {
 }
 
 impl Guard {
-    /// Compares `new` with the baseline at `now`. `baseline` is empty if nothing was ever believed, and `None` if its record
-    /// is lost. `last` reads the last believed answer, if it is still stored.
+    /// Compares `new` with the baseline at `now`. `baseline` is empty if nothing was ever accepted, and `None` if its record
+    /// is lost. `last` reads the last accepted answer, if it is still stored.
     ///
     /// # Errors
     /// When the new answer is invalid: two sets have one identity, a set lacks a key, or an empty list is an error.

@@ -7,7 +7,6 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use self::held::{Decision, Held};
-use super::Review;
 use crate::{domain::clock::Timestamp, engine::cache::Key};
 
 /// How many held answers are stored. If there are more, the answer that was seen longest ago is dropped; its count of agreeing
@@ -26,23 +25,23 @@ struct Book {
 }
 
 impl Ledger {
-    /// Makes the change of `review` in `lineage`.
-    pub(crate) fn settle(&self, lineage: &Key, review: &Review) {
-        match review {
-            Review::Passed(_) => {}
-            Review::Cleared(..) | Review::Believed(..) => drop(self.lock().held.remove(lineage)),
-            Review::Held(held) => self.lock().hold((**held).clone()),
-        }
+    /// Holds `held` in its lineage.
+    pub(crate) fn hold(&self, held: Held) {
+        self.lock().hold(held);
     }
 
-    /// Records `decision` for the answer held under `id`: the lineage's key as printed, or an unambiguous prefix of it.
+    /// Removes the answer held in `lineage`. Returns whether there was one.
+    pub(crate) fn remove(&self, lineage: &Key) -> bool {
+        self.lock().held.remove(lineage).is_some()
+    }
+
+    /// The answer held under `id`: the lineage's key as printed, or an unambiguous prefix of it.
     #[must_use]
-    pub(crate) fn decide(&self, id: &str, decision: Decision, now: Timestamp) -> Option<(Key, Held)> {
-        let mut book = self.open(now);
-        let mut meant = book.held.iter_mut().filter(|(lineage, _)| lineage.to_string().starts_with(id));
-        let (Some((lineage, held)), None) = (meant.next(), meant.next()) else { return None };
-        (held.decision, held.decided_at) = (Some(decision), now);
-        Some((*lineage, held.clone()))
+    pub(crate) fn find(&self, id: &str, now: Timestamp) -> Option<Held> {
+        let book = self.open(now);
+        let mut meant = book.held.iter().filter(|(lineage, _)| lineage.to_string().starts_with(id));
+        let (Some((_, held)), None) = (meant.next(), meant.next()) else { return None };
+        Some(held.clone())
     }
 
     /// Records that a caller asks a question whose answer is held under `lineage`.

@@ -1,4 +1,4 @@
-//! Decides whether an answer is believed: compares it with the baseline, and counts the runs that agree with the held answer. It is pure;
+//! Decides whether an answer is accepted: compares it with the baseline, and counts the runs that agree with the held answer. It is pure;
 //! [`Ledger::settle`](super::Ledger::settle) makes the change.
 
 use super::{Baseline, Decision, Guard, Held};
@@ -35,14 +35,14 @@ pub(crate) enum Review {
     Passed(Baseline),
     /// The answer passes, and the held one is dropped.
     Cleared(Box<Held>, Baseline),
-    /// The answer is a loss that is believed now.
-    Believed(Box<Held>, Baseline),
+    /// The answer is a loss that is accepted now.
+    Accepted(Box<Held>, Baseline),
     /// The answer is held.
     Held(Box<Held>),
 }
 
 impl Guard {
-    /// Reviews `new` at `now`. `baseline` and `last` are what was believed before, as for [`Guard::judge`]. `before` is the answer that
+    /// Reviews `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::judge`]. `before` is the answer that
     /// is held now.
     ///
     /// # Errors
@@ -92,8 +92,8 @@ impl Guard {
         if let Some(before) = before.filter(|before| before.fingerprint == held.fingerprint) {
             held.follow(before, now);
         }
-        if of.is_current && held.is_believed() {
-            return Ok(Review::Believed(Box::new(held), Baseline::anew(new, judged.keys)));
+        if of.is_current && held.is_accepted() {
+            return Ok(Review::Accepted(Box::new(held), Baseline::anew(new, judged.keys)));
         }
         Ok(Review::Held(Box::new(held)))
     }
@@ -118,7 +118,7 @@ impl Held {
     }
 
     /// Whether enough runs have agreed, or an operator has.
-    fn is_believed(&self) -> bool {
+    fn is_accepted(&self) -> bool {
         match self.decision {
             Some(Decision::Released) => true,
             Some(Decision::Rejected) => false,

@@ -69,13 +69,14 @@ pub fn router(app: Arc<App>) -> Router {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = id.map_or_else(|_| String::new(), |Path(id)| id);
             authorized(app, template, request, async move |app: Arc<App>, asked: OperatorRequest| {
-                held::decide(app, &id, decision, &asked.by).await
+                held::decide(app, &id, &asked.uri, decision, &asked.by).await
             })
         })
         .fallback(post_only)
     };
     Router::new()
         .route("/livez", get(livez).fallback(wrong_method))
+        .route("/startupz", get(startupz).fallback(wrong_method))
         .route("/readyz", get(readyz).fallback(wrong_method))
         .route("/metrics", get(metrics).fallback(wrong_method))
         .route(ANSWERS, get(list_answers).fallback(wrong_method))
@@ -90,6 +91,15 @@ pub fn router(app: Arc<App>) -> Router {
 
 async fn livez() -> &'static str {
     "ok\n"
+}
+
+/// Passes once the gateway knows what it said before: at once, or after the first contact with the shared store.
+async fn startupz(State(app): State<Arc<App>>) -> Response {
+    if app.engine.shared().is_none_or(|shared| shared.is_informed()) {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "no contact with the shared store yet\n").into_response()
+    }
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> Response {
@@ -182,7 +192,7 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, &request, None);
     discard(request.into_body()).await;
-    let message = "there is nothing at this path; the admin listener has /livez, /readyz, /metrics, /admin/answers, \
+    let message = "there is nothing at this path; the admin listener has /livez, /startupz, /readyz, /metrics, /admin/answers, \
                    /admin/config and /admin/held";
     completion.refuse(ApiError::new(Code::NotFound, message))
 }

@@ -39,6 +39,8 @@ pub enum Code {
     UnknownRoute,
     /// The path is right, the method is not.
     MethodNotAllowed,
+    /// The held answer is not the one that the decision names.
+    Conflict,
     /// The body is larger than 1 MiB.
     PayloadTooLarge,
     /// The input parameters are not those that the route or its backend needs.
@@ -55,7 +57,7 @@ pub enum Code {
     BackendOutputInvalid,
     /// Too many requests are under way.
     Overloaded,
-    /// The caller cannot be authenticated now.
+    /// A service that the gateway itself needs does not answer: the one that authenticates the caller, or the shared store.
     Unavailable,
     /// The guard holds the answer, because it would delete too much.
     Held,
@@ -65,12 +67,13 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::InvalidRequest,
         Self::Forbidden,
         Self::NotFound,
         Self::UnknownRoute,
         Self::MethodNotAllowed,
+        Self::Conflict,
         Self::PayloadTooLarge,
         Self::InvalidInput,
         Self::Throttled,
@@ -102,6 +105,7 @@ impl Code {
             Self::BackendOutputInvalid => "backend_output_invalid",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
+            Self::Conflict => "conflict",
             Self::Held => "held",
             Self::BackendTimeout => "backend_timeout",
         }
@@ -115,6 +119,7 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound | Self::UnknownRoute => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Throttled => StatusCode::TOO_MANY_REQUESTS,
@@ -283,6 +288,10 @@ impl ApiError {
             ),
             Failure::Held(held) => {
                 Self::new(Code::Held, format!("route {name} ({kind}): {held}")).retry_after(held.apart)
+            }
+            Failure::Store(why) => {
+                let message = format!("route {name} ({kind}): the shared store cannot be used: {why}");
+                Self::new(Code::Unavailable, message).retry_after(Duration::from_secs(5))
             }
             Failure::Crashed => {
                 Self::new(Code::Internal, format!("route {name} ({kind}): the gateway failed; its log says where"))

@@ -108,7 +108,10 @@ async fn the_commands_list_and_invalidate_answers_and_name_the_callers() {
 
     ask("fleet-a").await;
     let (_, listed) = run(&["held", "list"]);
-    assert!(listed.contains(", asked by fleet-b, fleet-a\n    held: "), "{listed}");
+    assert!(
+        listed.contains(", asked by fleet-b, fleet-a, fingerprint ") && listed.contains("\n    held: "),
+        "{listed}"
+    );
     let (_, listed) = run(&["answers", "list"]);
     assert!(listed.contains("\n    held: an empty list after one of 2"), "{listed}");
 }

@@ -1,4 +1,4 @@
-//! The file of last good answers, or one beside it, is damaged or gone: an empty answer is not believed, also after
+//! The file of last good answers, or one beside it, is damaged or gone: an empty answer is not accepted, also after
 //! another restart.
 
 use super::*;

@@ -219,7 +219,7 @@ fn config(cells: &[Cell], ailment: Option<Ailment>) -> String {
     let registries: Value = cells.iter().filter_map(|cell| cell.source.registry()).collect();
     let mut routes: Vec<Value> = cells.iter().map(route).collect();
     if ailment == Some(Ailment::StoreLocked) {
-        // While the earlier answers are unknown, an answer is believed only if the guard allows any loss.
+        // While the earlier answers are unknown, an answer is accepted only if the guard allows any loss.
         for route in &mut routes {
             route["guard"]["maxShrink"] = json!("100%");
         }

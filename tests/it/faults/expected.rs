@@ -50,7 +50,7 @@ pub enum Because {
     AtFaultStill,
     /// No answer: the source has just failed, and pauses.
     Resting,
-    /// The source answers that there is nothing, which is not believed.
+    /// The source answers that there is nothing, which is not accepted.
     Held,
     /// The same again, after the fault. Only a fault that also proved absence completes three agreeing runs.
     HeldStill,
@@ -127,7 +127,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Whether absence is believed: with proof, if nothing was there before or three runs agree.
+    /// Whether absence is accepted: with proof, if nothing was there before or three runs agree.
     fn is_nothing(&self) -> bool {
         self.codes.contains(&HELD) && (!self.is_known || self.because == Because::HeldStill)
     }

@@ -103,7 +103,7 @@ impl Fault {
             Kind::Worker => vec![TIMEOUT, INVALID],
             Kind::Http => vec![self.http.code],
             Kind::Plugin => vec![self.plugin.code],
-            // Who lists a tag, and denies to have it, is not believed.
+            // Who lists a tag, and denies to have it, is not accepted.
             Kind::Tag if self.digests.code == HELD => vec![FAILED],
             Kind::Digests | Kind::Tag => vec![self.digests.code],
             Kind::List => vec![self.list.code],

@@ -137,7 +137,7 @@ pub fn registry_answer(data: &[u8]) {
         attempts: 1,
     };
     if let Ok(missing) = missing(&reply) {
-        let document: Value = serde_json::from_slice(data).expect("what is believed is JSON");
+        let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
         let errors = document["errors"].as_array().expect("a list of errors");
         let codes: Vec<&str> = errors.iter().filter_map(|error| error["code"].as_str()).collect();
         assert_eq!(codes.len(), errors.len());

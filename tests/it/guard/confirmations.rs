@@ -11,7 +11,7 @@ use crate::support::{
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
-/// The gateway asks again at the guard's times, so a lasting loss is believed without a call.
+/// The gateway asks again at the guard's times, so a lasting loss is accepted without a call.
 #[tokio::test]
 async fn a_loss_is_confirmed_without_a_caller() {
     let (app, print) = fleet("cache: { ttl: 1s, staleWhileRevalidate: 0s },").await;
@@ -34,7 +34,7 @@ async fn a_loss_is_confirmed_without_a_caller() {
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
 }
 
-/// A loss that does not last is not believed. A question without a call for a day is not asked again.
+/// A loss that does not last is not accepted. A question without a call for a day is not asked again.
 #[tokio::test]
 async fn confirmations_end_with_the_loss_or_a_day_after_the_last_call() {
     let (app, print) = fleet("").await;
@@ -78,13 +78,13 @@ async fn answers_that_wait_for_an_operator_are_not_confirmed() {
     }
     assert_eq!(detail(&ask_later(&app).await), "held");
     let held = app.operate("/admin/held", None).await.json()["held"][0].clone();
-    assert!(held["message"].as_str().unwrap().contains("it is not believed however often it is said"), "{held}");
+    assert!(held["message"].as_str().unwrap().contains("it is not accepted however often it is said"), "{held}");
     let id = held["id"].as_str().unwrap();
     app.operate(&format!("/admin/held/{id}/release"), Some(json!({}))).await;
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
 }
 
-/// `appset-gateway serve` asks again by itself: without a call after the held answer, the loss is still believed.
+/// `appset-gateway serve` asks again by itself: without a call after the held answer, the loss is still accepted.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_serve_command_confirms_a_loss_without_a_caller() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ async fn the_serve_command_confirms_a_loss_without_a_caller() {
         assert!(Instant::now() < until, "nobody asked again about the held answer");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // The source fails now, so the gateway believed this answer before the call.
+    // The source fails now, so the gateway accepted this answer before the call.
     std::fs::remove_file(&answer).unwrap();
     assert_eq!(exchange(gateway.address, &call).await.sets(), r#"[{"name":"a"}]"#);
 }

@@ -1,4 +1,4 @@
-//! The guard's memory: believed sets, kept for an hour even if the answer is evicted; and its messages.
+//! The guard's memory: accepted sets, kept for an hour even if the answer is evicted; and its messages.
 
 use std::time::Duration;
 

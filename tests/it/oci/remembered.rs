@@ -119,7 +119,7 @@ async fn a_low_rate_limit_prevents_proof_of_a_missing_tag() {
         if is_proven {
             assert_eq!(missing(found), Missing::Tag);
         } else {
-            refused(found, ErrorKind::Throttled { retry_after: None }, "only its `HEAD`s are believed");
+            refused(found, ErrorKind::Throttled { retry_after: None }, "only its `HEAD`s are accepted");
             assert_eq!(asked(&registry), ["HEAD /v2/org/app/manifests/1"]);
             // Once the registry's limit may have reset, a request reads the new limit.
             clock.advance(Duration::from_hours(6));

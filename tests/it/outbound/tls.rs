@@ -122,7 +122,7 @@ async fn an_invalid_ca_file_is_reported_at_startup() {
         let routes = json!([{"name": "r", "backend": {"http": {"url": url, "ca": file}}}]);
         let config = format!("{}routes: {routes}\n", TestApp::auth());
         let Err(report) = crate::support::app::build(folder.path(), &config, TestClock::standing()) else {
-            panic!("{file} is believed");
+            panic!("{file} is accepted");
         };
         let text = report.lines().join("\n");
         assert!(text.contains(expected) && text.contains(file) && text.contains("http.ca"), "{text}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    judgement::{Believed, Judgement},
+    judgement::{Accepted, Judgement},
     rules::{Asked, Slot},
     source::{ModelSource, Ran, RunEnd},
 };
@@ -69,7 +69,7 @@ impl InvariantWatch {
         }
         let events = if is_current { self.events.remove(&lineage) } else { self.events.get(&lineage).cloned() };
         let events = events.unwrap_or_default();
-        let last = before.and_then(Ran::names).map(|names| Believed { names, until: None });
+        let last = before.and_then(Ran::names).map(|names| Accepted { names, until: None });
         let judgement = ran.asked.rules().judge(Some(last.as_slice()), &ran, entry.stored_at);
         let reason = match judgement {
             Judgement::Loss { can_be_confirmed } => justification(&events, &ran, can_be_confirmed),
@@ -98,7 +98,7 @@ pub(crate) fn whole(asked: Asked, entry: &Entry, source: &ModelSource) -> Result
     source.find(gave).ok_or_else(|| format!("I1: the source never said {body} of {from:?} at {:?}", entry.stored_at))
 }
 
-/// Why `ran` is believed: enough runs agreed, far enough apart, or an operator released it.
+/// Why `ran` is accepted: enough runs agreed, far enough apart, or an operator released it.
 fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<&'static str> {
     let rules = ran.asked.rules();
     let mut counted: Option<(Timestamp, u32)> = None;
@@ -136,7 +136,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
     let agreed = counted.is_some_and(|(_, agreed)| agreed >= rules.confirm_after);
     match decision {
         Some(Decision::Released) => Some("released"),
-        None if can_be_confirmed && agreed => Some("believed at last"),
+        None if can_be_confirmed && agreed => Some("accepted at last"),
         Some(Decision::Rejected) | None => None,
     }
 }

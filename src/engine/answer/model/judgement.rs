@@ -1,4 +1,4 @@
-//! What the guard must decide about an answer, compared with the believed answers before it.
+//! What the guard must decide about an answer, compared with the accepted answers before it.
 
 use super::{
     rules::{RuleIdentity, Rules},
@@ -6,15 +6,15 @@ use super::{
 };
 use crate::domain::clock::Timestamp;
 
-/// An answer that was believed in a lineage.
+/// An answer that was accepted in a lineage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Believed {
+pub(crate) struct Accepted {
     pub(crate) names: Vec<u8>,
     /// When another answer replaced it; `None` for the last one.
     pub(crate) until: Option<Timestamp>,
 }
 
-impl Believed {
+impl Accepted {
     /// Whether it was the last one within the hour before `now`.
     pub(crate) fn is_recent(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now.0 < until.0 + 3_600_000)
@@ -43,8 +43,8 @@ impl Rules {
         }
     }
 
-    /// The decision about `new` at `now`. `before` are the believed answers, the last one at the end; `None` if their record is lost.
-    pub(crate) fn judge(&self, before: Option<&[Believed]>, new: &Ran, now: Timestamp) -> Judgement {
+    /// The decision about `new` at `now`. `before` are the accepted answers, the last one at the end; `None` if their record is lost.
+    pub(crate) fn judge(&self, before: Option<&[Accepted]>, new: &Ran, now: Timestamp) -> Judgement {
         let after = new.names().unwrap_or_default();
         if new.says == Says::Twins || (after.is_empty() && self.on_empty == "error") {
             return Judgement::Nonsense;
@@ -69,19 +69,19 @@ impl Rules {
     }
 
     /// How many sets of the `last` answer are gone, how many of the last hour are gone, and the largest count of the last hour.
-    fn losses(&self, before: &[Believed], last: &[u8], after: &[u8], now: Timestamp) -> (usize, usize, usize) {
-        let recent = || before.iter().filter(|believed| believed.is_recent(now));
-        let peak = recent().map(|believed| believed.names.len()).max().unwrap_or_default();
+    fn losses(&self, before: &[Accepted], last: &[u8], after: &[u8], now: Timestamp) -> (usize, usize, usize) {
+        let recent = || before.iter().filter(|accepted| accepted.is_recent(now));
+        let peak = recent().map(|accepted| accepted.names.len()).max().unwrap_or_default();
         let fewer = peak.saturating_sub(after.len());
         if !self.names_tell(last.len()) || !self.names_tell(after.len()) {
             return (last.len().saturating_sub(after.len()), fewer, peak);
         }
         // Names from before an answer without names are not known.
         let named_from =
-            before.iter().rposition(|believed| !self.names_tell(believed.names.len())).map_or(0, |place| place + 1);
+            before.iter().rposition(|accepted| !self.names_tell(accepted.names.len())).map_or(0, |place| place + 1);
         let mut gone: Vec<u8> = before[named_from..]
             .iter()
-            .filter(|believed| believed.is_recent(now))
+            .filter(|accepted| accepted.is_recent(now))
             .flat_map(|each| each.names.clone())
             .collect();
         gone.sort_unstable();

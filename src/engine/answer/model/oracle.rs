@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use self::held::OracleHeld;
 use super::{
-    judgement::Believed,
+    judgement::Accepted,
     rules::{Asked, Slot},
     source::{Ran, RunEnd, Says},
 };
@@ -85,8 +85,8 @@ pub(crate) struct Oracle {
     pub(crate) known: BTreeMap<Slot, EngineState>,
     pub(crate) rests: BTreeMap<Asked, OracleRest>,
     pub(crate) held: BTreeMap<Slot, OracleHeld>,
-    /// The believed answers, the last one at the end.
-    believed: BTreeMap<Slot, Vec<Believed>>,
+    /// The accepted answers, the last one at the end.
+    accepted: BTreeMap<Slot, Vec<Accepted>>,
     /// Slots whose record is lost.
     unreadable: BTreeSet<Slot>,
     /// Lineages whose baseline is lost.
@@ -293,7 +293,7 @@ impl Oracle {
             self.known.remove(&slot);
             self.unreadable.insert(slot);
         }
-        self.believed.remove(&asked.lineage());
+        self.accepted.remove(&asked.lineage());
         self.forgotten.insert(asked.lineage());
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use tokio::time::sleep;
+
 use super::{
     oracle::Spread,
     rules::{Asked, ROUTES, Rules, Slot, Wall},
@@ -13,6 +15,7 @@ use crate::{
         launcher::{Launchers, own_program},
         oci::Registries,
         outbound::Outbound,
+        store::MemoryStore,
     },
     domain::{
         clock::{Clock, SystemClock, Timestamp},
@@ -21,7 +24,10 @@ use crate::{
         units::HumanDuration,
     },
     engine::{
-        answer::Engine,
+        answer::{
+            Engine,
+            shared::{Shared, SharedClock},
+        },
         cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
         route::{ResolvedQuery, RouteTable},
     },
@@ -29,6 +35,17 @@ use crate::{
     lang::evaluator::Evaluator,
     telemetry::metrics::Metrics,
 };
+
+/// What the engines of a case remember in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setup {
+    /// One engine, in memory only.
+    Memory,
+    /// One engine with a file.
+    Disk,
+    /// This many engines with a shared store.
+    Replicas(u32),
+}
 
 /// What all cases of a test share.
 pub(crate) struct Stage {
@@ -75,11 +92,39 @@ impl Stage {
     /// Starts a process.
     pub(crate) fn start(&self, wall: &Arc<Wall>, disk: Option<&Disk>) -> Arc<Engine> {
         let clock = Arc::clone(wall) as Arc<dyn Clock>;
-        let engine = Engine::new(Memory::new(&CacheLimits::default()), clock, Arc::clone(&self.metrics));
+        let engine = Engine::new(Memory::new(&CacheLimits::default()), None, clock, Arc::clone(&self.metrics));
         if let Some(disk) = disk {
             engine.keep_on(disk.clone(), &self.routes);
         }
         Arc::new(engine)
+    }
+
+    /// Starts replica number `n` on `store`. Its own clock is off. It syncs whenever the store changes, until it is dropped.
+    pub(crate) fn start_replica(&self, n: u32, wall: &Arc<Wall>, store: &MemoryStore) -> Arc<Engine> {
+        let ahead = Duration::from_mins(5) * n;
+        let clock = Arc::new(SharedClock::new(Arc::new(Ahead(Arc::clone(wall), ahead))));
+        let shared = Arc::new(Shared::new(Arc::new(store.clone()), format!("replica-{n}"), Arc::clone(&clock)));
+        let memory = Memory::new(&CacheLimits::default());
+        let engine = Engine::new(memory, Some(Arc::clone(&shared)), clock, Arc::clone(&self.metrics));
+        let engine = Arc::new(engine);
+        let (watched, syncing, routes) = (Arc::clone(&shared), Arc::downgrade(&engine), Arc::clone(&self.routes));
+        tokio::spawn(async move { watched.watch().await });
+        tokio::spawn(async move {
+            while let Some(engine) = syncing.upgrade() {
+                let _ = engine.sync(&routes).await;
+                drop(engine);
+                shared.wanted().await;
+            }
+        });
+        engine
+    }
+
+    /// Starts replicas with an empty store, and waits until they are in contact.
+    pub(crate) async fn start_all(&self, count: u32, wall: &Arc<Wall>) -> Vec<Arc<Engine>> {
+        let store = MemoryStore::new(Arc::clone(wall) as Arc<dyn Clock>);
+        let all = (0..count).map(|n| self.start_replica(n, wall, &store)).collect();
+        sleep(Duration::from_secs(5)).await;
+        all
     }
 
     /// Evicts the answers in `slots` from memory.
@@ -110,6 +155,15 @@ fn key(routes: &RouteTable, slot: Slot) -> Key {
     let route = routes.by_name(slot.asked().rules().name).unwrap();
     let asked = ResolvedQuery::again(Arc::clone(route), &question(slot.asked()));
     if let Slot::Own(_) = slot { asked.key } else { asked.lineage() }
+}
+
+/// The clock of a machine that is ahead.
+struct Ahead(Arc<Wall>, Duration);
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        self.0.now().plus(self.1)
+    }
 }
 
 /// A view into the engine.

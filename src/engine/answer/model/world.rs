@@ -20,14 +20,14 @@ use super::{
     oracle::{Landed, Oracle},
     rules::{Asked, Slot, Wall},
     source::{Ran, RunEnd, Says},
-    stage::{Peek, Stage, question},
+    stage::{Peek, Setup, Stage, question},
 };
 use crate::{
     domain::clock::Clock,
     engine::{
         answer::{
             Answer, Engine, Unknown,
-            admin_ops::{self, Decided},
+            admin_ops::{self, Decided, NotDecided},
         },
         cache::Disk,
         route::ResolvedQuery,
@@ -50,7 +50,7 @@ struct Operator {
     was_held: bool,
     /// The run that the decision led to, if any.
     run: Option<usize>,
-    task: JoinHandle<Option<Decided>>,
+    task: JoinHandle<Result<Decided, NotDecided>>,
 }
 
 /// The engine and everything around it.
@@ -60,7 +60,11 @@ pub(crate) struct World<'a> {
     seen: &'a Seen,
     wall: Arc<Wall>,
     disk: Option<Disk>,
+    /// The engine that the operation meets.
     engine: Arc<Engine>,
+    /// All engines, if replicas share a store.
+    replicas: Vec<Arc<Engine>>,
+    turn: usize,
     oracle: Oracle,
     watch: InvariantWatch,
     /// How many runs have begun.
@@ -79,17 +83,21 @@ const fn operator() -> admin_ops::Operator {
 
 impl<'a> World<'a> {
     /// Plays `ops`, on two routes.
-    pub(crate) fn play(stage: &'a Stage, has_disk: bool, routes: &[usize; 2], ops: &[Op], seen: &'a Seen) -> Checked {
+    pub(crate) fn play(stage: &'a Stage, setup: Setup, routes: &[usize; 2], ops: &[Op], seen: &'a Seen) -> Checked {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let wall = Arc::new(Wall::default());
             stage.source.reset(&wall);
-            let disk = has_disk.then(|| Disk::in_memory(stage.metrics.disk.clone()));
+            let replicas =
+                if let Setup::Replicas(count) = setup { stage.start_all(count, &wall).await } else { Vec::new() };
+            let disk = (setup == Setup::Disk).then(|| Disk::in_memory(stage.metrics.disk.clone()));
             let mut world = Self {
                 stage,
                 routes: *routes,
                 seen,
-                engine: stage.start(&wall, disk.as_ref()),
+                engine: replicas.first().cloned().unwrap_or_else(|| stage.start(&wall, disk.as_ref())),
+                replicas,
+                turn: 0,
                 wall,
                 disk,
                 oracle: Oracle::default(),
@@ -106,7 +114,29 @@ impl<'a> World<'a> {
         })
     }
 
+    /// What happens next meets the next replica. All of them are in contact with the store.
+    async fn choose(&mut self) {
+        for engine in &self.replicas {
+            let _ = engine.sync(&self.stage.routes).await;
+        }
+        self.turn += 1;
+        if let Some(engine) = self.replicas.get(self.turn % self.replicas.len().max(1)) {
+            self.engine = Arc::clone(engine);
+        }
+    }
+
+    /// Whether the oracle knows what `op` does to replicas. It knows one memory, so what happens to one replica alone, or takes
+    /// time, is tried elsewhere.
+    fn is_known(&self, op: &Op) -> bool {
+        let is_of_one = matches!(op, Op::Restart | Op::Evict(_) | Op::Lose(_) | Op::Land(_));
+        self.replicas.is_empty() || !(is_of_one || matches!(op, Op::Ask { is_slow: true, .. }))
+    }
+
     async fn perform(&mut self, op: &Op) -> Checked {
+        if !self.is_known(op) {
+            return Ok(());
+        }
+        self.choose().await;
         match op {
             Op::Ask { which, callers, leaving, is_slow } => {
                 self.stage.source.slow(*is_slow);
@@ -170,6 +200,7 @@ impl<'a> World<'a> {
     }
 
     async fn ask(&mut self, asked: Asked, callers: usize, leaving: usize) -> Checked {
+        self.choose().await;
         let before = StateBefore::new(&self.oracle, asked, self.wall.now());
         if before.asks_about_what_is_held() {
             self.oracle.note_asked(asked, before.at);
@@ -342,6 +373,7 @@ impl<'a> World<'a> {
             .filter(|(due, _)| *due <= now.0)
             .map(|(_, asked)| asked)
             .collect();
+        self.choose().await;
         self.engine.confirm_due(&self.stage.routes);
         yield_now().await;
         if !due.is_empty() {

@@ -36,6 +36,15 @@ impl File {
             .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
     }
 
+    /// Reads from the file. If an error closed the file just now, this opens it again and reads once more: a write that failed says
+    /// nothing about what was stored before.
+    pub(super) fn read<T>(&self, work: impl Fn(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        match self.with(&work) {
+            Err(redb::Error::PreviousIo) if self.reopen().is_ok() => self.with(&work),
+            result => result,
+        }
+    }
+
     /// Closes the file and opens it again. A file that is damaged or gone by now stays closed: a new file would look as if
     /// nothing had ever been stored.
     ///

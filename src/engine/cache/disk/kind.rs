@@ -17,11 +17,13 @@ pub(super) enum RecordKind {
     Held,
     /// What the guard compares the next answer of a lineage with.
     Baseline,
+    /// How much of a shared store the file holds. It has one key.
+    Copy,
 }
 
 impl RecordKind {
     /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::Answer, Self::Held, Self::Baseline];
+    pub(super) const ALL: [Self; 4] = [Self::Answer, Self::Held, Self::Baseline, Self::Copy];
 
     /// Its table.
     pub(super) const fn table(self) -> Records {
@@ -29,6 +31,7 @@ impl RecordKind {
             Self::Answer => TableDefinition::new("answers"),
             Self::Held => TableDefinition::new("held"),
             Self::Baseline => TableDefinition::new("baselines"),
+            Self::Copy => TableDefinition::new("copy"),
         }
     }
 
@@ -38,6 +41,7 @@ impl RecordKind {
             Self::Answer => 1,
             Self::Held => 2,
             Self::Baseline => 3,
+            Self::Copy => 4,
         }
     }
 

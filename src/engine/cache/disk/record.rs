@@ -3,7 +3,7 @@
 //! `version 3 (1 byte) | SHA-256 of the rest (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
 //!
 //! Numbers are little endian. The *stamp* says when the record was made, in the time of [`super::marks::Marks::next`]: a
-//! record is believed if it was made after the latest mark of loss for its key. Version 2 has no stamp, which counts
+//! record is accepted if it was made after the latest mark of loss for its key. Version 2 has no stamp, which counts
 //! as 0. A record that does not fit its checksum is damaged, and what it held is unknown.
 
 use std::{sync::Arc, time::Duration};
@@ -29,7 +29,7 @@ const STAMP: usize = 8;
 
 /// All parts of an answer except its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine::cache) struct Head {
+pub(in crate::engine) struct Head {
     /// What was asked.
     pub(crate) question: Question,
     /// The revision that made the answer.
@@ -114,39 +114,62 @@ pub(super) fn checksum(content: &[u8]) -> [u8; 8] {
     sum
 }
 
+/// A sealed record of `head` and `body` without a stamp, for the shared store.
+pub(in crate::engine) fn sealed<H: Serialize>(head: &H, body: &[u8]) -> Option<Bytes> {
+    let mut record = draft(head, body)?;
+    seal(&mut record, 0);
+    Some(record.into())
+}
+
+/// The head and the body of a sealed record that is whole.
+pub(in crate::engine) fn opened<H: DeserializeOwned>(record: &[u8]) -> Option<(H, &[u8])> {
+    open(record).map(|(_, head, body)| (head, body))
+}
+
 /// The draft of an answer's record.
 pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
-    let head = Head {
-        question: entry.question.open(),
-        revision: entry.revision,
-        stored_at: entry.stored_at,
-        asked_at: entry.asked_at,
-        first_at: entry.first_at,
-        took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
-        sets: entry.encoded.sets(),
-        is_over: matches!(entry.life, Life::Brief(_) | Life::For(Duration::ZERO)),
-        evidence: entry.evidence.clone(),
-        note: entry.note.clone(),
-    };
-    draft(&head, entry.encoded.body())
+    draft(&Head::of(entry), entry.encoded.body())
+}
+
+impl Head {
+    /// The head of the record of `entry`.
+    pub(in crate::engine) fn of(entry: &Entry) -> Self {
+        Self {
+            question: entry.question.open(),
+            revision: entry.revision,
+            stored_at: entry.stored_at,
+            asked_at: entry.asked_at,
+            first_at: entry.first_at,
+            took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
+            sets: entry.encoded.sets(),
+            is_over: matches!(entry.life, Life::Brief(_) | Life::For(Duration::ZERO)),
+            evidence: entry.evidence.clone(),
+            note: entry.note.clone(),
+        }
+    }
+
+    /// The answer with `body`: fresh no more. `None` if the body does not fit.
+    pub(in crate::engine) fn with_body(self, body: &[u8]) -> Option<Entry> {
+        let life = self.life();
+        Some(Entry {
+            encoded: Encoded::restore(Bytes::copy_from_slice(body), self.sets)?,
+            revision: self.revision,
+            stored_at: self.stored_at,
+            asked_at: self.asked_at,
+            first_at: self.first_at,
+            run_number: 0,
+            life,
+            question: PackedQuestion::from(&self.question),
+            took: Duration::from_micros(self.took_us),
+            evidence: self.evidence,
+            note: self.note,
+        })
+    }
 }
 
 /// The stamp and the answer of a record: fresh no more.
 #[must_use]
 pub(super) fn decode(record: &[u8]) -> Option<(u64, Entry)> {
     let (stamp, head, body) = open::<Head>(record)?;
-    let entry = Entry {
-        encoded: Encoded::restore(Bytes::copy_from_slice(body), head.sets)?,
-        revision: head.revision,
-        stored_at: head.stored_at,
-        asked_at: head.asked_at,
-        first_at: head.first_at,
-        run_number: 0,
-        life: head.life(),
-        question: PackedQuestion::from(&head.question),
-        took: Duration::from_micros(head.took_us),
-        evidence: head.evidence,
-        note: head.note,
-    };
-    Some((stamp, entry))
+    Some((stamp, head.with_body(body)?))
 }

@@ -197,7 +197,7 @@ impl Writer {
 }
 
 /// Drops the baselines of lineages that were not asked for in the 90 days before `last`, a stamp in milliseconds. A baseline is written anew
-/// with each believed answer. The clock is not used, because it may be wrong at a start, and the gateway may have been off for long.
+/// with each accepted answer. The clock is not used, because it may be wrong at a start, and the gateway may have been off for long.
 fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     let mut baselines = transaction.open_table(RecordKind::Baseline.table())?;

@@ -115,7 +115,7 @@ fn sets_that_are_replaced_one_by_one_are_a_loss() {
 }
 
 #[test]
-fn what_was_believed_outlives_the_answer() {
+fn what_was_accepted_outlives_the_answer() {
     let guard = guard(&json!({}));
     let baseline = Baseline::of(guard.config(), &numbered(0..6));
     for new in [numbered(0..1), numbered(10..16), Vec::new()] {

@@ -49,7 +49,7 @@ pub(crate) struct Held {
     pub(crate) decision: Option<Decision>,
     /// When the operator decided.
     pub(crate) decided_at: Timestamp,
-    /// Whether the counted runs may take sets away.
+    /// Whether runs that agree count. They do not while an empty answer to a new question is held.
     pub(in crate::engine::guard) counts: bool,
     pub(in crate::engine::guard) fingerprint: [u8; 32],
     pub(in crate::engine::guard) counted_at: Timestamp,
@@ -64,7 +64,7 @@ const fn long_ago() -> Timestamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Decision {
-    /// The next run that agrees is believed, within the hour.
+    /// The next run that agrees is accepted, within the hour.
     Released,
     /// Runs that agree are never enough.
     Rejected,
@@ -76,6 +76,18 @@ impl Held {
     pub(crate) fn due_at(&self) -> Option<Timestamp> {
         let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
         is_pending.then(|| self.counted_at.plus(self.apart).max(self.seen_at.plus(MIN_INTERVAL)))
+    }
+
+    /// The same with an operator's decision.
+    #[must_use]
+    pub(crate) fn decided(self, decision: Decision, now: Timestamp) -> Self {
+        Self { decision: Some(decision), decided_at: now, ..self }
+    }
+
+    /// Identifies its parameter sets, as hexadecimal digits.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> String {
+        base16ct::lower::encode_string(&self.fingerprint[..8])
     }
 
     /// Whether no caller has asked about it for a day.
@@ -111,9 +123,9 @@ impl fmt::Display for Held {
             f.write_str("; an operator rejected it")?;
         } else if self.breach.can_be_confirmed {
             let apart = humantime::format_duration(self.apart);
-            write!(f, "; believed once {} further runs, {apart} apart, agree", self.wanted)?;
+            write!(f, "; accepted once {} further runs, {apart} apart, agree", self.wanted)?;
         } else {
-            f.write_str("; it is not believed however often it is said")?;
+            f.write_str("; it is not accepted however often it is said")?;
         }
         write!(f, "; `appset-gateway held release {}` believes it", self.lineage)
     }

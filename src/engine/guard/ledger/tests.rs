@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        Baseline, Guard, Standing,
+        Baseline, Guard, Review, Standing,
         judge::tests::{guard, sets},
     },
     *,
@@ -39,11 +39,19 @@ impl Reviewer {
         };
         let (now, before) = (self.now(), self.ledger.get(&LINEAGE, self.now()));
         let review = self.guard.review(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
-        self.ledger.settle(&LINEAGE, &review);
-        match review {
-            Review::Held(held) => Some(held.agreed),
-            Review::Passed(_) | Review::Cleared(..) | Review::Believed(..) => None,
+        if let Review::Held(held) = review {
+            self.ledger.hold((*held).clone());
+            return Some(held.agreed);
         }
+        self.ledger.remove(&LINEAGE);
+        None
+    }
+
+    /// Whether something was held under `id`, and is decided now.
+    fn decide(&self, id: &str, decision: Decision) -> bool {
+        let held = self.ledger.find(id, self.now());
+        let decided = held.map(|held| self.ledger.hold(held.decided(decision, self.now())));
+        decided.is_some()
     }
 
     fn now(&self) -> Timestamp {
@@ -78,15 +86,15 @@ fn agreement_releases_and_anything_else_begins_anew() {
 }
 
 #[test]
-fn what_is_kept_is_never_believed_unless_an_operator_says_so() {
+fn what_is_kept_is_never_accepted_unless_an_operator_says_so() {
     let reviewer = Reviewer::new(guard(&json!({"onEmpty": "keep"})), &sets(&["a"], "1"));
     for _ in 0..100 {
         assert!(reviewer.review(600, &[]).is_some());
     }
     let id = LINEAGE.to_string();
-    assert!(reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).is_some());
+    assert!(reviewer.decide(&id, Decision::Released));
     assert_eq!((reviewer.review(1, &[]), reviewer.len()), (None, 0));
-    assert!(reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).is_none());
+    assert!(!reviewer.decide(&id, Decision::Released));
 }
 
 #[test]
@@ -95,11 +103,11 @@ fn a_decision_goes_for_one_answer() {
     let reviewer = Reviewer::new(guard(&json!({})), &all);
     let id = LINEAGE.to_string();
     reviewer.review(0, &half);
-    reviewer.ledger.decide(&id, Decision::Rejected, reviewer.now()).unwrap();
+    assert!(reviewer.decide(&id, Decision::Rejected));
     for _ in 0..100 {
         assert!(reviewer.review(60, &half).is_some(), "rejected");
     }
-    reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).unwrap();
+    assert!(reviewer.decide(&id, Decision::Released));
     assert_eq!(reviewer.review(1, &[]), Some(0), "another answer than the one that was released");
     assert_eq!(reviewer.review(1, &half), Some(0), "and that is forgotten with it");
 }
@@ -132,7 +140,7 @@ fn a_held_answer_is_due_when_its_rules_say() {
         assert_eq!(reviewer.review(if agreed == 1 { 100 } else { 300 }, &[]), Some(agreed));
         assert_eq!([due(299), due(300)], [0, 1]);
     }
-    assert_eq!((reviewer.review(300, &[]), due(10_000)), (None, 0), "believed");
+    assert_eq!((reviewer.review(300, &[]), due(10_000)), (None, 0), "accepted");
 
     // What waits for an operator is not due.
     for config in [json!({"onEmpty": "keep"}), json!({"onShrink": "keep"})] {
@@ -143,7 +151,7 @@ fn a_held_answer_is_due_when_its_rules_say() {
     }
     let reviewer = Reviewer::new(guard(&json!({})), &all);
     reviewer.review(0, &[]);
-    reviewer.ledger.decide(&LINEAGE.to_string(), Decision::Rejected, reviewer.now()).unwrap();
+    assert!(reviewer.decide(&LINEAGE.to_string(), Decision::Rejected));
     assert_eq!(reviewer.ledger.due(Timestamp(10_000_000)).len(), 0, "rejected");
 }
 

@@ -99,6 +99,7 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Resu
         let message = format!("there is no route `{}`", name.escape_debug());
         return Err(ApiError::new(Code::UnknownRoute, message));
     }
+    app.engine.publish_invalidation(&selector).await.map_err(|error| super::held::of_store(&error))?;
     let done = off_thread(move || app.engine.invalidate(&app.setup().routes, &selector, &by)).await?;
     Ok(json!({ "answers": done.answers, "runs": done.runs }))
 }

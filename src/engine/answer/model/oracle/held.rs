@@ -1,11 +1,11 @@
-//! The oracle's believed and held answers, and the times of the gateway's own runs.
+//! The oracle's accepted and held answers, and the times of the gateway's own runs.
 
 use super::{Flight, Fresh, Oracle, Worth};
 use crate::{
     domain::clock::Timestamp,
     engine::{
         answer::model::{
-            judgement::{Believed, Judgement},
+            judgement::{Accepted, Judgement},
             rules::{Asked, Slot},
             source::Ran,
         },
@@ -59,27 +59,27 @@ impl OracleHeld {
 }
 
 impl Oracle {
-    /// An answer with `names` is now the last believed one in `lineage`.
+    /// An answer with `names` is now the last accepted one in `lineage`.
     pub(super) fn believe(&mut self, lineage: Slot, names: Vec<u8>, begins_anew: bool, at: Timestamp) {
         self.forgotten.remove(&lineage);
-        let believed = self.believed.entry(lineage).or_default();
+        let accepted = self.accepted.entry(lineage).or_default();
         if begins_anew || names.is_empty() {
-            believed.clear();
+            accepted.clear();
         }
-        for before in believed.iter_mut() {
+        for before in accepted.iter_mut() {
             // The clock was put back: no earlier answer was the last one until later than now.
             before.until = Some(before.until.map_or(at, |until| until.min(at)));
         }
-        believed.retain(|before| before.is_recent(at));
-        believed.push(Believed { names, until: None });
+        accepted.retain(|before| before.is_recent(at));
+        accepted.push(Accepted { names, until: None });
     }
 
-    /// Reviews the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not believed.
+    /// Reviews the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not accepted.
     pub(super) fn review(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
         self.forget(at);
         let Flight { asked, is_current, asked_at, .. } = flight;
         let (rules, lineage) = (asked.rules(), asked.lineage());
-        let before = self.believed.get(&lineage).map_or(&[][..], Vec::as_slice);
+        let before = self.accepted.get(&lineage).map_or(&[][..], Vec::as_slice);
         let is_lost = self.forgotten.contains(&lineage);
         let (can_be_confirmed, counts) = match rules.judge((!is_lost).then_some(before), ran, at) {
             Judgement::Good => {
@@ -116,11 +116,11 @@ impl Oracle {
         if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
             held.agree_with(&before, at);
         }
-        let is_believed = match held.decision {
+        let is_accepted = match held.decision {
             Some(decision) => decision == Decision::Released,
             None => can_be_confirmed && held.agreed >= rules.confirm_after,
         };
-        if is_believed {
+        if is_accepted {
             return Ok(true);
         }
         self.held.insert(lineage, held);

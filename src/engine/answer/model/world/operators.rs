@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use futures_util::FutureExt as _;
+
 use super::{Checked, Operator, World, operator};
 use crate::{
     domain::{
@@ -35,7 +37,7 @@ impl World<'_> {
                 return Err("an operator waits on".to_owned());
             }
             let answer = (&mut operator.task).await.map_err(|error| error.to_string())?;
-            let answer = answer.map(|answer| (answer.is.is_some(), answer.unknown.as_ref().map(Why::of)));
+            let answer = answer.ok().map(|answer| (answer.is.is_some(), answer.unknown.as_ref().map(Why::of)));
             let unknown = match landed.flatten() {
                 Some(Landed::Bad(why)) => Some(Why(why, false)),
                 Some(Landed::Good(_)) | None => None,
@@ -60,6 +62,9 @@ impl World<'_> {
         parameters.extend(commit.map(|commit| ("commit".to_owned(), commit.into())));
         let route = route.map(|route| ROUTES[route].name.to_owned());
         let selector = Selector { route, application_set: None, parameters };
+        if let Some(Err(error)) = self.engine.publish_invalidation(&selector).now_or_never() {
+            return Err(error.to_string());
+        }
         let met = self.engine.invalidate(&self.stage.routes, &selector, &operator());
         self.stage.source.cut(Asked::all().filter(|asked| is_meant(*asked)).collect());
         let expected = self.oracle.invalidate(is_meant, self.wall.now());
@@ -82,7 +87,7 @@ impl World<'_> {
         }
         let (engine, routes) = (Arc::clone(&self.engine), Arc::clone(&self.stage.routes));
         let id = self.stage.key(lineage).to_string();
-        let task = tokio::spawn(async move { engine.decide(&routes, &id, decision, &operator()).await });
+        let task = tokio::spawn(async move { engine.decide(&routes, &id, None, decision, &operator()).await });
         self.operators.push(Operator { lineage, was_held: held.is_some(), run, task });
         self.settle(&Vec::from_iter(started), true).await
     }

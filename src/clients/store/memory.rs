@@ -1,0 +1,326 @@
+//! A store in memory, for tests: it follows the same rules as the scripts of the real one, and fails on demand.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{
+    Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY, Record,
+    RecordKey, Store, StoreError, SyncReply, SyncRequest,
+};
+use crate::domain::clock::{Clock, Timestamp};
+
+/// How long a caller waits for a reply.
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A store in memory. Clones share it.
+#[derive(Clone)]
+pub(crate) struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    data: Arc<Mutex<Data>>,
+    changed: Arc<watch::Sender<u64>>,
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MemoryStore")
+    }
+}
+
+#[derive(Debug, Default)]
+struct Data {
+    is_away: bool,
+    is_mute: bool,
+    epochs: u64,
+    epoch: Option<Epoch>,
+    /// What the standby has.
+    replicated: Option<Epoch>,
+}
+
+/// All that FLUSHALL removes.
+#[derive(Debug, Clone, Default)]
+struct Epoch {
+    id: String,
+    recovering_since: Option<Timestamp>,
+    lost_at: Option<Timestamp>,
+    highest: u64,
+    records: BTreeMap<RecordKey, Record>,
+    /// The versions of records that replicas offered, until a commit changes them.
+    offered: BTreeMap<RecordKey, u64>,
+    leases: BTreeMap<RecordKey, (String, Timestamp)>,
+    replicas: BTreeMap<String, (CopyState, bool, Timestamp)>,
+    invalidation: u64,
+    invalidations: VecDeque<(u64, Bytes)>,
+    revisions: BTreeMap<String, Bytes>,
+}
+
+impl MemoryStore {
+    /// An empty store with the time of `clock`.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, data: Arc::default(), changed: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Makes all calls fail, or succeed again.
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.data.lock().is_away = is_away;
+        self.notify();
+    }
+
+    /// Loses the replies to all calls from now on, or no longer. What is asked is done.
+    pub(crate) fn set_mute(&self, is_mute: bool) {
+        self.data.lock().is_mute = is_mute;
+    }
+
+    /// Loses everything, as FLUSHALL does.
+    pub(crate) fn flush_all(&self) {
+        self.data.lock().epoch = None;
+        self.notify();
+    }
+
+    /// Copies everything to the standby that takes over at the next [`Self::fail_over`].
+    pub(crate) fn replicate(&self) {
+        let mut data = self.data.lock();
+        data.replicated = data.epoch.clone();
+    }
+
+    /// Lets the standby take over: later writes are lost, and the primary is another process.
+    pub(crate) fn fail_over(&self) {
+        let mut data = self.data.lock();
+        data.epoch = data.replicated.clone().map(|epoch| Epoch { id: String::new(), ..epoch });
+        drop(data);
+        self.notify();
+    }
+
+    /// The epoch that it holds.
+    pub(crate) fn epoch(&self) -> String {
+        self.data.lock().epoch.as_ref().map(|epoch| epoch.id.clone()).unwrap_or_default()
+    }
+
+    /// Ends all leases, as when their replicas hang.
+    pub(crate) fn end_leases(&self) {
+        if let Some(epoch) = &mut self.data.lock().epoch {
+            epoch.leases.clear();
+        }
+    }
+
+    /// Overwrites `field` of every record, as another program might.
+    pub(crate) fn spoil(&self, field: Field, content: &'static [u8]) {
+        if let Some(epoch) = &mut self.data.lock().epoch {
+            for record in epoch.records.values_mut() {
+                epoch.highest += 1;
+                record.version = epoch.highest;
+                record.set(field, Some(Bytes::from_static(content)));
+            }
+        }
+    }
+
+    fn notify(&self) {
+        self.changed.send_modify(|number| *number += 1);
+    }
+
+    /// Runs `work` on the epoch `id` at the store's time.
+    fn with<T>(&self, id: &str, work: impl FnOnce(&mut Epoch, Timestamp) -> T) -> Result<T, StoreError> {
+        let mut data = self.data.lock();
+        if data.is_away {
+            return Err(StoreError::Unavailable("connection refused".to_owned()));
+        }
+        match &mut data.epoch {
+            Some(epoch) if epoch.id == id => Ok(work(epoch, self.clock.now())),
+            _ => Err(StoreError::OtherEpoch),
+        }
+    }
+
+    /// As [`Self::with`], unless the store recovers.
+    fn change<T>(&self, id: &str, work: impl FnOnce(&mut Epoch, Timestamp) -> T) -> Result<T, StoreError> {
+        self.with(id, |epoch, now| {
+            if epoch.recovering_since.is_some() { Err(StoreError::OtherEpoch) } else { Ok(work(epoch, now)) }
+        })?
+    }
+
+    /// As [`Self::change`], and wakes the replicas.
+    fn publish<T>(&self, id: &str, work: impl FnOnce(&mut Epoch) -> T) -> Result<T, StoreError> {
+        let published = self.change(id, |epoch, _| work(epoch));
+        self.notify();
+        published
+    }
+}
+
+impl Epoch {
+    fn version(&self, key: &RecordKey) -> u64 {
+        self.records.get(key).map_or(0, |record| record.version)
+    }
+
+    /// Ends the recovery once every live replica has offered its copy, and one copy was complete or none ever held anything.
+    fn recover(&mut self, now: Timestamp) {
+        let Some(since) = self.recovering_since else { return };
+        let passed = now.since(since).unwrap_or_default();
+        let have_all_offered = self.replicas.values().all(|(_, has_offered, _)| *has_offered);
+        let is_complete = self.replicas.values().any(|(copy, ..)| *copy == CopyState::Complete);
+        let is_empty = self.replicas.values().all(|(copy, ..)| *copy == CopyState::Empty);
+        if passed >= MIN_RECOVERY && have_all_offered && (is_complete || is_empty) {
+            self.recovering_since = None;
+        } else if passed >= MAX_RECOVERY {
+            (self.recovering_since, self.lost_at) = (None, Some(now));
+        }
+    }
+}
+
+impl MemoryStore {
+    fn sync_now(&self, request: &SyncRequest) -> Result<SyncReply, StoreError> {
+        let now = self.clock.now();
+        let mut data = self.data.lock();
+        if data.is_away {
+            return Err(StoreError::Unavailable("connection refused".to_owned()));
+        }
+        if data.epoch.as_ref().is_none_or(|epoch| epoch.id.is_empty()) {
+            data.epochs += 1;
+            let id = format!("epoch-{}", data.epochs);
+            let epoch = data.epoch.take().unwrap_or_default();
+            data.epoch = Some(Epoch { id, recovering_since: Some(now), replicas: BTreeMap::new(), ..epoch });
+        }
+        let Some(epoch) = &mut data.epoch else { return Err(StoreError::OtherEpoch) };
+        let is_known = request.epoch.as_ref() == Some(&epoch.id);
+        epoch.highest = epoch.highest.max(request.highest);
+        epoch.replicas.retain(|_, (.., at)| now.since(*at).is_none_or(|passed| passed < LIVE));
+        let has_offered = is_known && request.has_offered;
+        epoch.replicas.insert(request.replica.clone(), (request.copy, has_offered, now));
+        epoch.recover(now);
+        let is_read = is_known && epoch.recovering_since.is_none();
+        let mut changed: Vec<(RecordKey, Record)> = Vec::new();
+        if is_read {
+            let later = epoch.records.iter().filter(|(_, record)| record.version > request.version);
+            changed.extend(later.map(|(key, record)| (*key, record.clone())));
+            changed.sort_by_key(|(key, record)| (record.version, *key));
+        }
+        let later = |(number, _): &&(u64, Bytes)| *number > request.invalidation;
+        Ok(SyncReply {
+            now,
+            epoch: epoch.id.clone(),
+            is_recovering: epoch.recovering_since.is_some(),
+            lost_at: epoch.lost_at,
+            highest: epoch.highest,
+            changed,
+            is_all: is_read,
+            invalidation: epoch.invalidation,
+            invalidations: if is_read {
+                epoch.invalidations.iter().filter(later).cloned().collect()
+            } else {
+                Vec::new()
+            },
+            revisions: epoch.revisions.clone().into_iter().collect(),
+            replicas: epoch.replicas.len(),
+        })
+    }
+
+    /// The reply of a call, unless it is lost.
+    async fn reply<T>(&self, reply: Result<T, StoreError>) -> Result<T, StoreError> {
+        if self.data.lock().is_mute {
+            tokio::time::sleep(TIMEOUT).await;
+            return Err(StoreError::Unavailable("no reply in time".to_owned()));
+        }
+        reply
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn sync(&self, request: &SyncRequest) -> Result<SyncReply, StoreError> {
+        self.reply(self.sync_now(request)).await
+    }
+
+    async fn wait(&self) -> Result<(), StoreError> {
+        // Without a time limit, so that virtual time can pass quickly.
+        let _ = self.changed.subscribe().changed().await;
+        Ok(())
+    }
+
+    async fn begin(&self, epoch: &str, replica: &str, question: RecordKey, version: u64) -> Result<Lease, StoreError> {
+        let result = self.change(epoch, |epoch, now| {
+            if epoch.version(&question) > version {
+                return Lease::Behind;
+            }
+            let left = |until: Timestamp| until.since(now).filter(|left| !left.is_zero());
+            let theirs = epoch.leases.get(&question).filter(|(owner, _)| owner != replica);
+            if let Some(left) = theirs.and_then(|(_, until)| left(*until)) {
+                return Lease::Theirs(left);
+            }
+            epoch.highest += 1;
+            epoch.leases.insert(question, (replica.to_owned(), now.plus(LEASE)));
+            Lease::Ours(epoch.highest)
+        });
+        self.reply(result).await
+    }
+
+    async fn renew(&self, epoch: &str, replica: &str, question: RecordKey) -> Result<bool, StoreError> {
+        let result = self.with(epoch, |epoch, now| match epoch.leases.get_mut(&question) {
+            Some((owner, until)) if owner == replica && *until > now => {
+                *until = now.plus(LEASE);
+                true
+            }
+            _ => false,
+        });
+        self.reply(result).await
+    }
+
+    async fn commit(&self, epoch: &str, commit: &Commit) -> Result<Committed, StoreError> {
+        let result = self.publish(epoch, |epoch| {
+            let is_same = |(key, version): &(RecordKey, u64)| [0, *version].contains(&epoch.version(key));
+            if commit.invalidation != epoch.invalidation || !commit.expected.iter().all(is_same) {
+                return Committed::Conflict;
+            }
+            epoch.highest += 1;
+            for write in &commit.writes {
+                epoch.offered.remove(&write.key);
+                let record = epoch.records.entry(write.key).or_default();
+                record.version = epoch.highest;
+                record.set(write.field, write.content.clone());
+            }
+            if let Some((replica, question)) = &commit.lease
+                && epoch.leases.get(question).is_some_and(|(owner, _)| owner == replica)
+            {
+                epoch.leases.remove(question);
+            }
+            Committed::Stored(epoch.highest)
+        });
+        self.reply(result).await
+    }
+
+    async fn invalidate(&self, epoch: &str, selector: Bytes) -> Result<(), StoreError> {
+        let result = self.publish(epoch, |epoch| {
+            epoch.invalidation += 1;
+            epoch.invalidations.push_back((epoch.invalidation, selector));
+            if epoch.invalidations.len() > MAX_INVALIDATIONS {
+                epoch.invalidations.pop_front();
+            }
+        });
+        self.reply(result).await
+    }
+
+    async fn register(&self, epoch: &str, revisions: &[(String, Bytes)]) -> Result<(), StoreError> {
+        let result = self.publish(epoch, |epoch| epoch.revisions.extend(revisions.iter().cloned()));
+        self.reply(result).await
+    }
+
+    async fn offer(&self, epoch: &str, records: &[(RecordKey, Record)]) -> Result<(), StoreError> {
+        let result = self.with(epoch, |epoch, _| {
+            for (key, record) in records {
+                let current = epoch.offered.get(key).copied().unwrap_or_else(|| epoch.version(key));
+                let is_older = epoch.recovering_since.is_some() && current < record.version;
+                if is_older || !epoch.records.contains_key(key) {
+                    epoch.highest = epoch.highest.max(record.version) + 1;
+                    epoch.offered.insert(*key, record.version);
+                    epoch.records.insert(*key, Record { version: epoch.highest, ..record.clone() });
+                }
+            }
+        });
+        self.notify();
+        self.reply(result).await
+    }
+}

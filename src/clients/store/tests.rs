@@ -1,0 +1,342 @@
+//! What every store must do. The twin in memory and a real server are tried alike, so that what the model finds with the twin holds
+//! for the real one.
+
+use std::{
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    domain::{
+        clock::SystemClock,
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
+};
+
+const A: RecordKey = [1; 32];
+const B: RecordKey = [2; 32];
+
+/// A Redis server without persistence.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    async fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        let child = command.stdout(Stdio::null()).spawn();
+        let child = child.expect("this test needs `redis-server`; `make check` installs it");
+        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Self { child, port }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        let config = json!({"url": format!("redis://127.0.0.1:{}", self.port), "timeout": "800ms"});
+        let config: StoreConfig = serde_json::from_value(config).unwrap();
+        let mut problems = Problems::default();
+        let store = config.build(&BaseDir::default(), &Path::root(), &mut problems);
+        Arc::new(store.unwrap_or_else(|| panic!("{:?}", problems.into_vec())))
+    }
+
+    fn run(&self, command: &[&str]) {
+        let output = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(command).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+fn request(replica: &str, epoch: Option<&str>) -> SyncRequest {
+    SyncRequest {
+        replica: replica.to_owned(),
+        epoch: epoch.map(str::to_owned),
+        version: 0,
+        invalidation: 0,
+        highest: 0,
+        copy: CopyState::Empty,
+        has_offered: epoch.is_some(),
+    }
+}
+
+/// Begins an epoch as the only replica, which has nothing to offer, and waits until it is recovered.
+async fn recovered(store: &dyn Store) -> String {
+    let epoch = store.sync(&request("a", None)).await.unwrap().epoch;
+    while store.sync(&request("a", Some(&epoch))).await.unwrap().is_recovering {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    epoch
+}
+
+fn commit(key: RecordKey, version: u64, content: Option<&'static str>) -> Commit {
+    let content = content.map(|content| Bytes::from_static(content.as_bytes()));
+    Commit {
+        lease: None,
+        expected: vec![(key, version)],
+        invalidation: 0,
+        writes: vec![Write { key, field: Field::Answer, content }],
+    }
+}
+
+async fn stored(store: &dyn Store, epoch: &str, of: &Commit) -> u64 {
+    match store.commit(epoch, of).await.unwrap() {
+        Committed::Stored(version) => version,
+        Committed::Conflict => panic!("a conflict: {of:?}"),
+    }
+}
+
+/// An epoch begins with a recovery, in which nothing changes.
+async fn recovers(store: &dyn Store) {
+    assert_eq!(store.begin("none", "a", A, 0).await, Err(StoreError::OtherEpoch));
+    let first = store.sync(&request("a", None)).await.unwrap();
+    assert!(first.is_recovering && !first.is_all && first.replicas == 1);
+    assert_eq!(store.begin(&first.epoch, "a", A, 0).await, Err(StoreError::OtherEpoch));
+    assert_eq!(store.commit(&first.epoch, &commit(A, 0, Some("x"))).await, Err(StoreError::OtherEpoch));
+    // A replica that has not offered its copy keeps the recovery going.
+    store.sync(&SyncRequest { copy: CopyState::Complete, ..request("b", None) }).await.unwrap();
+    tokio::time::sleep(MIN_RECOVERY.checked_sub(Duration::from_millis(500)).unwrap()).await;
+    store.sync(&SyncRequest { copy: CopyState::Complete, ..request("b", None) }).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(store.sync(&request("a", Some(&first.epoch))).await.unwrap().is_recovering);
+    let mut record = Record::new(7);
+    record.set(Field::Baseline, Some(Bytes::from_static(b"seven")));
+    store.offer(&first.epoch, &[(A, record.clone())]).await.unwrap();
+    let earlier = Record { version: 6, ..record.clone() };
+    store.offer(&first.epoch, &[(A, earlier)]).await.unwrap();
+    let mut later = Record::new(8);
+    later.set(Field::Held, Some(Bytes::from_static(b"eight")));
+    store.offer(&first.epoch, &[(A, later)]).await.unwrap();
+    let done = SyncRequest { copy: CopyState::Complete, ..request("b", Some(&first.epoch)) };
+    let reply = store.sync(&done).await.unwrap();
+    assert!(!reply.is_recovering && reply.is_all && reply.highest > 8, "{reply:?}");
+    let [(key, offered)] = &reply.changed[..] else { panic!("{reply:?}") };
+    assert_eq!((*key, offered.get(Field::Baseline), offered.get(Field::Held)), (A, None, Some(&b"eight"[..].into())));
+    // Afterwards only absent records are filled.
+    let mut much_later = Record::new(1_000_000);
+    much_later.set(Field::Held, Some(Bytes::from_static(b"no")));
+    store.offer(&first.epoch, &[(A, much_later.clone()), (B, much_later)]).await.unwrap();
+    let reply = store.sync(&SyncRequest { version: offered.version, ..done }).await.unwrap();
+    assert_eq!(reply.changed.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [B]);
+}
+
+/// A commit needs the versions that it was based on, and the last invalidation.
+async fn commits(store: &dyn Store) {
+    let epoch = recovered(store).await;
+    let first = stored(store, &epoch, &commit(A, 0, Some("one"))).await;
+    let second = stored(store, &epoch, &commit(A, first, Some("two"))).await;
+    assert!(second > first);
+    assert_eq!(store.commit(&epoch, &commit(A, first, Some("three"))).await, Ok(Committed::Conflict));
+    assert_eq!(store.commit("other", &commit(A, second, Some("three"))).await, Err(StoreError::OtherEpoch));
+    let reply = store.sync(&SyncRequest { version: first, ..request("a", Some(&epoch)) }).await.unwrap();
+    let [(A, record)] = &reply.changed[..] else { panic!("{reply:?}") };
+    assert_eq!((record.version, record.get(Field::Answer)), (second, Some(&b"two"[..].into())));
+    let removed = stored(store, &epoch, &commit(A, second, None)).await;
+    let reply = store.sync(&SyncRequest { version: second, ..request("a", Some(&epoch)) }).await.unwrap();
+    assert_eq!(reply.changed, [(A, Record::new(removed))]);
+
+    store.invalidate(&epoch, Bytes::from_static(b"{\"all\": \"of it\"}")).await.unwrap();
+    let late = commit(B, 0, Some("late"));
+    assert_eq!(store.commit(&epoch, &late).await, Ok(Committed::Conflict));
+    let reply = store.sync(&request("a", Some(&epoch))).await.unwrap();
+    assert_eq!(reply.invalidations, [(1, Bytes::from_static(b"{\"all\": \"of it\"}"))]);
+    stored(store, &epoch, &Commit { invalidation: reply.invalidation, ..late }).await;
+    let none_new = SyncRequest { invalidation: 1, ..request("a", Some(&epoch)) };
+    assert_eq!(store.sync(&none_new).await.unwrap().invalidations, []);
+
+    let revision = ("r".to_owned(), Bytes::from_static(&[0, 255, 10, 13]));
+    store.register(&epoch, std::slice::from_ref(&revision)).await.unwrap();
+    assert_eq!(store.sync(&none_new).await.unwrap().revisions, [revision]);
+}
+
+/// One replica at a time runs a question, with a number above all before.
+async fn leases(store: &dyn Store) {
+    let epoch = recovered(store).await;
+    let Lease::Ours(first) = store.begin(&epoch, "a", A, 0).await.unwrap() else { panic!("nobody has it") };
+    let Lease::Theirs(left) = store.begin(&epoch, "b", A, 0).await.unwrap() else { panic!("a has it") };
+    assert!(left <= LEASE && left > LEASE / 2, "{left:?}");
+    let Lease::Ours(other) = store.begin(&epoch, "b", B, 0).await.unwrap() else { panic!("another question") };
+    assert!(other > first);
+    assert_eq!(store.renew(&epoch, "a", A).await, Ok(true));
+    assert_eq!(store.renew(&epoch, "b", A).await, Ok(false));
+    let of_a = Commit { lease: Some(("a".to_owned(), A)), ..commit(A, 0, Some("x")) };
+    let version = stored(store, &epoch, &of_a).await;
+    assert_eq!(store.begin(&epoch, "b", A, 0).await, Ok(Lease::Behind));
+    let Lease::Ours(second) = store.begin(&epoch, "b", A, version).await.unwrap() else { panic!("a gave it back") };
+    assert!(second > version && version > other);
+    // Another replica's commit gives back nothing.
+    stored(store, &epoch, &Commit { lease: Some(("a".to_owned(), A)), ..commit(A, version, Some("y")) }).await;
+    assert!(matches!(store.begin(&epoch, "c", A, version + 10).await, Ok(Lease::Theirs(_))));
+    tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
+    assert!(matches!(store.begin(&epoch, "c", A, version + 10).await, Ok(Lease::Ours(_))));
+}
+
+/// Many records come in several parts, and none is left out.
+async fn many_records(store: &dyn Store) {
+    let epoch = recovered(store).await;
+    for n in 0..100_u8 {
+        // Three records in one commit have one version.
+        let write = |of: u8| {
+            let mut key = [n; 32];
+            key[0] = of;
+            Write { key, field: Field::Baseline, content: Some(vec![n; 10].into()) }
+        };
+        let many = Commit { expected: Vec::new(), writes: vec![write(0), write(1), write(2)], ..commit(A, 0, None) };
+        stored(store, &epoch, &many).await;
+    }
+    let (mut version, mut keys, mut parts) = (0, std::collections::BTreeSet::new(), 0);
+    loop {
+        let reply = store.sync(&SyncRequest { version, ..request("a", Some(&epoch)) }).await.unwrap();
+        parts += 1;
+        keys.extend(reply.changed.iter().map(|(key, _)| *key));
+        version = reply.changed.last().unwrap().1.version;
+        if reply.is_all {
+            break;
+        }
+    }
+    assert_eq!(keys.len(), 300, "in {parts} parts");
+}
+
+#[tokio::test]
+async fn the_twin_does_what_a_store_does() {
+    let twin = || MemoryStore::new(Arc::new(SystemClock));
+    recovers(&twin()).await;
+    commits(&twin()).await;
+    leases(&twin()).await;
+    many_records(&twin()).await;
+}
+
+#[tokio::test]
+async fn a_real_server_does_what_a_store_does() {
+    let server = Server::start().await;
+    recovers(&*server.store()).await;
+    for check in 0..3 {
+        server.run(&["flushall"]);
+        let store = server.store();
+        match check {
+            0 => commits(&*store).await,
+            1 => leases(&*store).await,
+            _ => many_records(&*store).await,
+        }
+    }
+}
+
+/// Somebody removes a record, or writes another value in its place. Its content is unknown then, and never nothing.
+#[tokio::test]
+async fn a_record_that_others_damaged_cannot_be_read() {
+    let server = Server::start().await;
+    let store = server.store();
+    let epoch = recovered(&*store).await;
+    let name = |key: RecordKey| [b"{appset-gateway}:r:", &key[..]].concat();
+    let damage = |command: &[&[u8]]| {
+        use std::os::unix::ffi::OsStrExt as _;
+        let command = command.iter().map(|part| std::ffi::OsStr::from_bytes(part));
+        let output = Command::new("redis-cli").args(["-p", &server.port.to_string()]).args(command).output().unwrap();
+        assert!(output.status.success() && !output.stdout.starts_with(b"ERR"), "{output:?}");
+    };
+    for (at, what) in ["gone", "a text", "no version"].into_iter().enumerate() {
+        let key = [u8::try_from(at).unwrap() + 1; 32];
+        let version = stored(&*store, &epoch, &commit(key, 0, Some("x"))).await;
+        match what {
+            "gone" => damage(&[b"DEL", &name(key)]),
+            "a text" => damage(&[b"SET", &name(key), b"text"]),
+            _ => damage(&[b"HSET", &name(key), b"v", b"nonsense"]),
+        }
+        // For a new replica, and for one that knew it.
+        for knows in [0, version] {
+            let mut sync = request("new", Some(&epoch));
+            sync.version = knows.saturating_sub(1);
+            let record = loop {
+                let reply = store.sync(&sync).await.unwrap();
+                if let Some((_, record)) = reply.changed.iter().find(|(of, _)| *of == key) {
+                    break record.clone();
+                }
+                assert!(!reply.is_all, "{what}: it is left out");
+            };
+            assert!(record.version > version, "{what}");
+            assert_eq!(record.get(Field::Answer), Some(&Bytes::new()), "{what}: unreadable");
+        }
+        assert_eq!(store.begin(&epoch, "a", key, version).await, Ok(Lease::Behind), "{what}");
+        assert_eq!(store.commit(&epoch, &commit(key, version, Some("y"))).await, Ok(Committed::Conflict), "{what}");
+    }
+    // Without its list, the server cannot say what there was.
+    damage(&[b"DEL", b"{appset-gateway}:index"]);
+    let reply = store.sync(&request("a", Some(&epoch))).await.unwrap();
+    assert!(reply.is_recovering && reply.epoch != epoch, "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_real_server_wakes_who_waits() {
+    let server = Server::start().await;
+    let store = server.store();
+    let epoch = recovered(&*store).await;
+    let _ = store.wait().await;
+    let waiting = store.wait();
+    let (began, changing) = (std::time::Instant::now(), server.store());
+    let change = async { changing.commit(&epoch, &commit(A, 0, Some("x"))).await };
+    let (waited, _) = tokio::join!(waiting, change);
+    assert_eq!(waited, Ok(()));
+    assert!(began.elapsed() < Duration::from_millis(600));
+}
+
+#[tokio::test]
+async fn another_process_at_the_address_is_another_epoch() {
+    let server = Server::start().await;
+    let store = server.store();
+    let epoch = recovered(&*store).await;
+    stored(&*store, &epoch, &commit(A, 0, Some("x"))).await;
+    // As after a failover: the data is there, and the process is another one.
+    server.run(&["hset", "{appset-gateway}:meta", "run", "0000"]);
+    assert_eq!(store.commit(&epoch, &commit(B, 0, Some("y"))).await, Err(StoreError::OtherEpoch));
+    let reply = store.sync(&request("a", Some(&epoch))).await.unwrap();
+    assert!(reply.is_recovering && reply.epoch != epoch, "{reply:?}");
+}
+
+#[tokio::test]
+async fn troubles_are_named() {
+    let server = Server::start().await;
+    let store = server.store();
+    let epoch = recovered(&*store).await;
+    let port = server.port;
+    for (command, expected) in [
+        (&["config", "set", "requirepass", "hunter2"][..], "auth"),
+        (&["config", "set", "requirepass", ""], ""),
+        (&["config", "set", "maxmemory", "1"], "OOM"),
+        (&["config", "set", "maxmemory", "0"], ""),
+        (&["replicaof", "127.0.0.1", "1"], "READONLY"),
+    ] {
+        let output = Command::new("redis-cli")
+            .args(["-p", &port.to_string(), "-a", "hunter2", "--no-auth-warning"])
+            .args(command)
+            .output();
+        assert!(output.unwrap().status.success());
+        // A new connection: an old one stays authenticated.
+        let store = server.store();
+        let result = store.commit(&epoch, &Commit { expected: Vec::new(), ..commit(A, 0, Some("x")) }).await;
+        match (result, expected) {
+            (Ok(Committed::Stored(_)), "") => {}
+            (Err(StoreError::Unavailable(why)), expected) if !expected.is_empty() => {
+                assert!(why.to_lowercase().contains(&expected.to_lowercase()), "{command:?}: {why}");
+            }
+            (other, _) => panic!("{command:?}: {other:?}"),
+        }
+    }
+    drop(server);
+    let Err(StoreError::Unavailable(why)) = store.renew(&epoch, "a", A).await else { panic!("it is gone") };
+    assert!(!why.is_empty());
+}

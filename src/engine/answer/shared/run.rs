@@ -1,0 +1,236 @@
+//! A run in a replica: it takes the lease of its question, asks the backend, and commits its changes to the store.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::{Basis, Shared, record};
+use crate::{
+    clients::store::{Commit, Committed, Field, Lease, StoreError, Write},
+    domain::clock::Clock,
+    engine::{
+        answer::{
+            Failure, Landed,
+            changes::{Changes, HeldChange},
+            run::{Ended, Run},
+            state::EngineState,
+        },
+        cache::{Freshness, Key},
+    },
+};
+
+/// How often a run renews its lease.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// How often changes are decided again because another commit came first.
+const MAX_ATTEMPTS: usize = 8;
+/// A wait for another replica's run ends this long before the caller's deadline.
+const MARGIN: Duration = Duration::from_millis(100);
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
+}
+
+impl Run {
+    pub(in crate::engine::answer) async fn fly_shared(
+        &self,
+        known: &EngineState,
+        shared: &Arc<Shared>,
+        clock: &dyn Clock,
+    ) -> Landed {
+        if let Some(why) = shared.why_alone(&self.asked.route) {
+            return self.fly_unrecorded(known, clock, why).await;
+        }
+        let until = self.asked.query.deadline.checked_sub(MARGIN).unwrap_or(self.asked.query.deadline);
+        let number = loop {
+            match shared.begin(&self.asked.key).await? {
+                Lease::Ours(number) => break number,
+                Lease::Behind => shared.next_sync(until).await?,
+                Lease::Theirs(left) => shared.other_run(left, until).await?,
+            }
+            if let Some(landed) = self.landed_elsewhere(known, clock) {
+                return landed;
+            }
+            if Instant::now() >= until {
+                return Err(Failure::Deadline);
+            }
+        };
+        let _lease = Renewal::start(shared, self.asked.key);
+        let ended = self.run(known, number).await;
+        self.commit(known, shared, clock, &ended, until).await
+    }
+
+    /// The result of another replica's run that ended meanwhile.
+    fn landed_elsewhere(&self, known: &EngineState, clock: &dyn Clock) -> Option<Landed> {
+        let now = clock.now();
+        if let Some((entry, Freshness::Fresh { .. })) = known.usable(&self.asked.route, &self.asked.key, now)
+            && !known.is_outshone(&self.asked, &entry, now)
+        {
+            return Some(Ok(entry));
+        }
+        known.failing.resting(&self.asked.key, now).map(|(rest, _)| Err(rest.failure.failure))
+    }
+
+    /// Commits what `ended` changes. If another commit comes first, decides again with what is known then.
+    async fn commit(
+        &self,
+        known: &EngineState,
+        shared: &Shared,
+        clock: &dyn Clock,
+        ended: &Ended,
+        until: Instant,
+    ) -> Landed {
+        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let keys = if key == lineage { vec![key] } else { vec![key, lineage] };
+        for _ in 0..MAX_ATTEMPTS {
+            let basis = shared.basis(&keys);
+            let changes = self.changes(known, ended, clock.now());
+            if let Ok(answer) = &changes.outcome
+                && !answer.is_latest
+                && let Some(later) = known.answers.get(&key)
+            {
+                // A later run has stored its answer. Its callers and these get the same one.
+                return Ok(later);
+            }
+            let writes = self.writes(&changes, &basis).ok_or(Failure::Crashed)?;
+            let written = |field: Option<Field>| -> Vec<Key> {
+                let of_field = |write: &&Write| field.is_none_or(|field| write.field == field);
+                writes.iter().filter(of_field).map(|write| Key::of_bytes(write.key)).collect()
+            };
+            let (written, answered) = (written(None), written(Some(Field::Answer)));
+            match shared.commit(&basis, key, writes).await? {
+                Committed::Stored(version) => {
+                    let _judging = known.judging.lock();
+                    if !shared.is_newer(&written, version) {
+                        // A sync has already brought this commit, or a later one.
+                        return changes.outcome.map(|answer| answer.entry).map_err(|rest| rest.failure.failure);
+                    }
+                    let landed = self.apply(known, changes);
+                    shared.has_stored(&written, version, Some((&answered, ended.number)));
+                    return landed;
+                }
+                Committed::Conflict => shared.next_sync(until.max(Instant::now() + MARGIN)).await?,
+            }
+        }
+        Err(Failure::Store("other replicas kept changing the record".to_owned()))
+    }
+
+    /// The fields that `changes` write. `None` if one cannot be written.
+    fn writes(&self, changes: &Changes, basis: &Basis) -> Option<Vec<Write>> {
+        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let mut writes = Vec::new();
+        let mut write = |key: Key, field, content| writes.push(Write { key: *key.as_bytes(), field, content });
+        match &changes.outcome {
+            Ok(new) => {
+                let answer = record::answer(&new.entry, &basis.epoch, basis.invalidation)?;
+                if new.is_latest {
+                    write(key, Field::Answer, Some(answer.clone()));
+                }
+                if let Some(baseline) = &new.head {
+                    if lineage != key {
+                        write(lineage, Field::Answer, Some(answer));
+                    }
+                    write(lineage, Field::Baseline, Some(record::baseline(baseline)?));
+                }
+                write(key, Field::Failure, None);
+            }
+            Err(rest) if changes.is_current => {
+                write(key, Field::Failure, Some(record::failure(rest, basis.invalidation)?));
+            }
+            Err(_) => {}
+        }
+        match &changes.held {
+            HeldChange::None => {}
+            HeldChange::End(..) => write(lineage, Field::Held, None),
+            HeldChange::Hold(held) => write(lineage, Field::Held, Some(record::other(&**held)?)),
+        }
+        Some(writes)
+    }
+
+    /// Runs without recording anything, because this replica may not record. Only a good answer to a question that was never
+    /// answered comes of it: there is nothing that it could take away.
+    async fn fly_unrecorded(&self, known: &EngineState, clock: &dyn Clock, why: String) -> Landed {
+        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let is_absent = |key: &Key| matches!(known.answers.try_get(key), Ok(None));
+        let is_new = known.shared.as_ref().is_some_and(|shared| shared.knows_all() && !shared.is_lost(&lineage, &key))
+            && is_absent(&key)
+            && is_absent(&lineage);
+        if !is_new {
+            return Err(Failure::Store(why));
+        }
+        let ended = self.run(known, 0).await;
+        let is_empty = ended.result.as_ref().is_ok_and(|found| found.sets.is_empty());
+        match self.changes(known, &ended, clock.now()).outcome {
+            Ok(_) if is_empty => Err(Failure::Store(why)),
+            Ok(answer) => Ok(answer.entry),
+            Err(rest) => Err(rest.failure.failure),
+        }
+    }
+}
+
+impl Shared {
+    /// Waits while another replica runs the question, until something changes or its lease ends after `left`.
+    async fn other_run(&self, left: Duration, until: Instant) -> Result<(), StoreError> {
+        let until = until.min(Instant::now() + left + Duration::from_millis(10));
+        let mut synced = self.synced.subscribe();
+        let _ = tokio::time::timeout_at(until, synced.changed()).await;
+        if self.is_in_contact() { Ok(()) } else { Err(StoreError::Unavailable(self.copy().why.clone())) }
+    }
+
+    async fn commit(&self, basis: &Basis, question: Key, writes: Vec<Write>) -> Result<Committed, StoreError> {
+        let expected = basis.expected.iter().map(|(key, version)| (*key.as_bytes(), *version)).collect();
+        let lease = Some((self.replica.clone(), *question.as_bytes()));
+        let commit = Commit { lease, expected, invalidation: basis.invalidation, writes };
+        self.noted(self.store.commit(&basis.epoch, &commit).await)
+    }
+
+    /// Whether `version` is later than what is here of the records under `keys`.
+    pub(super) fn is_newer(&self, keys: &[Key], version: u64) -> bool {
+        let copy = self.copy();
+        keys.iter().all(|key| copy.version_of(key) < version)
+    }
+
+    /// Records that the records under `keys` are here in `version`. `run` brought the answer to `answered`.
+    pub(super) fn has_stored(&self, keys: &[Key], version: u64, answered: Option<(&[Key], u64)>) {
+        let mut copy = self.copy();
+        copy.highest = copy.highest.max(version);
+        for key in keys {
+            let before = copy.versions.get(key).map_or(0, |known| known.run);
+            let run = match answered {
+                Some((answered, run)) if answered.contains(key) => run,
+                _ => before,
+            };
+            copy.store(*key, version, run, true);
+        }
+    }
+}
+
+/// Renews a lease until it is dropped.
+struct Renewal(JoinHandle<()>);
+
+impl Renewal {
+    fn start(shared: &Arc<Shared>, key: Key) -> Self {
+        let shared = Arc::clone(shared);
+        Self(tokio::spawn(async move {
+            let mut ticks = interval(RENEW_EVERY);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                let epoch = shared.copy().epoch.clone().unwrap_or_default();
+                // A lost lease may cost a second run. Versions and numbers keep the answers right.
+                let _ = shared.store.renew(&epoch, &shared.replica, *key.as_bytes()).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

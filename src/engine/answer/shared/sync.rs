@@ -1,0 +1,253 @@
+//! A sync: reports that this replica lives, and makes the store's changes here.
+
+use std::{collections::HashMap, sync::Arc, sync::atomic::Ordering};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{
+    Copy, Shared, Version,
+    record::{self, SharedFailure, read_answer, read_other, read_selector},
+};
+use crate::{
+    clients::store::{CopyState, Field, MAX_INVALIDATIONS, Record, StoreError, SyncReply, SyncRequest},
+    domain::generator::{Question, Selector},
+    engine::{
+        answer::Engine,
+        cache::{Entry, Key, Life},
+        guard::{Baseline, Held},
+        route::RouteTable,
+    },
+};
+
+impl Engine {
+    /// Brings everything that changed in the shared store here. Returns when this replica knows all of it.
+    ///
+    /// # Errors
+    /// When there is no contact with the store, or the store recovers.
+    pub(crate) async fn sync(&self, routes: &RouteTable) -> Result<(), StoreError> {
+        let Some(shared) = self.known.shared.clone() else { return Ok(()) };
+        let _turn = shared.turn.lock().await;
+        let result = shared.noted(self.sync_all(&shared, routes).await);
+        if result.is_ok() {
+            shared.synced.send_modify(|syncs| *syncs += 1);
+        }
+        result
+    }
+
+    async fn sync_all(&self, shared: &Arc<Shared>, routes: &RouteTable) -> Result<(), StoreError> {
+        loop {
+            let (request, epoch) = shared.request();
+            let (began, sent) = (Instant::now(), shared.clock.own());
+            let reply = shared.store.sync(&request).await?;
+            shared.clock.correct(sent, shared.clock.own(), reply.now);
+            if epoch.as_ref() != Some(&reply.epoch) {
+                shared.enter(&reply);
+                self.offer(shared, &reply.epoch).await?;
+                continue;
+            }
+            if reply.is_recovering {
+                return Err(StoreError::OtherEpoch);
+            }
+            let epoch = reply.epoch.clone();
+            if self.register(shared, &epoch, routes, &reply).await? {
+                continue;
+            }
+            if !self.apply_all(shared, routes, &reply) {
+                continue;
+            }
+            self.completed(shared, true);
+            let contact = began.duration_since(shared.started).as_millis();
+            shared.contact.store(u64::try_from(contact).unwrap_or_default() + 1, Ordering::Relaxed);
+            return Ok(());
+        }
+    }
+
+    /// Records, in the file too, whether this replica's copy is complete.
+    pub(in crate::engine::answer) fn completed(&self, shared: &Shared, is_complete: bool) {
+        let state = if is_complete { CopyState::Complete } else { CopyState::Partial };
+        let before = std::mem::replace(&mut shared.copy().state, state);
+        if before != state
+            && let Some(disk) = self.known.answers.disk()
+        {
+            disk.put_is_complete(is_complete);
+        }
+    }
+
+    /// Names the revisions of this replica's routes: all of them after a start or reload, else those that the store lacks. Returns
+    /// whether there were any.
+    async fn register(
+        &self,
+        shared: &Shared,
+        epoch: &str,
+        routes: &RouteTable,
+        reply: &SyncReply,
+    ) -> Result<bool, StoreError> {
+        let current: HashMap<&str, &[u8]> = reply.revisions.iter().map(|(name, of)| (&**name, &of[..])).collect();
+        let has_registered = shared.copy().has_registered;
+        let mut wanted = Vec::new();
+        let mut outdated = std::collections::HashSet::new();
+        for (name, revision) in Shared::revisions(routes) {
+            let own = revision.to_bytes();
+            match current.get(&**name) {
+                Some(other) if *other == own => {}
+                Some(_) if has_registered => drop(outdated.insert(Arc::clone(name))),
+                _ => wanted.push((name.to_string(), own.to_vec().into())),
+            }
+        }
+        if !wanted.is_empty() {
+            shared.store.register(epoch, &wanted).await?;
+        }
+        let mut copy = shared.copy();
+        copy.has_registered = true;
+        shared.has_outdated.store(!outdated.is_empty(), Ordering::Relaxed);
+        copy.outdated = outdated;
+        Ok(!wanted.is_empty())
+    }
+
+    /// Makes the changes of `reply` here. Returns whether these are all changes.
+    fn apply_all(&self, shared: &Shared, routes: &RouteTable, reply: &SyncReply) -> bool {
+        let known = shared.copy().invalidation;
+        if reply.invalidation > known {
+            let read = |(number, content): &(u64, Bytes)| (*number, read_selector(content));
+            let mut all: Vec<(u64, Selector)> = reply.invalidations.iter().map(read).collect();
+            if reply.invalidation - known > all.len() as u64 {
+                // The store keeps the latest invalidations only. The others may have selected anything.
+                all = vec![(reply.invalidation, Selector::default())];
+            }
+            for (_, selector) in &all {
+                self.expire(routes, selector);
+            }
+            let mut copy = shared.copy();
+            copy.invalidation = reply.invalidation;
+            copy.invalidations.extend(all);
+            let excess = copy.invalidations.len().saturating_sub(MAX_INVALIDATIONS);
+            copy.invalidations.drain(..excess);
+        }
+        for (key, record) in &reply.changed {
+            let _judging = self.known.judging.lock();
+            self.apply_record(shared, Key::of_bytes(*key), record);
+        }
+        let mut copy = shared.copy();
+        if let Some((_, last)) = reply.changed.last() {
+            copy.version = last.version;
+        }
+        copy.highest = copy.highest.max(reply.highest);
+        copy.lost_at = reply.lost_at;
+        copy.replicas = reply.replicas;
+        reply.is_all
+    }
+
+    /// Makes this replica's copy of the record under `key` the same as `record`.
+    fn apply_record(&self, shared: &Shared, key: Key, record: &Record) {
+        if !shared.is_newer(&[key], record.version) {
+            return;
+        }
+        let known = &self.known;
+        let mut is_readable = true;
+        let mut entry = None;
+        if let Some(content) = record.get(Field::Answer) {
+            entry = read_answer(content).map(|answer| Arc::new(shared.still_fresh(answer)));
+            match &entry {
+                Some(entry) => known.answers.put(key, entry),
+                None => is_readable = false,
+            }
+        }
+        match record.get(Field::Baseline).map(|content| read_other::<Baseline>(content)) {
+            Some(Some(baseline)) => {
+                known.baselines.put(key, Arc::new(baseline), &known.answers);
+                if let Some(entry) = &entry {
+                    known.served.note(key, &entry.question.open().route, entry);
+                }
+            }
+            Some(None) => is_readable = false,
+            None => {}
+        }
+        match record.get(Field::Held).map(|content| read_other::<Held>(content)) {
+            Some(Some(held)) => known.hold(key, held),
+            Some(None) => is_readable = false,
+            None if known.held.remove(&key) => known.erase(key),
+            None => {}
+        }
+        let failure = record.get(Field::Failure).and_then(|content| read_other::<SharedFailure>(content));
+        match failure.filter(|of| !shared.copy().is_invalidated(of.invalidation, &of.rest.failure.question)) {
+            Some(failure) => known.failing.put(key, failure.rest),
+            None => known.failing.recovered(&key),
+        }
+        if !is_readable {
+            tracing::error!(%key, "a record in the shared store cannot be read; what it held is unknown");
+            self.metrics.store.unreadable.inc();
+        }
+        let run = entry.map_or(0, |entry| entry.run_number);
+        shared.copy().store(key, record.version, run, is_readable);
+    }
+}
+
+impl Shared {
+    /// The request of the next sync, and the epoch that it names.
+    fn request(&self) -> (SyncRequest, Option<String>) {
+        let copy = self.copy();
+        let request = SyncRequest {
+            replica: self.replica.clone(),
+            epoch: copy.epoch.clone(),
+            version: copy.version,
+            invalidation: copy.invalidation,
+            highest: copy.highest,
+            copy: copy.state,
+            has_offered: copy.has_offered,
+        };
+        (request, copy.epoch.clone())
+    }
+
+    /// Begins to follow the epoch of `reply`. Contact is established once this replica knows all of it.
+    fn enter(&self, reply: &SyncReply) {
+        self.contact.store(0, Ordering::Relaxed);
+        let mut copy = self.copy();
+        if let Some(before) = &copy.epoch {
+            tracing::warn!(
+                before,
+                now = reply.epoch,
+                "the shared store has lost writes; replicas restore what they know"
+            );
+        }
+        copy.epoch = Some(reply.epoch.clone());
+        (copy.has_offered, copy.version, copy.invalidation) = (false, 0, 0);
+        copy.invalidations.clear();
+    }
+
+    /// The answer with the life that it has left in this epoch.
+    fn still_fresh(&self, answer: record::SharedAnswer) -> Entry {
+        let copy = self.copy();
+        let is_of_epoch = copy.epoch.as_ref() == Some(&answer.epoch);
+        let is_invalidated = copy.is_invalidated(answer.invalidation, &answer.entry.question.open());
+        let life = match (is_of_epoch, is_invalidated) {
+            (true, false) => answer.entry.life,
+            (false, false) if answer.entry.life != Life::For(std::time::Duration::ZERO) => Life::Restored,
+            _ => Life::For(std::time::Duration::ZERO),
+        };
+        Entry { life, ..answer.entry }
+    }
+}
+
+impl Copy {
+    /// Whether an invalidation after number `since` selects `question`.
+    fn is_invalidated(&self, since: u64, question: &Question) -> bool {
+        let selects = |(number, selector): &(u64, Selector)| *number > since && selector.selects(question);
+        since < self.invalidation && self.invalidations.iter().any(selects)
+    }
+
+    /// The version of the record under `key` that is here. 0: none.
+    pub(super) fn version_of(&self, key: &Key) -> u64 {
+        self.versions.get(key).map_or(0, |known| known.version)
+    }
+
+    /// Records that the record under `key` is here in `version`.
+    pub(super) fn store(&mut self, key: Key, version: u64, run: u64, is_readable: bool) {
+        self.versions.insert(key, Version { version, run });
+        if is_readable {
+            self.unreadable.remove(&key);
+        } else {
+            self.unreadable.insert(key);
+        }
+    }
+}
