@@ -22,6 +22,8 @@ use crate::domain::clock::Timestamp;
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// A replica counts as live for this long after its last sync.
 pub(crate) const LIVE: Duration = Duration::from_secs(3);
+/// A replica serves answers as fresh for this long after its last sync began.
+pub(crate) const CONTACT: Duration = Duration::from_secs(1);
 /// The shortest recovery. Every live replica notices the new epoch within this time.
 pub(crate) const MIN_RECOVERY: Duration = Duration::from_secs(3);
 /// The longest recovery. Copies that were not offered by then are lost.
@@ -93,6 +95,8 @@ pub(crate) struct SyncRequest {
     pub(crate) copy: CopyState,
     /// Whether the replica has offered its copy in the epoch that it knows.
     pub(crate) has_offered: bool,
+    /// Whether the replica serves answers as fresh now.
+    pub(crate) is_serving: bool,
 }
 
 /// How much of the store a replica's copy holds.
@@ -131,6 +135,8 @@ pub(crate) struct SyncReply {
     pub(crate) revisions: Vec<(String, Bytes)>,
     /// How many replicas are live.
     pub(crate) replicas: usize,
+    /// All replicas that serve answers as fresh know the changes up to this version.
+    pub(crate) settled: u64,
 }
 
 /// Who may run a question now.

@@ -210,6 +210,15 @@ impl Engine {
     /// # Errors
     /// When no complete answer is known by the query's deadline.
     pub(crate) async fn answer(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
+        loop {
+            let answer = self.answer_now(asked).await;
+            if !self.is_overtaken(asked, &answer).await || Instant::now() >= asked.query.deadline {
+                return answer;
+            }
+        }
+    }
+
+    async fn answer_now(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
         if let Some(why) = self.known.shared.as_ref().and_then(|shared| shared.why_alone(&asked.route)) {
             return Box::pin(self.answer_alone(asked, why)).await;
         }

@@ -38,6 +38,7 @@ mod pipeline;
 mod plugins;
 mod protocols;
 mod reload;
+mod replicas;
 mod reviews;
 mod rotation;
 mod script;

@@ -19,6 +19,7 @@ pub mod push;
 pub mod registry;
 pub mod service;
 pub mod signer;
+pub mod store;
 pub mod upstream;
 pub mod visitor;
 pub mod wire;

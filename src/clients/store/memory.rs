@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY, Record,
-    RecordKey, Store, StoreError, SyncReply, SyncRequest,
+    CONTACT, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
+    Record, RecordKey, Store, StoreError, SyncReply, SyncRequest,
 };
 use crate::domain::clock::{Clock, Timestamp};
 
@@ -55,10 +55,21 @@ struct Epoch {
     /// The versions of records that replicas offered, until a commit changes them.
     offered: BTreeMap<RecordKey, u64>,
     leases: BTreeMap<RecordKey, (String, Timestamp)>,
-    replicas: BTreeMap<String, (CopyState, bool, Timestamp)>,
+    replicas: BTreeMap<String, Member>,
+    settled: u64,
     invalidation: u64,
     invalidations: VecDeque<(u64, Bytes)>,
     revisions: BTreeMap<String, Bytes>,
+}
+
+/// A replica that has synced of late.
+#[derive(Debug, Clone)]
+struct Member {
+    copy: CopyState,
+    has_offered: bool,
+    at: Timestamp,
+    is_serving: bool,
+    version: u64,
 }
 
 impl MemoryStore {
@@ -157,13 +168,24 @@ impl Epoch {
         self.records.get(key).map_or(0, |record| record.version)
     }
 
+    /// Notes which version all serving replicas know. Returns whether it is another one.
+    fn settle(&mut self, now: Timestamp) -> bool {
+        let serving = self
+            .replicas
+            .values()
+            .filter(|member| member.is_serving && now.since(member.at).is_none_or(|passed| passed < CONTACT));
+        let known = serving.map(|member| member.version).min().filter(|known| *known > self.settled);
+        self.settled = known.unwrap_or(self.settled);
+        known.is_some()
+    }
+
     /// Ends the recovery once every live replica has offered its copy, and one copy was complete or none ever held anything.
     fn recover(&mut self, now: Timestamp) {
         let Some(since) = self.recovering_since else { return };
         let passed = now.since(since).unwrap_or_default();
-        let have_all_offered = self.replicas.values().all(|(_, has_offered, _)| *has_offered);
-        let is_complete = self.replicas.values().any(|(copy, ..)| *copy == CopyState::Complete);
-        let is_empty = self.replicas.values().all(|(copy, ..)| *copy == CopyState::Empty);
+        let have_all_offered = self.replicas.values().all(|member| member.has_offered);
+        let is_complete = self.replicas.values().any(|member| member.copy == CopyState::Complete);
+        let is_empty = self.replicas.values().all(|member| member.copy == CopyState::Empty);
         if passed >= MIN_RECOVERY && have_all_offered && (is_complete || is_empty) {
             self.recovering_since = None;
         } else if passed >= MAX_RECOVERY {
@@ -188,11 +210,21 @@ impl MemoryStore {
         let Some(epoch) = &mut data.epoch else { return Err(StoreError::OtherEpoch) };
         let is_known = request.epoch.as_ref() == Some(&epoch.id);
         epoch.highest = epoch.highest.max(request.highest);
-        epoch.replicas.retain(|_, (.., at)| now.since(*at).is_none_or(|passed| passed < LIVE));
-        let has_offered = is_known && request.has_offered;
-        epoch.replicas.insert(request.replica.clone(), (request.copy, has_offered, now));
+        epoch.replicas.retain(|_, member| now.since(member.at).is_none_or(|passed| passed < LIVE));
+        let member = Member {
+            copy: request.copy,
+            has_offered: is_known && request.has_offered,
+            at: now,
+            is_serving: is_known && request.is_serving,
+            version: request.version,
+        };
+        epoch.replicas.insert(request.replica.clone(), member);
         epoch.recover(now);
         let is_read = is_known && epoch.recovering_since.is_none();
+        if let Some(member) = epoch.replicas.get_mut(&request.replica) {
+            member.is_serving |= is_read;
+        }
+        let has_settled = epoch.settle(now);
         let mut changed: Vec<(RecordKey, Record)> = Vec::new();
         if is_read {
             let later = epoch.records.iter().filter(|(_, record)| record.version > request.version);
@@ -200,7 +232,7 @@ impl MemoryStore {
             changed.sort_by_key(|(key, record)| (record.version, *key));
         }
         let later = |(number, _): &&(u64, Bytes)| *number > request.invalidation;
-        Ok(SyncReply {
+        let reply = SyncReply {
             now,
             epoch: epoch.id.clone(),
             is_recovering: epoch.recovering_since.is_some(),
@@ -216,7 +248,13 @@ impl MemoryStore {
             },
             revisions: epoch.revisions.clone().into_iter().collect(),
             replicas: epoch.replicas.len(),
-        })
+            settled: epoch.settled,
+        };
+        drop(data);
+        if has_settled {
+            self.notify();
+        }
+        Ok(reply)
     }
 
     /// The reply of a call, unless it is lost.

@@ -16,8 +16,8 @@ use tokio::{sync::Mutex, time::timeout};
 use self::connection::{Connection, Connector};
 pub(crate) use self::{address::Address, probe::StoreProbe};
 use super::{
-    Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY, Record,
-    RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
+    CONTACT, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
+    Record, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
 };
 use crate::file::base_dir::BaseDir;
 
@@ -164,7 +164,9 @@ impl Store for RedisStore {
                     .arg(u8::from(request.has_offered))
                     .arg(millis(LIVE))
                     .arg(millis(MIN_RECOVERY))
-                    .arg(millis(MAX_RECOVERY));
+                    .arg(millis(MAX_RECOVERY))
+                    .arg(u8::from(request.is_serving))
+                    .arg(millis(CONTACT));
             })
             .await?;
         reply::sync(reply).ok_or_else(|| StoreError::Unavailable("its answer to `sync` cannot be read".to_owned()))

@@ -72,6 +72,7 @@ fn request(replica: &str, epoch: Option<&str>) -> SyncRequest {
         highest: 0,
         copy: CopyState::Empty,
         has_offered: epoch.is_some(),
+        is_serving: false,
     }
 }
 
@@ -164,6 +165,27 @@ async fn commits(store: &dyn Store) {
     assert_eq!(store.sync(&none_new).await.unwrap().revisions, [revision]);
 }
 
+/// A version is settled once all serving replicas know it.
+async fn settles(store: &dyn Store) {
+    let epoch = recovered(store).await;
+    let sync = async |replica: &str, version, is_serving| {
+        let request = SyncRequest { version, is_serving, ..request(replica, Some(&epoch)) };
+        store.sync(&request).await.unwrap()
+    };
+    sync("b", 0, false).await;
+    let version = stored(store, &epoch, &commit(A, 0, Some("x"))).await;
+    // Both have read everything before the commit, so both may still serve what was there before.
+    assert!(sync("a", 0, true).await.settled < version);
+    assert!(sync("a", version, true).await.settled < version, "b does not know it");
+    assert!(sync("b", 0, true).await.settled < version, "b has it with this reply");
+    assert_eq!(sync("b", version, true).await.settled, version);
+    assert_eq!(sync("a", version, true).await.settled, version);
+    // A replica without contact serves nothing as fresh.
+    let later = stored(store, &epoch, &commit(B, 0, Some("y"))).await;
+    tokio::time::sleep(CONTACT + Duration::from_millis(100)).await;
+    assert_eq!(sync("a", later, true).await.settled, later);
+}
+
 /// One replica at a time runs a question, with a number above all before.
 async fn leases(store: &dyn Store) {
     let epoch = recovered(store).await;
@@ -218,6 +240,7 @@ async fn the_twin_does_what_a_store_does() {
     recovers(&twin()).await;
     commits(&twin()).await;
     leases(&twin()).await;
+    settles(&twin()).await;
     many_records(&twin()).await;
 }
 
@@ -225,12 +248,13 @@ async fn the_twin_does_what_a_store_does() {
 async fn a_real_server_does_what_a_store_does() {
     let server = Server::start().await;
     recovers(&*server.store()).await;
-    for check in 0..3 {
+    for check in 0..4 {
         server.run(&["flushall"]);
         let store = server.store();
         match check {
             0 => commits(&*store).await,
             1 => leases(&*store).await,
+            2 => settles(&*store).await,
             _ => many_records(&*store).await,
         }
     }

@@ -7,6 +7,7 @@ mod offer;
 mod record;
 mod replica;
 mod run;
+mod settle;
 mod sync;
 
 use std::{
@@ -28,7 +29,7 @@ use tokio::{
 
 pub(crate) use self::replica::SharedClock;
 use crate::{
-    clients::store::{CopyState, Lease, Store, StoreConfig, StoreError},
+    clients::store::{CONTACT, CopyState, Lease, Store, StoreConfig, StoreError},
     domain::{
         clock::{Clock, Timestamp},
         generator::Selector,
@@ -42,8 +43,6 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// Answers count as fresh for this long after the last sync began.
-const CONTACT: Duration = Duration::from_secs(1);
 /// The time between two syncs if nothing changes.
 const SYNC_EVERY: Duration = Duration::from_millis(250);
 /// For how long an absent record may be a lost one, after the store lost records for good. As long as a mark of loss on disk.
@@ -61,6 +60,8 @@ pub(crate) struct Shared {
     started: Instant,
     /// Whether the store names another revision for some route.
     has_outdated: AtomicBool,
+    /// Whether some change is not settled.
+    has_unsettled: AtomicBool,
     /// Held during a sync.
     turn: tokio::sync::Mutex<()>,
     /// Wakes the task that syncs.
@@ -85,6 +86,9 @@ struct Copy {
     highest: u64,
     state: CopyState,
     versions: HashMap<Key, Version>,
+    /// The versions of records that other serving replicas may not know, and when they came here.
+    unsettled: HashMap<Key, (u64, Instant)>,
+    settled: u64,
     /// Records that cannot be read.
     unreadable: HashSet<Key>,
     lost_at: Option<Timestamp>,
@@ -153,6 +157,8 @@ impl Shared {
             highest: 0,
             state: CopyState::Empty,
             versions: HashMap::new(),
+            unsettled: HashMap::new(),
+            settled: 0,
             unreadable: HashSet::new(),
             lost_at: None,
             outdated: HashSet::new(),
@@ -169,6 +175,7 @@ impl Shared {
             contact: AtomicU64::new(0),
             started: Instant::now(),
             has_outdated: AtomicBool::new(false),
+            has_unsettled: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
             wanted: Notify::new(),
             synced: watch::Sender::new(0),

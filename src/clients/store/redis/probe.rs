@@ -31,7 +31,11 @@ impl RedisStore {
         let mut invocation = script.prepare_invoke();
         invocation.key(&self.state);
         let info: String = connection.invoke(&invocation).await.map_err(|error| {
-            let hint = "the gateway needs EVALSHA, SCRIPT LOAD, EVAL and INFO; docs/replicas.md lists all commands";
+            let prefix = self.state.trim_end_matches("meta");
+            let hint = format!(
+                "the gateway needs EVALSHA, SCRIPT LOAD, EVAL and INFO, and the keys that begin with `{prefix}`; \
+                 docs/replicas.md lists all commands"
+            );
             StoreError::Unavailable(format!("{}; {hint}", store_error("INFO in a script", &error)))
         })?;
         let mut probe = read(&info);

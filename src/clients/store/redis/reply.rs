@@ -8,8 +8,20 @@ use crate::domain::clock::Timestamp;
 
 /// The answer of `sync.lua`. `None` if it has another form.
 pub(super) fn sync(reply: Value) -> Option<SyncReply> {
-    let [now, epoch, recovering, lost_at, highest, is_all, invalidation, replicas, changed, invalidations, revisions] =
-        <[Value; 11]>::try_from(list(reply)?).ok()?;
+    let [
+        now,
+        epoch,
+        recovering,
+        lost_at,
+        highest,
+        is_all,
+        invalidation,
+        replicas,
+        changed,
+        invalidations,
+        revisions,
+        settled,
+    ] = <[Value; 12]>::try_from(list(reply)?).ok()?;
     let lost_at = text(lost_at)?;
     Some(SyncReply {
         now: Timestamp(number(now)?),
@@ -23,6 +35,7 @@ pub(super) fn sync(reply: Value) -> Option<SyncReply> {
         changed: list(changed)?.into_iter().map(record).collect::<Option<_>>()?,
         invalidations: list(invalidations)?.into_iter().map(invalidation_of).collect::<Option<_>>()?,
         revisions: pairs(list(revisions)?)?,
+        settled: number(settled)?,
     })
 }
 

@@ -1,5 +1,6 @@
--- ARGV: epoch or '', replica, version, invalidation, highest, copy, has_offered, live ms, shortest recovery ms, longest recovery ms
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'highest', 'recovering', 'lost_at', 'invalidation', 'has_records')
+-- ARGV: epoch or '', replica, version, invalidation, highest, copy, has_offered, live ms, shortest recovery ms, longest recovery ms,
+-- is_serving, contact ms
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'highest', 'recovering', 'lost_at', 'invalidation', 'has_records', 'settled')
 local index = base .. 'index'
 local epoch, run = state[1], run_id()
 local recovering = state[4]
@@ -15,11 +16,15 @@ local highest = math.max(tonumber(state[3] or '0'), tonumber(ARGV[5]))
 redis.call('HSET', KEYS[1], 'highest', whole(highest))
 
 local offered = is_known and ARGV[7] or '0'
-redis.call('HSET', base .. 'replicas', ARGV[2], ARGV[6] .. ' ' .. offered .. ' ' .. whole(now))
+local function enter(serving)
+  local fields = {ARGV[6], offered, whole(now), serving, ARGV[3]}
+  redis.call('HSET', base .. 'replicas', ARGV[2], table.concat(fields, ' '))
+end
+enter(is_known and ARGV[11] or '0')
 local replicas, all_offered, any_complete, all_empty = 0, true, false, true
 local entries = redis.call('HGETALL', base .. 'replicas')
 for i = 1, #entries, 2 do
-  local copy, has_offered, at = string.match(entries[i + 1], '(%d) (%d) (%d+)')
+  local copy, has_offered, at = string.match(entries[i + 1], '^(%d) (%d) (%d+)')
   if now - tonumber(at) >= tonumber(ARGV[8]) then
     redis.call('HDEL', base .. 'replicas', entries[i])
   else
@@ -82,8 +87,24 @@ if is_known and not recovering then
     end
   end
 end
+
+-- What all serving replicas know is settled. A replica that knows all changes from now on serves them.
+local settled, known_by_all = tonumber(state[8] or '0'), nil
+if is_all == '1' then enter('1') end
+entries = redis.call('HVALS', base .. 'replicas')
+for _, entry in ipairs(entries) do
+  local at, serving, version = string.match(entry, '^%d %d (%d+) (%d) (%d+)$')
+  if serving == '1' and now - tonumber(at) < tonumber(ARGV[12]) then
+    known_by_all = math.min(known_by_all or tonumber(version), tonumber(version))
+  end
+end
+if known_by_all and known_by_all > settled then
+  settled = known_by_all
+  redis.call('HSET', KEYS[1], 'settled', whole(settled))
+  if #entries > 1 then notify() end
+end
 local revisions = redis.call('HGETALL', base .. 'revisions')
 return {
   whole(now), epoch, recovering and '1' or '0', lost_at, whole(highest), is_all, state[6] or '0', whole(replicas),
-  changed, invalidations, revisions,
+  changed, invalidations, revisions, whole(settled),
 }

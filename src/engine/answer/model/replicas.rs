@@ -14,7 +14,7 @@ use super::{
     stage::{Stage, question},
 };
 use crate::{
-    clients::store::{Field, Lease, MemoryStore, Store as _, StoreError},
+    clients::store::{CopyState, Field, Lease, MemoryStore, Store as _, StoreError, SyncRequest},
     domain::{clock::Clock, generator::Selector},
     engine::{
         answer::{
@@ -308,6 +308,52 @@ fn an_answer_is_not_fresh_without_contact() {
         // No sync ends any more, and no error comes either.
         sleep(Duration::from_millis(1100)).await;
         assert!(matches!(Got::of(&replicas.start(0, ASKED).await.unwrap()), Got::Instead(..)));
+    });
+}
+
+/// Answers never go back: nobody gets a new one while another replica may still serve the one before as fresh.
+#[test]
+fn an_answer_waits_until_all_replicas_know_it() {
+    Replicas::play(1, async |replicas: Replicas| {
+        replicas.pass(400).await;
+        let epoch = replicas.store.epoch();
+        let ghost = async |version| {
+            let (replica, epoch) = ("ghost".to_owned(), Some(epoch.clone()));
+            let copy = CopyState::Complete;
+            let request = SyncRequest {
+                replica,
+                epoch,
+                version,
+                copy,
+                invalidation: 0,
+                highest: 0,
+                has_offered: true,
+                is_serving: true,
+            };
+            replicas.store.sync(&request).await.unwrap()
+        };
+        let mut known = ghost(0).await.highest;
+        replicas.stage.source.say(list(7), 0);
+        for acknowledges in [true, false] {
+            ghost(known).await;
+            let (began, caller) = (Instant::now(), replicas.start(0, ASKED));
+            replicas.settle().await;
+            assert!(!caller.is_finished(), "the ghost may still serve the answer before");
+            known = ghost(known).await.highest;
+            replicas.settle().await;
+            assert!(!caller.is_finished(), "the ghost has not said that it knows it");
+            if acknowledges {
+                ghost(known).await;
+            }
+            assert_eq!(sets(&caller.await.unwrap()), Ok(7));
+            let waited = began.elapsed();
+            assert_eq!(waited < Duration::from_millis(500), acknowledges, "{waited:?}");
+            assert!(
+                waited < Duration::from_millis(1500),
+                "without contact, the ghost serves nothing as fresh: {waited:?}"
+            );
+            replicas.pass(400).await;
+        }
     });
 }
 

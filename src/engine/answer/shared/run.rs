@@ -53,15 +53,20 @@ impl Run {
                 Lease::Theirs(left) => shared.other_run(left, until).await?,
             }
             if let Some(landed) = self.landed_elsewhere(known, clock) {
+                shared.settled(&[self.asked.key, self.asked.lineage()]).await;
                 return landed;
             }
             if Instant::now() >= until {
                 return Err(Failure::Deadline);
             }
         };
-        let _lease = Renewal::start(shared, self.asked.key);
-        let ended = self.run(known, number).await;
-        self.commit(known, shared, clock, &ended, until).await
+        let landed = {
+            let _lease = Renewal::start(shared, self.asked.key);
+            let ended = self.run(known, number).await;
+            self.commit(known, shared, clock, &ended, until).await
+        };
+        shared.settled(&[self.asked.key, self.asked.lineage()]).await;
+        landed
     }
 
     /// The result of another replica's run that ended meanwhile.
@@ -109,6 +114,7 @@ impl Run {
                         // A sync has already brought this commit, or a later one.
                         return changes.outcome.map(|answer| answer.entry).map_err(|rest| rest.failure.failure);
                     }
+                    shared.unsettle(&written, version);
                     let landed = self.apply(known, changes);
                     shared.has_stored(&written, version, Some((&answered, ended.number)));
                     return landed;

@@ -105,7 +105,7 @@ impl Engine {
         Ok(!wanted.is_empty())
     }
 
-    /// Makes the changes of `reply` here. Returns whether these are all changes.
+    /// Makes the changes of `reply` here. Returns whether there are no more, and the store knows that these are here.
     fn apply_all(&self, shared: &Shared, routes: &RouteTable, reply: &SyncReply) -> bool {
         let known = shared.copy().invalidation;
         if reply.invalidation > known {
@@ -135,7 +135,10 @@ impl Engine {
         copy.highest = copy.highest.max(reply.highest);
         copy.lost_at = reply.lost_at;
         copy.replicas = reply.replicas;
-        reply.is_all
+        drop(copy);
+        shared.settle(reply.settled);
+        // What came just now is acknowledged by one more request.
+        reply.is_all && reply.changed.is_empty()
     }
 
     /// Makes this replica's copy of the record under `key` the same as `record`.
@@ -144,6 +147,7 @@ impl Engine {
             return;
         }
         let known = &self.known;
+        shared.unsettle(&[key], record.version);
         let mut is_readable = true;
         let mut entry = None;
         if let Some(content) = record.get(Field::Answer) {
@@ -195,6 +199,7 @@ impl Shared {
             highest: copy.highest,
             copy: copy.state,
             has_offered: copy.has_offered,
+            is_serving: self.is_in_contact(),
         };
         (request, copy.epoch.clone())
     }

@@ -1,0 +1,216 @@
+//! Each kind of store, as a real process: a server with TLS and a user of few rights, Sentinels, and a cluster.
+
+use nix::sys::signal::Signal;
+
+use super::*;
+use crate::support::authority::Ca;
+
+/// What `check --connect` says of `options`: its exit code and its messages.
+fn check(options: &Options) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    check_in(&folder, options)
+}
+
+fn check_in(folder: &TempDir, options: &Options) -> (Option<i32>, String) {
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(&file, options.text()).unwrap();
+    std::fs::write(folder.path().join("admin-token"), ADMIN_TOKEN).unwrap();
+    let output = command().args(["check", "--connect", "-c"]).arg(&file).output().unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+/// Two replicas share what one of them learned.
+async fn share(options: &Options, source: &Source) {
+    let (a, b) = (Replica::start(options).await, Replica::start(options).await);
+    let question = fastrand::u64(..).to_string();
+    let before = source.runs();
+    assert_eq!(sets(&a.ask(&question).await), 3);
+    assert_eq!(run_of(&b.ask(&question).await), before + 1, "B has the answer of A's run");
+    assert_eq!(source.runs(), before + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_rights_are_enough_and_necessary() {
+    let source = Source::of(3).await;
+    let store = StoreServer::start(&["--maxmemory-policy", "noeviction"]).await;
+    let docs = include_str!("../../../docs/replicas.md");
+    let line = docs.lines().find(|line| line.starts_with("ACL SETUSER ")).unwrap();
+    let rights: Vec<&str> = line.split(' ').collect();
+    assert_eq!(store.run(&rights), "OK");
+    store.run(&["CONFIG", "SET", "requirepass", "other"]);
+    let user = json!({"url": store.url(), "timeout": "800ms", "username": "gateway", "password": {"file": ""}});
+    let with = |password: &str| {
+        let mut store = user.clone();
+        store["password"] = json!({"file": password});
+        Options::new(store, &source, "1m")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("right"), "password\n").unwrap();
+    std::fs::write(folder.path().join("wrong"), "nonsense").unwrap();
+    let (code, said) = check_in(&folder, &with("right"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("cache.shared: Redis "), "{said}");
+    let (code, said) = check_in(&folder, &with("wrong"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("cache.shared: the store cannot be used: ") && said.contains("Password authentication failed"),
+        "{said}"
+    );
+
+    let absolute = folder.path().join("right");
+    share(&with(absolute.to_str().unwrap()), &source).await;
+    let outside = store.run(&["-a", "other", "--no-auth-warning", "KEYS", "*"]);
+    assert!(outside.lines().all(|key| key.starts_with("{appset-gateway}:")), "{outside}");
+    // Another prefix belongs to another gateway.
+    let mut other = with(absolute.to_str().unwrap());
+    other.store["prefix"] = json!("another");
+    let (code, said) = check_in(&folder, &other);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("`{another}:`"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_tells_what_is_wrong_with_a_store() {
+    let source = Source::of(3).await;
+    let forgetful = StoreServer::start(&["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]).await;
+    let (code, said) = check(&Options::new(store_at(&forgetful.url()), &source, "1m"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("appendonly") && said.contains("noeviction"), "{said}");
+    let (code, said) = check(&Options::new(store_at("redis://127.78.255.1:6379"), &source, "1m"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the store cannot be used: ") && said.contains("refused"), "{said}");
+    let (code, said) = check(&Options::new(json!({"url": "http://localhost"}), &source, "1m"));
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("cache.shared.url"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_starts_without_its_store_and_is_not_ready_for_calls() {
+    let source = Source::of(3).await;
+    let options = Options::new(store_at("redis://127.78.255.2:6379"), &source, "1m");
+    let replica = Replica::begin(tempfile::tempdir().unwrap(), &options);
+    assert_eq!((replica.probe("/readyz").await, replica.probe("/startupz").await), (200, 503));
+    // It cannot know what other replicas answered.
+    let reply = replica.ask("x").await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"));
+    assert!(reply.message().contains("the shared store cannot be used: cannot connect: "), "{}", reply.message());
+    let Replica { mut gateway, .. } = replica;
+    gateway.signal(Signal::SIGTERM);
+    let (status, log) = gateway.wait(Duration::from_secs(10));
+    assert!(status.success() && log.contains("no contact with the shared store"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_tls_is_verified() {
+    let source = Source::of(3).await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = StoreServer::start(&[]).await;
+    let (ca, other) = (Ca::new("store"), Ca::new("other"));
+    let (certificate, key) = ca.certificate(&[store.host()]);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (name, content) in [("ca.crt", ca.pem), ("other.crt", other.pem), ("tls.crt", certificate), ("tls.key", key)] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let set = ["CONFIG", "SET", "tls-cert-file", &path("tls.crt"), "tls-key-file", &path("tls.key")];
+    store.run(&set);
+    store.run(&["CONFIG", "SET", "tls-ca-cert-file", &path("ca.crt"), "tls-auth-clients", "no"]);
+    assert_eq!(store.run(&["CONFIG", "SET", "tls-port", "6380"]), "OK");
+    let with = |ca: &str| {
+        let url = format!("rediss://{}:6380", store.host());
+        Options::new(json!({"url": url, "ca": path(ca), "timeout": "800ms"}), &source, "1m")
+    };
+    share(&with("ca.crt"), &source).await;
+    let (code, said) = check(&with("other.crt"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("certificate"), "{said}");
+}
+
+/// The Sentinels name the primary. After a failover, the replicas follow them to the new one and restore what it misses.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_follow_a_failover_of_sentinels() {
+    let source = Source::of(3).await;
+    let mut primary = StoreServer::start(&[]).await;
+    let standby = StoreServer::start(&["--replicaof", primary.host(), "6379"]).await;
+    within(Duration::from_secs(10), "the standby follows", async || {
+        standby.run(&["INFO", "replication"]).contains("master_link_status:up")
+    })
+    .await;
+    let mut sentinels = Vec::new();
+    for _ in 0..3 {
+        sentinels.push(StoreServer::start_sentinel("gateways", primary.host(), 2).await);
+    }
+    within(Duration::from_secs(20), "the Sentinels know each other and the standby", async || {
+        sentinels.iter().all(|sentinel| {
+            let state = sentinel.run(&["SENTINEL", "MASTER", "gateways"]);
+            let value = |name: &str| state.lines().skip_while(|line| *line != name).nth(1).map(str::to_owned);
+            value("num-other-sentinels").as_deref() == Some("2") && value("num-slaves").as_deref() == Some("1")
+        })
+    })
+    .await;
+    let hosts: Vec<String> = sentinels.iter().map(StoreServer::address).collect();
+    let options = Options::new(store_at(&format!("redis+sentinel://{}/gateways/0", hosts.join(","))), &source, "0s");
+    let replicas = three(&options).await;
+    assert_eq!(sets(&replicas[0].ask("x").await), 3);
+    source.set(1);
+    assert_eq!(sets(&replicas[1].ask("x").await), 3, "held");
+    primary.kill();
+    let began = Instant::now();
+    while standby.run(&["ROLE"]).lines().next() != Some("master") {
+        assert!(began.elapsed() < Duration::from_mins(1), "no failover");
+        for replica in &replicas {
+            assert_eq!(sets(&replica.ask("x").await), 3);
+        }
+    }
+    for replica in &replicas {
+        replica.joined().await;
+        assert_eq!(sets(&replica.ask("x").await), 3);
+    }
+    assert_eq!(replicas[2].held().await["parameterSets"], 1, "what was held is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_share_a_cluster_and_survive_the_loss_of_a_node() {
+    let source = Source::of(3).await;
+    let node = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+    let mut nodes = Vec::new();
+    for _ in 0..6 {
+        nodes.push(StoreServer::start(&node).await);
+    }
+    let addresses: Vec<String> = nodes.iter().map(StoreServer::address).collect();
+    let mut create = vec!["--cluster", "create"];
+    create.extend(addresses.iter().map(String::as_str));
+    create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+    nodes[0].run(&create);
+    within(Duration::from_secs(20), "the cluster is complete", async || {
+        nodes.iter().all(|node| node.run(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+            && nodes.iter().filter(|node| node.run(&["INFO", "replication"]).contains("master_link_status:up")).count()
+                == 3
+    })
+    .await;
+    let urls: Vec<String> = nodes[..2].iter().map(StoreServer::url).collect();
+    let options = Options::new(json!({"cluster": urls, "timeout": "800ms"}), &source, "0s");
+    let (code, said) = check(&options);
+    assert!(said.contains("cache.shared: Redis "), "{code:?} {said}");
+    let replicas = three(&options).await;
+    assert_eq!(sets(&replicas[0].ask("x").await), 3);
+    source.set(1);
+    assert_eq!(sets(&replicas[1].ask("x").await), 3, "held");
+    // The node with the gateway's keys.
+    let has_keys = |node: &StoreServer| node.run(&["ROLE"]).starts_with("master") && node.run(&["DBSIZE"]) != "0";
+    let owner = nodes.iter().position(has_keys).unwrap();
+    nodes[owner].kill();
+    let lost = nodes.remove(owner);
+    let began = Instant::now();
+    while !nodes.iter().any(has_keys) {
+        assert!(began.elapsed() < Duration::from_mins(1), "no failover");
+        for replica in &replicas {
+            assert_eq!(sets(&replica.ask("x").await), 3);
+        }
+    }
+    for replica in &replicas {
+        replica.joined().await;
+        assert_eq!(sets(&replica.ask("x").await), 3);
+    }
+    assert_eq!(replicas[2].held().await["parameterSets"], 1, "what was held is held");
+    drop(lost);
+}
