@@ -61,16 +61,17 @@ manifests: $(VENV)/done gateway ## Check the Kubernetes manifests against their 
 
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
-	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl
+	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl redis-server:redis-server
 	cargo build --profile dist --locked --bins --examples
 	python3 benches/run.py --gateway target/dist/appset-gateway --examples target/dist/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
 .PHONY: soak
-soak: ## Ask 10,000 questions in turn for ten minutes, and watch the memory
-	@tools/need cc:gcc python3:python3
+soak: ## Ask 10,000 questions for ten minutes and watch the memory; then three replicas for ten, while their store fails
+	@tools/need cc:gcc python3:python3 redis-server:redis-server
 	cargo build --profile dist --locked --bins --examples
 	python3 benches/soak.py --gateway target/dist/appset-gateway --examples target/dist/examples $(SOAK)
+	python3 benches/soak_replicas.py --gateway target/dist/appset-gateway $(SOAK_REPLICAS)
 
 .PHONY: fuzz
 fuzz: ## Look for bytes that break a property: FUZZ_SECONDS (30) for each target, or for TARGET only

@@ -215,7 +215,7 @@ impl App {
     }
 
     /// Follows the shared store. Returns when the gateway has ended, or at once if there is no store.
-    pub(crate) async fn follow_store(&self) {
+    pub async fn follow_store(&self) {
         let Some(shared) = self.engine.shared() else { return };
         let mut watching = pin!(shared.watch());
         let mut ended = pin!(self.lifecycle.reached(Phase::Ended));

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
 
-from . import evaluations, registry
+from . import evaluations, registry, replicas
 from .client import (
     JWT_SECRET,
     TOKEN,
@@ -31,6 +31,7 @@ from .client import (
     drive_loop,
     fill,
     free_ports,
+    listens,
 )
 from .error import BenchError
 from .process import Server
@@ -53,7 +54,9 @@ from .scenario import (
     TARGET_LATE_MS,
     TARGET_LOOP_RATIO,
     TARGET_RESIDENT_MIB,
+    TARGET_RUNS_RATIO,
     TARGET_START_MS,
+    TARGET_STORE_RATIO,
     TARGET_TIMES_CHEAPER,
     WORKER,
     WORKER_COMMAND,
@@ -67,6 +70,7 @@ LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 HOLDER = "gateway that holds much"
 STATIC = "gateway, by a static token"
+ALONE, ALONE_MISS, STORE_MISS = "without a store", "a miss without", "a miss with a store"
 AXUM, BY_TLS, BARE_TLS = "axum::serve", "gateway by TLS", "bare TLS loop"
 EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn", "bare")
 
@@ -93,7 +97,7 @@ GATEWAY_CONFIG = """\
 server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s{tls} }}
 log: {{ format: json, level: info }}
 auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ]{jwt} }}
-cache: {{ memory: {memory} }}
+cache: {{ memory: {memory}{store} }}
 registries: {{ "127.0.0.1:{registry}": {{ plainHttp: true }} }}
 routes:
   - name: hit
@@ -175,6 +179,7 @@ class Bench:
             "lookups": self.lookups,
             "scripts": self.scripts,
             "evaluations": self.evaluations,
+            "replicas": self.replicas,
             "start": self.start,
             "resident": self.resident,
             "binary": self.binary,
@@ -228,9 +233,10 @@ class Bench:
         *,
         takes_jwt: bool = False,
         tls: str = "",
+        store: str = "",
     ) -> Server:
         port, config = self.write_config(
-            name, upstream, registry_port, memory, takes_jwt=takes_jwt, tls=tls
+            name, upstream, registry_port, memory, takes_jwt=takes_jwt, tls=tls, store=store
         )
         return self.spawn(name, [str(self.gateway_binary(name)), "serve", "--config", str(config)], port)
 
@@ -248,6 +254,7 @@ class Bench:
         *,
         takes_jwt: bool = False,
         tls: str = "",
+        store: str = "",
     ) -> tuple[int, Path]:
         """A gateway's configuration, and the port that it names."""
         port, admin = free_ports(2)
@@ -258,6 +265,7 @@ class Bench:
                 admin=admin,
                 tls=tls,
                 memory=memory,
+                store=f', shared: {{ url: "{store}" }}' if store else "",
                 token_file=self.token_file,
                 jwt=JWT_CONFIG.format(secret_file=self.secret_file) if takes_jwt else "",
                 upstream=upstream,
@@ -652,6 +660,83 @@ class Bench:
         table.remarks.append(f"after the deadline: {against(late, TARGET_LATE_MS, ' ms')}")
         table.data = {name: asdict(one) for name, one in times.items()}
         return table
+
+    def replicas(self) -> Table:
+        """What a store costs a replica, and what several replicas ask of their source."""
+        seconds = self.settings.seconds * self.settings.rounds
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(self.store())
+            around = stack.enter_context(self.surroundings("miss"))
+            with_store, alone = (
+                stack.enter_context(self.running(self.spawn_gateway(name, around.upstream, NOBODY, store=url)))
+                for name, url in ((GATEWAY, store), (ALONE, ""))
+            )
+            hit, miss = LOAD_SCENARIOS["hit64"], LOAD_SCENARIOS["miss"]
+            hits = self.interleave(hit.title, [self.lane(server, hit) for server in (with_store, alone)])
+            lanes = [
+                dataclasses.replace(self.lane(server, miss), name=name)
+                for server, name in ((with_store, STORE_MISS), (alone, ALONE_MISS))
+            ]
+            misses = self.interleave(miss.title, lanes)
+            starts = [self.start_with(store) for _ in range(replicas.STARTS)]
+            table = tabulate("hit64", {**hits, **misses}, [])
+            table.name, table.title = "replicas", "one replica with a store, and without"
+            for ours, theirs, target in ((GATEWAY, ALONE, TARGET_STORE_RATIO), (STORE_MISS, ALONE_MISS, None)):
+                rounds = {**hits, **misses}
+                ratio = Ratio.between(theirs, rounds[ours], rounds[theirs], of=ours)
+                table.remarks.append(ratio.text(target))
+                table.data["ratios"][f"{ours} / {theirs}"] = asdict(ratio)
+            times, sizes = zip(*starts)
+            table.remarks.append(
+                f"a new replica: {statistics.median(times):.0f} ms to its first answer, "
+                f"{statistics.median(sizes):.1f} MiB resident"
+            )
+            runs = {count: self.grow(store, around.upstream, count, seconds) for count in replicas.COUNTS}
+        for count, growth in runs.items():
+            one = runs[replicas.COUNTS[0]]
+            ratio = growth.runs / one.runs
+            told = f"{ratio:.2f} of one replica's, {against(ratio, TARGET_RUNS_RATIO)}"
+            table.remarks.append(
+                f"{count} replicas: {growth.runs} runs, {growth.requests} requests to the source, "
+                f"{growth.calls} calls in {seconds} s; runs {told}"
+            )
+        table.data["growth"] = {str(count): asdict(growth) for count, growth in runs.items()}
+        return table
+
+    @contextlib.contextmanager
+    def store(self) -> Iterator[str]:
+        """A store on the client's core, as its URL."""
+        (port,) = free_ports(1)
+        folder = self.directory / "store"
+        folder.mkdir()
+        argv = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+        argv += ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
+        with self.running(self.spawn("redis-server", argv, port, core=self.settings.client_core), listens):
+            yield f"redis://127.0.0.1:{port}"
+
+    def start_with(self, store: str) -> tuple[float, float]:
+        """Milliseconds until a new replica answers, and its resident size."""
+        began = time.perf_counter()
+        server = self.spawn_gateway(GATEWAY, NOBODY, NOBODY, store=store)
+        try:
+            server.wait_until(answers_hits, pause=0)
+            return (time.perf_counter() - began) * 1000, server.resident_mib()
+        finally:
+            server.stop()
+
+    def grow(self, store: str, upstream: int, count: int, seconds: int) -> replicas.Growth:
+        with contextlib.ExitStack() as stack:
+            servers = []
+            for number in range(count):
+                port, admin, text = replicas.config(self.token_file, store, upstream, count)
+                config = self.directory / f"fleet-{count}-{number}.yaml"
+                config.write_text(text)
+                argv = [str(self.settings.gateway), "serve", "--config", str(config)]
+                server = self.spawn(f"fleet-{count}-{number}", argv, port)
+                stack.enter_context(self.running(server, replicas.is_in_contact))
+                servers.append((server, admin))
+            progress(f"replicas: {count} at once")
+            return replicas.grow(servers, seconds)
 
     def start(self) -> Table:
         """From spawning the process to the first 200, connecting in a tight loop."""

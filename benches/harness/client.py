@@ -143,6 +143,13 @@ def answers_get(path: str) -> Callable[[Server], bool]:
     return ready
 
 
+def listens(server: Server) -> bool:
+    """Whether the server takes connections."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=10):
+        return True
+    return False
+
+
 def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

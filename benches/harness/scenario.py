@@ -11,6 +11,8 @@ TARGET_MISS_RATIO = 1.3
 TARGET_LOOP_RATIO = 1.4
 TARGET_JWT_RATIO = 1.1
 TARGET_EDGE_RATIO = 1.05
+TARGET_STORE_RATIO = 1.02
+TARGET_RUNS_RATIO = 1.05
 TARGET_TIMES_CHEAPER = 200.0
 TARGET_EVALUATIONS_MS = 50.0
 TARGET_LATE_MS = 100.0
@@ -35,6 +37,7 @@ DEBIAN_PACKAGES = {
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
     "openssl": "openssl",
+    "redis-server": "redis-server",
 }
 
 
@@ -194,6 +197,7 @@ def script_scenario(route: str, connections: int) -> LoadScenario:
 # The scenarios that are not a table of rounds, with the tools they need.
 OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {
     "evaluations": (),
+    "replicas": ("wrk", "redis-server"),
     "start": (),
     "resident": ("wrk",),
     "binary": (),

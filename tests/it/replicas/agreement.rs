@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 
 use super::*;
+use crate::support::TestApp;
 
 /// The measured case from which this feature comes. A source shrinks, and one replica starts again and again without a memory.
 #[tokio::test(flavor = "multi_thread")]
@@ -145,4 +146,38 @@ async fn the_file_of_a_single_replica_is_offered_to_the_store() {
     first.joined().await;
     let second = Replica::start(&with_store).await;
     assert_eq!((sets(&second.ask("x").await), sets(&first.ask("x").await)), (23, 23), "held");
+}
+
+/// All times are the store's: a replica whose clock is five minutes off serves and renews answers as the others do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_off_does_no_harm() {
+    let (store, source) = (StoreServer::start(&[]).await, Source::of(3).await);
+    let options = Options::new(store_at(&store.url()), &source, "1m");
+    let serve = async || {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("admin-token"), ADMIN_TOKEN).unwrap();
+        let app = TestApp::start_in(folder, &options.text()).await;
+        let following = Arc::clone(&app.app);
+        tokio::spawn(async move { following.follow_store().await });
+        app
+    };
+    let (exact, ahead, behind) = (serve().await, serve().await, serve().await);
+    ahead.clock.advance(Duration::from_mins(5));
+    behind.clock.put_back(Duration::from_mins(5));
+    let apps = [&exact, &ahead, &behind];
+    for app in apps {
+        within(Duration::from_secs(20), "contact", async || app.metric("appset_gateway_store_in_contact").await == 1)
+            .await;
+    }
+    for (asked, replica) in apps.into_iter().enumerate() {
+        let question = json!({"q": format!("asked-at-{asked}")});
+        let run = run_of(&replica.ask("h", question.clone()).await);
+        for other in apps {
+            let reply = other.ask("h", question.clone()).await;
+            assert_eq!(run_of(&reply), run, "one run for all");
+            let age: u64 = reply.header("age").unwrap().parse().unwrap();
+            assert!(age < 5, "{age}");
+        }
+    }
+    assert_eq!(source.runs(), 3);
 }

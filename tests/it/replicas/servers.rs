@@ -69,6 +69,46 @@ async fn the_documented_rights_are_enough_and_necessary() {
     assert!(said.contains("`{another}:`"), "{said}");
 }
 
+/// The gateway of the Kubernetes manifests may use their store, with the arguments and the user that they give it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_of_the_manifests_suits_their_gateway() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kustomize/replicated");
+    let read = |name: &str| std::fs::read_to_string(manifests.join(name)).unwrap();
+    let (valkey, secret) = (read("valkey.yaml"), read("secret.yaml"));
+    let users: Vec<&str> = secret.lines().map(str::trim).filter(|line| line.starts_with("user ")).collect();
+    std::fs::write(folder.path().join("users.acl"), users.join("\n") + "\n").unwrap();
+    std::fs::write(folder.path().join("password"), "strong-store-password").unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let arguments = valkey.split_once("- valkey-server\n").unwrap().1.split_once("          ports:").unwrap().0;
+    let arguments: Vec<String> = arguments
+        .lines()
+        .map(|line| line.trim().trim_start_matches("- ").trim_matches('"').to_owned())
+        .map(|argument| argument.replace("/etc/valkey/users.acl", &path("users.acl")).replace("/data", &path("")))
+        .collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let store = StoreServer::start(&arguments).await;
+
+    let mut config = read("gateway.yaml");
+    for (mounted, file) in [
+        ("/var/run/argo/token", path("token")),
+        ("/var/run/appset-gateway/token", path("admin-token")),
+        ("/var/lib/appset-gateway/answers.redb", path("answers.redb")),
+        ("/var/run/store/password", path("password")),
+        ("redis://appset-gateway-store:6379/0", store.url()),
+    ] {
+        assert!(config.contains(mounted), "{mounted}");
+        config = config.replace(mounted, &file);
+    }
+    std::fs::write(path("token"), "strong-password").unwrap();
+    std::fs::write(path("admin-token"), "strong-admin-password").unwrap();
+    std::fs::write(path("gateway.yaml"), config).unwrap();
+    let output = command().args(["check", "--connect", "-c", &path("gateway.yaml")]).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("cache.shared: Redis "), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn check_tells_what_is_wrong_with_a_store() {
     let source = Source::of(3).await;
