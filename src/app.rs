@@ -1,5 +1,6 @@
 //! Builds everything that answers requests from a configuration. There are no globals; the caller provides the clock and the sockets.
 
+mod events;
 pub(crate) mod file_watch;
 mod in_flight;
 mod outline;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 
 pub use self::outline::Changes;
 pub(crate) use self::{
+    events::Events,
     in_flight::{InFlight, RequestSlot},
     outline::Outline,
     reload::{Attempt, Reloads},
@@ -24,7 +26,7 @@ use crate::{
     clients::{collector::Traces, launcher::Launchers},
     config::{Loaded, Report},
     domain::{
-        clock::Clock,
+        clock::{Clock, Timestamp},
         lifecycle::{Lifecycle, Phase},
         problem::{Path, Problems},
     },
@@ -57,6 +59,8 @@ pub struct App {
     pub(crate) launchers: Arc<Launchers>,
     /// Counts the requests under way.
     pub in_flight: InFlight,
+    /// Events of hooks that wait.
+    pub(crate) events: Events,
     /// The results of reloads.
     pub(crate) reloads: Reloads,
     /// The phase of the process: serving, or on its way to the exit.
@@ -112,6 +116,7 @@ impl App {
             traces: std::mem::take(&mut setup.traces),
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
+            events: Events::default(),
             reloads: Reloads::begin(&setup),
             lifecycle: Lifecycle::default(),
             generation: watch::Sender::new(setup.generation),
@@ -131,6 +136,11 @@ impl App {
             setup
         });
         Self { setup: ArcSwap::from_pointee(setup.expect("nothing else holds the setup yet")), ..self }
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.common.clock.now()
     }
 
     /// The setup in use.

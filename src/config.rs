@@ -32,6 +32,7 @@ use crate::{
     },
     engine::{cache::CacheLimits, route::RouteConfig},
     file::{self, base_dir::BaseDir},
+    hooks::HookConfig,
     telemetry::log::LogConfig,
     tls::TlsConfig,
 };
@@ -66,6 +67,9 @@ pub struct Config {
     /// Folders of plugins. Their routes come after the routes of this file.
     #[serde(default)]
     pub(crate) plugins: PluginsConfig,
+    /// Webhooks: events after which answers are looked at again. They need `server.hooks`.
+    #[serde(default)]
+    pub(crate) hooks: Vec<HookConfig>,
     /// The routes, tried in this order.
     #[serde(default)]
     pub(crate) routes: Vec<RouteConfig>,
@@ -81,6 +85,9 @@ pub struct ServerConfig {
     /// The address for probes, metrics and operators.
     #[schemars(with = "String")]
     pub(crate) admin: SocketAddr,
+    /// The address for webhooks. It has TLS if the main listener has. Without it there is no such listener.
+    #[schemars(with = "Option<String>")]
+    pub(crate) hooks: Option<SocketAddr>,
     /// TLS for Argo CD's calls. They are in cleartext without it.
     pub(crate) tls: Option<TlsConfig>,
     /// How long a call may take. Argo CD gives up after 30 s and then shows no reason, so the deadline is shorter.
@@ -127,6 +134,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from(([0, 0, 0, 0], 4355)),
             admin: SocketAddr::from(([0, 0, 0, 0], 4356)),
+            hooks: None,
             tls: None,
             deadline: HumanDuration::from_secs(25),
             drain: HumanDuration::from_secs(10),

@@ -15,7 +15,7 @@
 //! 5. Otherwise one [`flight`] per key asks the [`backend`], even if its callers go away.
 //! 6. [`engine::shape`] makes parameter sets of the result, [`engine::guard`] compares them with earlier ones, and they are stored and sent.
 //!
-//! Backends use [`clients`] (HTTP, registries, programs) and [`lang`] (templates and expressions). [`domain`] has the types that every room uses.
+//! An event of [`hooks`] lets the engine look again. Backends use [`clients`] (HTTP, registries, programs) and [`lang`] (templates and expressions). [`domain`] has the types that every room uses.
 //! [`app`] holds what lives as long as the process, [`config`] reads the configuration, [`cli`] starts it.
 
 #![warn(unreachable_pub)]
@@ -31,6 +31,7 @@ pub mod domain;
 pub mod engine;
 pub mod file;
 pub(crate) mod flight;
+pub(crate) mod hooks;
 pub mod http;
 pub mod lang;
 pub mod telemetry;

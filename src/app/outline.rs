@@ -14,8 +14,17 @@ use sha2::{Digest as _, Sha256};
 use crate::{config::Loaded, domain::problem::Path};
 
 /// The parts that are read once, at the start.
-const AT_THE_START: [&str; 8] =
-    ["server.listen", "server.admin", "server.tls", "server.connections", "log", "traces", "cache", "scripts"];
+const AT_THE_START: [&str; 9] = [
+    "server.listen",
+    "server.admin",
+    "server.hooks",
+    "server.tls",
+    "server.connections",
+    "log",
+    "traces",
+    "cache",
+    "scripts",
+];
 /// The parts that all routes are built with.
 const OF_ALL_ROUTES: [&str; 3] = ["server.deadline", "outbound", "registries"];
 

@@ -21,6 +21,7 @@ use crate::{
     },
     engine::route::{RouteTable, check_deadline},
     file::base_dir::BaseDir,
+    hooks::Hooks,
     telemetry::metrics::Metrics,
     tls::ServerTls,
 };
@@ -36,6 +37,8 @@ pub struct Setup {
     pub auth: Arc<Auth>,
     /// The routes.
     pub routes: RouteTable,
+    /// The webhooks.
+    pub(crate) hooks: Hooks,
     /// The outline of the configuration, for finding out what a new one changes.
     pub(crate) outline: Outline,
     /// The number of the setup; the first one has 1.
@@ -107,6 +110,8 @@ impl Setup {
             let help = "a route has at least a `name` and a `backend`";
             problems.error_with_help(&at, "there are no routes", help);
         }
+        let hooks = Hooks::build(&config.hooks, base, &common.evaluators.of_route(), &root.key("hooks"), &mut problems);
+        hooks.iter().for_each(|hook| common.metrics.hooks.of(&hook.name));
         if let Some(store) = &config.cache.shared {
             // Built at the start only. A reload reports its problems.
             let _ = store.build(base, &root.key("cache").key("shared"), &mut problems);
@@ -122,7 +127,20 @@ impl Setup {
         let kept = before.map_or(0, |before| routes.keep(&before.routes));
         let (since, traces) = (common.clock.now(), traces.unwrap_or_default());
         Ok((
-            Self { server: config.server, auth, routes, outline, generation, since, kept, hash, traces, tls, shared },
+            Self {
+                server: config.server,
+                auth,
+                routes,
+                hooks,
+                outline,
+                generation,
+                since,
+                kept,
+                hash,
+                traces,
+                tls,
+                shared,
+            },
             report,
         ))
     }
@@ -204,6 +222,14 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
     problems.check_not_zero(&at.key("maxAge"), server.connections.max_age.0);
     if server.listen == server.admin && server.listen.port() != 0 {
         problems.error(&path.key("admin"), "`listen` and `admin` are the same address");
+    }
+    let is_taken = |hooks| [server.listen, server.admin].contains(hooks);
+    if let Some(hooks) = server.hooks.as_ref().filter(|hooks| hooks.port() != 0 && is_taken(*hooks)) {
+        problems.error(&path.key("hooks"), format!("another listener has the address {hooks}"));
+    }
+    if server.hooks.is_none() && !config.hooks.is_empty() {
+        let help = "set the address of their listener, for example `server: { hooks: 0.0.0.0:4357 }`";
+        problems.error_with_help(&root.key("hooks"), "hooks need `server.hooks`", help);
     }
     if !config.auth.certificates.is_empty() && server.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
         problems.error_with_help(

@@ -144,18 +144,23 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     };
     let listener = bind(setup.server.listen, "listen").await?;
     let admin = bind(setup.server.admin, "admin").await?;
+    let hooks = match setup.server.hooks {
+        Some(address) => Some(bind(address, "hooks").await?),
+        None => None,
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %listener.local_addr()?,
         tls = app.tls.is_some(),
         admin = %admin.local_addr()?,
+        hooks = hooks.as_ref().and_then(|hooks| hooks.local_addr().ok()).map(tracing::field::display),
         config = %file.display(),
         routes = setup.routes.iter().count(),
         "ready"
     );
     let traces = app.traces.start();
     start_tasks(&app, file, hangup);
-    let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin));
+    let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, hooks));
 
     let signal = signals.next().await;
     tokio::select! {
@@ -187,6 +192,8 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) {
     tokio::spawn(async move { syncing.follow_store().await });
     let warming = Arc::clone(app);
     tokio::spawn(async move { warming.warm_up().await });
+    let events = Arc::clone(app);
+    tokio::spawn(async move { events.follow_events().await });
     let confirming = Arc::clone(app);
     tokio::spawn(async move { confirming.confirm_held().await });
 }
@@ -205,11 +212,16 @@ async fn finish(app: &App, signal: &str, serving: JoinHandle<bool>) -> Result<bo
     serving.await
 }
 
-/// Answers on both listeners until [`Phase::Closing`] and until the last request is finished. Returns whether all were finished in time.
-async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener) -> bool {
+/// Answers on all listeners until [`Phase::Closing`] and until the last request is finished. Returns whether all were finished in time.
+async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener, hooks: Option<TcpListener>) -> bool {
     let (edge, admin_edge) = (server::edge(&app), server::admin::edge(&app));
     let (router, phase) = (server::admin::router(Arc::clone(&app)), app.lifecycle.watch());
     let admin = tokio::spawn(async move { admin_edge.serve(admin, router, phase, || MARGIN).await });
+    if let Some(hooks) = hooks {
+        let (edge, router, phase) =
+            (server::hooks::edge(&app), server::hooks::router(Arc::clone(&app)), app.lifecycle.watch());
+        tokio::spawn(async move { edge.serve(hooks, router, phase, || MARGIN).await });
+    }
     let longest = || app.setup().routes.iter().map(|route| route.deadline).max().unwrap_or_default() + MARGIN;
     let is_whole = edge.serve(main, server::router(Arc::clone(&app)), app.lifecycle.watch(), longest).await;
     app.lifecycle.enter(Phase::Ended);

@@ -6,6 +6,7 @@ mod askers;
 mod baselines;
 mod changes;
 mod confirm;
+pub(crate) mod events;
 #[cfg(test)]
 mod model;
 mod run;

@@ -5,6 +5,7 @@ mod body;
 mod completion;
 pub mod error;
 mod getparams;
+pub mod hooks;
 pub mod request;
 
 use std::{
@@ -47,6 +48,13 @@ const STRANGERS: usize = 32 * 1024 * 1024;
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 /// The same path if `baseUrl` names a route.
 const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
+
+/// A hook's path.
+const HOOK: &str = "/hooks/{name}";
+/// The same with a token, for senders that cannot sign or send headers.
+const HOOK_WITH_TOKEN: &str = "/hooks/{name}/{token}";
+/// Any other path on the listener for hooks.
+const ELSEWHERE: &str = "/{*path}";
 
 /// The edge of the main listener.
 #[must_use]

@@ -7,6 +7,7 @@
 mod callers;
 mod connections;
 mod evaluations;
+mod hooks;
 mod outbound;
 mod process;
 mod programs;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
     connections::ConnectionMetrics,
     evaluations::EvaluationMetrics,
+    hooks::HookMetrics,
     outbound::OutboundMetrics,
     process::ProcessMetrics,
     programs::ProgramMetrics,
@@ -82,6 +84,8 @@ pub struct Metrics {
     pub(crate) programs: ProgramMetrics,
     /// Evaluations in evaluators.
     pub evaluations: EvaluationMetrics,
+    /// Events of hooks.
+    pub(crate) hooks: HookMetrics,
     /// Connections to the gateway.
     pub(crate) connections: ConnectionMetrics,
     /// The configuration in use, and reloads.
@@ -225,6 +229,7 @@ impl Metrics {
             outbound: OutboundMetrics::new(registry)?,
             programs: ProgramMetrics::new(registry)?,
             evaluations: EvaluationMetrics::new(registry)?,
+            hooks: HookMetrics::new(registry)?,
             requests: registry.counters(
                 "appset_gateway_requests_total",
                 "Requests, by route and code. The code is ok, that of the error, or cancelled if the caller left.",

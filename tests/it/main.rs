@@ -21,6 +21,7 @@ mod fuzz;
 mod gates;
 mod getparams;
 mod guard;
+mod hooks;
 mod hostile;
 mod http;
 mod jwt;

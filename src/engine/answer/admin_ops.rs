@@ -184,6 +184,19 @@ impl Engine {
 
     /// Makes an invalidation here.
     pub(crate) fn expire(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
+        let (mut expired, runs) = self.expire_in_memory(routes, selector);
+        expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
+        let is_own =
+            |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|asked| asked.key == **key);
+        Invalidated { answers: expired.iter().filter(is_own).count(), runs }
+    }
+
+    /// The same without the file, which may be large. Returns the expired answers, and how many runs were cut off.
+    pub(in crate::engine::answer) fn expire_in_memory(
+        &self,
+        routes: &RouteTable,
+        selector: &Selector,
+    ) -> (HashMap<Key, Question>, usize) {
         // This comes first, so that no run that begins now uses what a backend remembers.
         let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
         routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
@@ -192,11 +205,8 @@ impl Engine {
             |question| selector.selects(question),
             || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
         );
-        expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
         self.known.failing.forget(|failed| selector.selects(&failed.question));
-        let is_own =
-            |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|asked| asked.key == **key);
-        Invalidated { answers: expired.iter().filter(is_own).count(), runs }
+        (expired, runs)
     }
 
     /// Ends the rest of failed questions of the routes that `is_meant`, because these routes changed.

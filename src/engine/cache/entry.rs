@@ -105,6 +105,12 @@ impl From<&Question> for PackedQuestion {
 }
 
 impl PackedQuestion {
+    /// The input parameters as JSON.
+    #[must_use]
+    pub(crate) const fn parameters(&self) -> &str {
+        &self.parameters
+    }
+
     /// The question.
     #[must_use]
     pub(crate) fn open(&self) -> Question {

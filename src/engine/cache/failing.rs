@@ -72,6 +72,11 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         Some((rest, left))
     }
 
+    /// All questions whose last run failed, whether they still rest or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Key, F)> {
+        self.0.iter().map(|(key, rest)| (*key, rest.failure))
+    }
+
     /// All questions that rest at `now`, and for how long.
     pub(crate) fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
         self.0.iter().filter_map(move |(key, rest)| {

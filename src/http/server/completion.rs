@@ -14,7 +14,7 @@ use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
-use super::{GETPARAMS, NAMED_GETPARAMS, error::ApiError, short};
+use super::{ELSEWHERE, GETPARAMS, HOOK_WITH_TOKEN, NAMED_GETPARAMS, error::ApiError, short};
 use crate::{
     app::App,
     auth::Caller,
@@ -81,6 +81,10 @@ impl Completion {
             peer: request.extensions().get::<ConnectionInfo>().map(|client| Arc::clone(&client.peer_text)),
             other: match template {
                 Some(GETPARAMS | NAMED_GETPARAMS) => None,
+                // The path may have a token.
+                Some(HOOK_WITH_TOKEN | ELSEWHERE) => {
+                    Some((known(request.method()), template.unwrap_or_default().to_owned()))
+                }
                 _ => Some((known(request.method()), short(request.uri().path()))),
             },
             caller: None,
@@ -152,12 +156,22 @@ impl Completion {
     }
 
     /// Completes an operator's request with `body`.
-    pub(crate) fn tell(mut self, body: &Value) -> Response {
+    pub(crate) fn tell(self, body: &Value) -> Response {
+        self.give(StatusCode::OK, body)
+    }
+
+    /// Completes the request with `body`: what was asked for happens later.
+    pub(crate) fn accept(self, body: &Value) -> Response {
+        self.give(StatusCode::ACCEPTED, body)
+    }
+
+    fn give(mut self, status: StatusCode, body: &Value) -> Response {
         let elapsed = self.started.elapsed();
         self.app.metrics.ended(NO_ROUTE, "ok", elapsed);
-        self.log(200, "none", None, None);
+        self.log(status.as_u16(), "none", None, None);
         self.is_over = true;
         let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(REQUEST_ID, self.request_id.clone());

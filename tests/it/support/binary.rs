@@ -25,6 +25,8 @@ pub struct Gateway {
     pub address: SocketAddr,
     /// The address for probes and metrics.
     pub admin: SocketAddr,
+    /// The address for webhooks, if there is one.
+    pub hooks: Option<SocketAddr>,
 }
 
 /// The program.
@@ -72,13 +74,14 @@ impl Gateway {
             }
         };
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
+        let hooks = ready["hooks"].as_str().map(|hooks| hooks.parse().unwrap());
         let (address, admin) = (address("listen"), address("admin"));
         let log = std::thread::spawn(move || {
             let mut rest = String::new();
             let _ = log.read_to_string(&mut rest);
             rest
         });
-        Self { child, log: Some(log), start_log: lines, address, admin }
+        Self { child, log: Some(log), start_log: lines, address, admin, hooks }
     }
 
     /// Its process.

@@ -15,8 +15,10 @@ const TRANSPORT: [&str; 3] = ["content-type", "connection", "date"];
 pub enum Listener {
     /// The main listener, which Argo CD calls.
     Main,
-    /// The admin listener with probes and metrics: every path with `servers` of its own.
+    /// The admin listener with probes and metrics.
     Admin,
+    /// The listener for webhooks.
+    Hooks,
 }
 
 /// `openapi.yaml`, as JSON.
@@ -121,7 +123,11 @@ impl Contract {
     fn read() -> Self {
         let object = |value: &'static Value| value.as_object().into_iter().flatten();
         let paths = object(&DOCUMENT["paths"]).map(|(template, item)| {
-            let listener = if item.get("servers").is_some() { Listener::Admin } else { Listener::Main };
+            let listener = match item.pointer("/servers/0/url").and_then(Value::as_str) {
+                None => Listener::Main,
+                Some("http://localhost:4357") => Listener::Hooks,
+                Some(_) => Listener::Admin,
+            };
             let operations = object(item).filter(|(_, operation)| operation.get("responses").is_some());
             let responses = operations.flat_map(|(method, operation)| {
                 object(&operation["responses"]).map(|(status, response)| {

@@ -31,8 +31,19 @@ pub struct Setup {
     pub has_user: bool,
     /// TLS with this certificate and its key.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// Who is told of pushes and pulls.
+    pub notified: Option<Notified>,
     /// A token from the server at this URL, signed with the key of this certificate.
     pub tokens: Option<(String, PathBuf)>,
+}
+
+/// An endpoint for a registry's notifications.
+#[derive(Debug, Clone)]
+pub struct Notified {
+    /// Its URL.
+    pub url: String,
+    /// The token for it.
+    pub token: String,
 }
 
 /// A registry process. It ends when this is dropped.
@@ -209,14 +220,21 @@ impl Registry {
         let tls = self.setup.tls.as_ref().map(|(certificate, key)| {
             format!(", tls: {{ certificate: {}, key: {} }}", certificate.display(), key.display())
         });
+        let notified = self.setup.notified.as_ref().map(|Notified { url, token }| {
+            format!(
+                "notifications: {{ endpoints: [ {{ name: gateway, url: \"{url}\", timeout: 1s, threshold: 3, backoff: 100ms, \
+                 headers: {{ Authorization: [\"Bearer {token}\"] }} }} ] }}\n"
+            )
+        });
         let config = format!(
             "version: 0.1\nlog: {{ level: error, accesslog: {{ disabled: true }} }}\n\
              storage: {{ filesystem: {{ rootdirectory: {} }}, delete: {{ enabled: true }} }}\n\
-             http: {{ addr: \"{}\", headers: {{ X-Name: [{}] }}{} }}\n{auth}",
+             http: {{ addr: \"{}\", headers: {{ X-Name: [{}] }}{} }}\n{auth}{}",
             self.folder.path().join("data").display(),
             self.host,
             self.name,
-            tls.unwrap_or_default()
+            tls.unwrap_or_default(),
+            notified.unwrap_or_default()
         );
         std::fs::write(&file, config).unwrap();
         file

@@ -116,7 +116,8 @@ impl Engine {
                 all = vec![(reply.invalidation, Selector::default())];
             }
             for (_, selector) in &all {
-                self.expire(routes, selector);
+                // The file is a copy of the store: after a start, nothing in it is fresh until the store says so.
+                self.expire_in_memory(routes, selector);
             }
             let mut copy = shared.copy();
             copy.invalidation = reply.invalidation;

@@ -1,0 +1,96 @@
+//! Events: which known questions they concern, and another look at these. What a look finds passes the guard as any answer does.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{Engine, Failure, Wanted, admin_ops::live, wait};
+use crate::{
+    clients::store::StoreError,
+    domain::generator::{Question, Selector},
+    engine::{cache::Key, route::RouteTable},
+    flight::FlightJoin,
+    hooks::Subjects,
+};
+
+/// The result of a look at a question after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// There is another answer than before.
+    Changed,
+    /// The answer is the same.
+    Unchanged,
+    /// The guard holds the answer.
+    Held,
+    /// There is no answer.
+    Failed,
+}
+
+impl Look {
+    /// The name in metrics and logs.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Held => "held",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Engine {
+    /// The questions in memory that `subjects` concern, answered or not, with their keys. An answer that is on disk only is not fresh,
+    /// so its backend is asked anyway.
+    #[must_use]
+    pub(crate) fn concerned(&self, routes: &RouteTable, subjects: &Subjects) -> HashMap<Key, Question> {
+        let mut found = HashMap::new();
+        for (key, entry) in self.answers().memory().iter() {
+            let (packed, evidence) = (&entry.question, &entry.evidence);
+            if subjects.concern(packed.parameters(), evidence, || packed.open()) {
+                found.insert(key, packed.open());
+            }
+        }
+        for (key, failed) in self.known.failing.all() {
+            let question = &failed.question;
+            let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
+            if subjects.concern(&parameters, failed.failure.evidence(), || question.clone()) {
+                found.insert(key, question.clone());
+            }
+        }
+        // The record of a lineage is a copy of a question's answer.
+        found.retain(|key, question| live(routes, question).is_some_and(|asked| asked.key == *key));
+        found
+    }
+
+    /// Asks the backend about `question` again, whatever is remembered of it. A run that is under way may have asked too early, so it does
+    /// not count.
+    ///
+    /// # Errors
+    /// When replicas share a store, and it does not answer.
+    pub(crate) async fn look_again(&self, routes: &RouteTable, question: &Question) -> Result<Look, StoreError> {
+        let Some(asked) = live(routes, question) else { return Ok(Look::Failed) };
+        let selector = Selector {
+            route: Some(question.route.to_string()),
+            application_set: question.application_set.as_ref().map(ToString::to_string),
+            parameters: (*question.parameters).clone(),
+        };
+        self.publish_invalidation(&selector).await?;
+        if self.known.shared.is_some() {
+            // It comes back with the sync, and must not cut off the run below.
+            self.sync(routes).await?;
+        } else {
+            self.expire_in_memory(routes, &selector);
+        }
+        let before = self.answers().get(&asked.key);
+        let (deadline, now) = (asked.query.deadline, self.clock.now());
+        let asked_at = before.as_ref().map_or(now, |entry| entry.asked_at);
+        let landed = match self.join(&Arc::new(asked), Wanted::Since(asked_at)) {
+            FlightJoin::Landed(landed) => landed,
+            FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
+        };
+        Ok(match landed {
+            Ok(entry) if before.is_some_and(|before| before.encoded.body() == entry.encoded.body()) => Look::Unchanged,
+            Ok(_) => Look::Changed,
+            Err(Failure::Held(_)) => Look::Held,
+            Err(_) => Look::Failed,
+        })
+    }
+}

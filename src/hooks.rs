@@ -1,0 +1,108 @@
+//! Webhooks: who sends one, and what it is about. An event carries no data into an answer (invariant I9): it only says what to look at
+//! again. This module does no I/O, apart from reading secrets.
+
+mod config;
+mod kind;
+mod proof;
+mod subject;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use serde_json::Value;
+
+pub(crate) use self::{
+    config::HookConfig,
+    proof::Unproven,
+    subject::{Subject, Subjects},
+};
+use self::{kind::Kind, proof::Proof};
+use crate::{
+    domain::clock::Timestamp,
+    lang::{evaluator::Evaluator, expression::Expression},
+};
+
+/// The hooks of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Hooks(Vec<Hook>);
+
+/// A hook: a path to which one sender posts its events.
+#[derive(Debug)]
+pub(crate) struct Hook {
+    /// Its name, the last part of its path.
+    pub(crate) name: Arc<str>,
+    kind: Kind,
+    proof: Proof,
+    /// The registry's host, for senders that do not name it.
+    registry: Option<String>,
+    mapping: Option<Mapping>,
+}
+
+/// What makes subjects of an event.
+#[derive(Debug)]
+struct Mapping {
+    expression: Expression,
+    evaluator: Evaluator,
+}
+
+/// A delivery that was proven and read.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    /// The sender's id of the delivery. A repeated delivery has the same.
+    pub(crate) id: Option<String>,
+    /// What it is about. Empty if the event changes nothing that the gateway may know.
+    pub(crate) subjects: Vec<Subject>,
+}
+
+impl Hooks {
+    /// The hook with this name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<&Hook> {
+        self.0.iter().find(|hook| *hook.name == *name)
+    }
+
+    /// All hooks.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Hook> {
+        self.0.iter()
+    }
+}
+
+impl Hook {
+    /// Whether the proof needs the body. Otherwise it is checked before the body is read.
+    pub(crate) const fn needs_body(&self) -> bool {
+        self.proof.needs_body()
+    }
+
+    /// Checks that the sender knows the hook's secret. `path_token` is the last part of the path, if there is one. `body` is as it was
+    /// received.
+    ///
+    /// # Errors
+    /// When the proof is missing or wrong, or the secret cannot be read.
+    pub(crate) fn verify(
+        &self,
+        headers: &HeaderMap,
+        path_token: Option<&str>,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Unproven> {
+        self.proof.verify(headers, path_token, body, now)
+    }
+
+    /// Reads what an event is about.
+    ///
+    /// # Errors
+    /// When the body is not what this kind of sender sends. The text says what is wrong, and repeats nothing of the body.
+    pub(crate) async fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Delivery, String> {
+        let body: Value = serde_json::from_slice(body).map_err(|error| {
+            format!("the body is not JSON: {} at line {}, column {}", category(&error), error.line(), error.column())
+        })?;
+        let subjects = match &self.mapping {
+            Some(mapping) => mapping.subjects(headers, &body).await?,
+            None => self.kind.subjects(headers, &body, self.registry.as_deref())?,
+        };
+        Ok(Delivery { id: self.kind.delivery(headers, &body), subjects })
+    }
+}
+
+fn category(error: &serde_json::Error) -> &'static str {
+    if error.is_eof() { "it ends too early" } else { "a syntax error" }
+}

@@ -1,0 +1,131 @@
+//! The configuration of hooks.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Hook, Hooks, Mapping, kind::Kind, proof::Proof};
+use crate::{
+    domain::{
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    file::base_dir::BaseDir,
+    lang::{evaluator::Evaluator, expression::Expression},
+};
+
+/// A webhook: `POST /hooks/<name>` on `server.hooks`. It needs exactly one of `secret`, `token` and `pathToken`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct HookConfig {
+    /// Its name, the last part of its path: letters, digits, `-` and `_`.
+    pub(crate) name: String,
+    /// The sender. It decides which header has the proof, and how a body is read.
+    #[serde(default)]
+    pub(crate) kind: Kind,
+    /// The secret with which the sender signs each body (HMAC). A list of two during a rotation.
+    pub(crate) secret: Option<OneOrTwo>,
+    /// The token that the sender puts into a header. A list of two during a rotation.
+    pub(crate) token: Option<OneOrTwo>,
+    /// The token at the end of the path, `POST /hooks/<name>/<token>`, for senders that cannot sign or send headers. A list of two during a
+    /// rotation.
+    pub(crate) path_token: Option<OneOrTwo>,
+    /// The header with the signature or the token, if it is not the sender's usual one.
+    pub(crate) header: Option<String>,
+    /// The host of the registry, as image references write it. Needed if the sender's events do not name it (`jfrog`, `nexus`).
+    pub(crate) registry: Option<String>,
+    /// What an event is about: CEL over `headers` (names in lower case) and `body`, with a list as its result. Each item has `image` (a
+    /// reference), `commit` (a full SHA), or `route` and `parameters`. Needed for `generic` and `cloudEvents`.
+    pub(crate) subjects: Option<String>,
+}
+
+/// A secret, or two that are valid at once.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a secret reference `{ file: … }` or `{ env: … }`, or a list of two")]
+pub(crate) enum OneOrTwo {
+    /// The only one.
+    One(SecretRef),
+    /// The old one and the new one.
+    Two(Vec<SecretRef>),
+}
+
+impl OneOrTwo {
+    fn into_vec(self) -> Vec<SecretRef> {
+        match self {
+            Self::One(secret) => vec![secret],
+            Self::Two(secrets) => secrets,
+        }
+    }
+}
+
+impl Hooks {
+    /// Checks all of `configs`, the list at `path`.
+    pub(crate) fn build(
+        configs: &[HookConfig],
+        base: &BaseDir,
+        evaluator: &Evaluator,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut hooks: Vec<Hook> = Vec::new();
+        for (index, config) in configs.iter().enumerate() {
+            let at = path.index(index);
+            if configs[..index].iter().any(|before| before.name == config.name) {
+                problems.error(&at.key("name"), format!("another hook is called `{}`", config.name));
+            }
+            hooks.extend(config.build(base, evaluator, &at, problems));
+        }
+        Self(hooks)
+    }
+}
+
+impl HookConfig {
+    fn build(&self, base: &BaseDir, evaluator: &Evaluator, path: &Path, problems: &mut Problems) -> Option<Hook> {
+        let is_name = |name: &str| {
+            (1..=63).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        if !is_name(&self.name) {
+            problems.error(&path.key("name"), "a hook's name has 1 to 63 letters, digits, `-` and `_`");
+        }
+        let mapping = self.subjects.as_ref().and_then(|source| {
+            let expression = problems.note(&path.key("subjects"), Expression::compile(source))?;
+            Some(Mapping { expression, evaluator: evaluator.clone() })
+        });
+        if self.subjects.is_none() && self.kind.needs_mapping() {
+            let help = r#"for example: subjects: "[{'image': body.image, 'commit': body.sha}]""#;
+            problems.error_with_help(path, "this kind of hook needs `subjects`", help);
+        }
+        if self.registry.is_none() && self.subjects.is_none() && self.kind.needs_registry() {
+            problems.error(path, "this kind of sender does not name the registry: set `registry` to its host");
+        }
+        let given = [(&self.secret, "secret"), (&self.token, "token"), (&self.path_token, "pathToken")];
+        let [(Some(secrets), key)] = given.iter().filter(|(secret, _)| secret.is_some()).collect::<Vec<_>>()[..] else {
+            problems.error(path, "a hook needs exactly one of `secret`, `token` and `pathToken`");
+            return None;
+        };
+        let secrets = secrets.clone().into_vec();
+        if !(1..=2).contains(&secrets.len()) {
+            problems.error(&path.key(*key), "one secret, or a list of two during a rotation");
+        }
+        for secret in &secrets {
+            secret.check(base, &path.key(*key), problems);
+        }
+        if *key == "pathToken" && self.header.is_some() {
+            problems.error(&path.key("header"), "a `pathToken` is in the path, not in a header");
+        }
+        let header = match &self.header {
+            Some(name) => Some(problems.note(
+                &path.key("header"),
+                name.parse().map_err(|_| format!("`{name}` is not the name of a header")),
+            )?),
+            None => None,
+        };
+        let proof = match *key {
+            "secret" => Proof::signed(secrets, base.clone(), self.kind.signature(), header),
+            "token" => Proof::token(secrets, base.clone(), header.unwrap_or_else(|| self.kind.token_header())),
+            _ => Proof::path(secrets, base.clone()),
+        };
+        let (kind, registry) = (self.kind, self.registry.clone());
+        Some(Hook { name: self.name.as_str().into(), kind, proof, registry, mapping })
+    }
+}

@@ -1,0 +1,148 @@
+//! The kinds of senders: where each puts its proof, and what its events say.
+
+mod forge;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+use http::{HeaderMap, HeaderName, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{proof::Signature, subject::Subject};
+
+/// A sender of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Kind {
+    /// Anything else. `subjects` says what an event is about.
+    #[default]
+    Generic,
+    /// CloudEvents and CDEvents, structured or binary. `subjects` says what an event is about.
+    CloudEvents,
+    /// GitHub, with the GitHub Container Registry.
+    Github,
+    /// GitLab.
+    Gitlab,
+    /// Gitea.
+    Gitea,
+    /// Forgejo.
+    Forgejo,
+    /// Bitbucket.
+    Bitbucket,
+    /// Docker Distribution, the registry of the image `registry`.
+    Distribution,
+    /// Azure Container Registry.
+    Acr,
+    /// Harbor.
+    Harbor,
+    /// Quay.
+    Quay,
+    /// Docker Hub.
+    DockerHub,
+    /// Google Artifact Registry, by a push subscription of Pub/Sub.
+    ArtifactRegistry,
+    /// Amazon ECR, by an API destination of EventBridge.
+    Ecr,
+    /// JFrog Artifactory.
+    Jfrog,
+    /// Sonatype Nexus.
+    Nexus,
+}
+
+impl Kind {
+    /// How it signs bodies.
+    pub(super) const fn signature(self) -> Signature {
+        match self {
+            Self::Github => Signature::Sha256(&["x-hub-signature-256"]),
+            Self::Gitea => Signature::Sha256(&["x-gitea-signature"]),
+            Self::Forgejo => Signature::Sha256(&["x-forgejo-signature", "x-gitea-signature"]),
+            Self::Bitbucket => Signature::Sha256(&["x-hub-signature"]),
+            Self::Gitlab | Self::CloudEvents => Signature::Standard,
+            Self::Nexus => Signature::Sha1("x-nexus-webhook-signature"),
+            _ => Signature::Sha256(&["x-signature"]),
+        }
+    }
+
+    /// The header for its token.
+    pub(super) const fn token_header(self) -> HeaderName {
+        match self {
+            Self::Gitlab => HeaderName::from_static("x-gitlab-token"),
+            Self::Jfrog => HeaderName::from_static("x-jfrog-event-auth"),
+            _ => header::AUTHORIZATION,
+        }
+    }
+
+    /// Whether its bodies have no form of their own.
+    pub(super) const fn needs_mapping(self) -> bool {
+        matches!(self, Self::Generic | Self::CloudEvents)
+    }
+
+    /// Whether its events do not name the registry.
+    pub(super) const fn needs_registry(self) -> bool {
+        matches!(self, Self::Jfrog | Self::Nexus)
+    }
+
+    /// The id of a delivery.
+    pub(super) fn delivery(self, headers: &HeaderMap, body: &Value) -> Option<String> {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let field = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
+        let id = match self {
+            Self::Github => header("x-github-delivery"),
+            Self::Gitlab => {
+                header("webhook-id").or_else(|| header("idempotency-key")).or_else(|| header("x-gitlab-event-uuid"))
+            }
+            Self::Gitea => header("x-gitea-delivery"),
+            Self::Forgejo => header("x-forgejo-delivery").or_else(|| header("x-gitea-delivery")),
+            Self::Bitbucket => header("x-request-uuid"),
+            Self::Acr | Self::Ecr => field("/id"),
+            Self::ArtifactRegistry => field("/message/messageId"),
+            Self::CloudEvents => header("ce-id").or_else(|| field("/id")),
+            Self::Generic => header("webhook-id"),
+            Self::Distribution | Self::Harbor | Self::Quay | Self::DockerHub | Self::Jfrog | Self::Nexus => None,
+        };
+        id.filter(|id| (1..=200).contains(&id.len())).map(str::to_owned)
+    }
+
+    /// What an event is about.
+    ///
+    /// # Errors
+    /// When the body is not what this sender sends.
+    pub(super) fn subjects(
+        self,
+        headers: &HeaderMap,
+        body: &Value,
+        host: Option<&str>,
+    ) -> Result<Vec<Subject>, String> {
+        if !body.is_object() {
+            return Err("the body is not a JSON object".to_owned());
+        }
+        match self {
+            Self::Generic | Self::CloudEvents => Ok(Vec::new()),
+            Self::Github => Ok(forge::github(body, "ghcr.io")),
+            Self::Gitea | Self::Forgejo => Ok(forge::gitea(body, host)),
+            Self::Gitlab => Ok(forge::gitlab(body)),
+            Self::Bitbucket => Ok(forge::bitbucket(headers, body)),
+            Self::Distribution => registry::distribution(body, host),
+            Self::Acr => Ok(registry::acr(body)),
+            Self::Harbor => Ok(registry::harbor(body)),
+            Self::Quay => Ok(registry::quay(body)),
+            Self::DockerHub => Ok(registry::docker_hub(body)),
+            Self::ArtifactRegistry => registry::artifact_registry(body),
+            Self::Ecr => Ok(registry::ecr(body)),
+            Self::Jfrog => Ok(registry::jfrog(body, host)),
+            Self::Nexus => Ok(registry::nexus(body, host)),
+        }
+    }
+}
+
+/// The text at `pointer` (RFC 6901).
+fn text<'v>(body: &'v Value, pointer: &str) -> Option<&'v str> {
+    body.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+/// The items at `pointer`.
+fn items<'v>(body: &'v Value, pointer: &str) -> &'v [Value] {
+    body.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}

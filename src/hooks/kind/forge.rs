@@ -1,0 +1,92 @@
+//! Events of code forges and their CI.
+
+use http::HeaderMap;
+use serde_json::Value;
+
+use super::{items, text};
+use crate::hooks::subject::Subject;
+
+/// Where GitHub and Gitea put commits.
+const COMMITS: [&str; 6] = [
+    "/workflow_run/head_sha",
+    "/check_suite/head_sha",
+    "/check_run/head_sha",
+    "/pull_request/head/sha",
+    "/sha",
+    "/after",
+];
+
+/// States of runs that are not over. Nothing can have changed for a caller.
+const UNFINISHED: [&str; 7] =
+    ["requested", "requested_action", "in_progress", "queued", "created", "rerequested", "waiting"];
+
+/// <https://docs.github.com/en/webhooks/webhook-events-and-payloads>
+pub(super) fn github(body: &Value, host: &str) -> Vec<Subject> {
+    let mut subjects = commits(body);
+    for package in ["package", "registry_package"].iter().filter_map(|key| body.get(*key)) {
+        let owner = text(package, "/owner/login").or_else(|| text(package, "/namespace"));
+        let tags = items(package, "/package_version/container_metadata/tags").iter().filter_map(Value::as_str);
+        let tag = text(package, "/package_version/container_metadata/tag/name");
+        let (Some(owner), Some(name)) = (owner, text(package, "/name")) else { continue };
+        for tag in tags.chain(tag) {
+            subjects.extend(Subject::image(&format!("{host}/{owner}/{name}:{tag}")));
+        }
+    }
+    subjects
+}
+
+/// <https://docs.gitea.com/usage/webhooks>; the bodies are those of GitHub. A package is in the registry of the forge itself, unless `host`
+/// says otherwise.
+pub(super) fn gitea(body: &Value, host: Option<&str>) -> Vec<Subject> {
+    let mut subjects = commits(body);
+    let Some(package) = body.get("package") else { return subjects };
+    if text(package, "/type") != Some("container") {
+        return subjects;
+    }
+    let page = text(package, "/html_url").or_else(|| text(body, "/repository/html_url"));
+    let own = page.and_then(|page| page.split_once("://")?.1.split('/').next());
+    let owner = text(package, "/owner/login").or_else(|| text(package, "/owner/username"));
+    if let (Some(host), Some(owner), Some(name), Some(tag)) =
+        (host.or(own), owner, text(package, "/name"), text(package, "/version"))
+    {
+        subjects.extend(Subject::image(&format!("{host}/{owner}/{name}:{tag}")));
+    }
+    subjects
+}
+
+fn commits(body: &Value) -> Vec<Subject> {
+    let is_run = ["workflow_run", "check_suite", "check_run"].iter().any(|key| body.get(*key).is_some());
+    let is_unfinished = is_run && text(body, "/action").is_some_and(|action| UNFINISHED.contains(&action));
+    if is_unfinished || text(body, "/state") == Some("pending") {
+        return Vec::new();
+    }
+    COMMITS.iter().filter_map(|pointer| text(body, pointer).and_then(Subject::commit)).collect()
+}
+
+/// <https://docs.gitlab.com/user/project/integrations/webhook_events/>
+pub(super) fn gitlab(body: &Value) -> Vec<Subject> {
+    let status = text(body, "/object_attributes/status").or_else(|| text(body, "/build_status"));
+    if status
+        .is_some_and(|status| ["created", "pending", "running", "preparing", "waiting_for_resource"].contains(&status))
+    {
+        return Vec::new();
+    }
+    let pointers =
+        ["/object_attributes/sha", "/object_attributes/last_commit/id", "/sha", "/checkout_sha", "/commit/id"];
+    let mut subjects: Vec<Subject> =
+        pointers.iter().filter_map(|pointer| text(body, pointer).and_then(Subject::commit)).collect();
+    subjects.dedup();
+    subjects
+}
+
+/// <https://support.atlassian.com/bitbucket-cloud/docs/event-payloads/>
+pub(super) fn bitbucket(headers: &HeaderMap, body: &Value) -> Vec<Subject> {
+    let event = headers.get("x-event-key").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if event.starts_with("repo:commit_status") && text(body, "/commit_status/state") == Some("INPROGRESS") {
+        return Vec::new();
+    }
+    let link = text(body, "/commit_status/links/commit/href").and_then(|link| link.rsplit('/').next());
+    let pushed = items(body, "/push/changes").iter().filter_map(|change| text(change, "/new/target/hash"));
+    let named = [text(body, "/commit_status/commit/hash"), link, text(body, "/pullrequest/source/commit/hash")];
+    named.into_iter().flatten().chain(pushed).filter_map(Subject::commit).collect()
+}

@@ -1,0 +1,223 @@
+//! What an event is about: images, commits, or questions that a mapping names.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, header};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::Mapping;
+use crate::{
+    clients::oci::Reference,
+    domain::generator::{Evidence, Question, Selector},
+    lang::evaluator::Variables,
+};
+
+/// What one event is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// An image, or all tags of its repository.
+    Image {
+        /// The registry and the repository, in lower case.
+        repository: String,
+        /// The tag.
+        tag: Option<String>,
+    },
+    /// A commit, by its full SHA in lower case.
+    Commit(String),
+    /// The questions that this selects.
+    Questions(Selector),
+}
+
+impl Subject {
+    /// The image `reference`; without a host it is on Docker Hub. Registries and repositories have lower case; senders do not always keep to that.
+    pub(super) fn image(reference: &str) -> Option<Self> {
+        let (name, tag) = split(reference);
+        let host =
+            name.split_once('/').map(|(host, _)| host).filter(|host| host.contains(['.', ':']) || *host == "localhost");
+        let registry = if host.is_some() { "" } else { "docker.io/" };
+        let reference = Reference::parse(&format!("{registry}{}:x", name.to_ascii_lowercase())).ok()?;
+        Some(Self::Image {
+            repository: format!("{}/{}", reference.registry, reference.repository),
+            tag: tag.map(str::to_owned),
+        })
+    }
+
+    /// The commit `sha`, if it is a full one and not the zeros that stand for a deleted branch.
+    pub(super) fn commit(sha: &str) -> Option<Self> {
+        let is_whole = is_sha(sha) && sha.bytes().any(|byte| byte != b'0');
+        is_whole.then(|| Self::Commit(sha.to_ascii_lowercase()))
+    }
+}
+
+/// The name and the tag of an image reference. Its digest is left out: it does not say under which tag the image is found.
+fn split(reference: &str) -> (&str, Option<&str>) {
+    let name = reference.split('@').next().unwrap_or(reference);
+    match name.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+        _ => (name, None),
+    }
+}
+
+/// Whether `text` is a full commit id, SHA-1 or SHA-256.
+fn is_sha(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The most subjects of one event.
+const MAX_SUBJECTS: usize = 1000;
+
+/// How long a mapping may take.
+const MAPPED_WITHIN: Duration = Duration::from_secs(5);
+
+impl Mapping {
+    /// The subjects that it makes of an event.
+    pub(super) async fn subjects(&self, headers: &HeaderMap, body: &Value) -> Result<Vec<Subject>, String> {
+        let is_open = |name: &HeaderName| name != header::AUTHORIZATION && name != header::COOKIE;
+        let named = headers.iter().filter(|(name, _)| is_open(name));
+        let headers: Map<String, Value> = named
+            .filter_map(|(name, value)| Some((name.as_str().to_owned(), Value::from(value.to_str().ok()?))))
+            .collect();
+        let variables = Variables::default().value("headers", Value::Object(headers)).value("body", body.clone());
+        let result = if let Some(result) = variables.evaluate_small(&self.expression) {
+            result
+        } else {
+            let deadline = Instant::now() + MAPPED_WITHIN;
+            self.evaluator.evaluate(&self.expression, &variables, deadline).await.map_err(|error| error.to_string())
+        };
+        let result = result.map_err(|error| format!("the hook's `subjects`: {error}"))?;
+        subjects_of(result)
+    }
+}
+
+/// The subjects in the result of a mapping.
+fn subjects_of(result: Value) -> Result<Vec<Subject>, String> {
+    let items = match result {
+        Value::Array(items) if items.len() <= MAX_SUBJECTS => items,
+        Value::Array(_) => return Err(format!("the hook's `subjects` gives more than {MAX_SUBJECTS} items")),
+        _ => return Err("the hook's `subjects` must give a list".to_owned()),
+    };
+    let mut subjects = Vec::new();
+    for item in &items {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let before = subjects.len();
+        subjects.extend(text("image").and_then(Subject::image));
+        subjects.extend(text("commit").and_then(Subject::commit));
+        let parameters = item.get("parameters").and_then(Value::as_object);
+        if text("route").is_some() || parameters.is_some() {
+            let (route, parameters) = (text("route").map(str::to_owned), parameters.cloned().unwrap_or_default());
+            subjects.push(Subject::Questions(Selector { route, application_set: None, parameters }));
+        }
+        if subjects.len() == before {
+            return Err(
+                "an item of the hook's `subjects` has no valid `image`, `commit`, `route` or `parameters`".to_owned()
+            );
+        }
+    }
+    Ok(subjects)
+}
+
+/// Subjects of many events, for finding the questions that they concern.
+#[derive(Debug, Default)]
+pub(crate) struct Subjects {
+    /// The tags, by repository; `None`: all tags.
+    images: HashMap<String, HashSet<Option<String>>>,
+    commits: HashSet<String>,
+    selectors: Vec<Selector>,
+}
+
+impl Subjects {
+    /// Adds a subject.
+    pub(crate) fn add(&mut self, subject: Subject) {
+        match subject {
+            Subject::Image { repository, tag } => drop(self.images.entry(repository).or_default().insert(tag)),
+            Subject::Commit(sha) => drop(self.commits.insert(sha)),
+            Subject::Questions(selector) if !self.selectors.contains(&selector) => self.selectors.push(selector),
+            Subject::Questions(_) => {}
+        }
+    }
+
+    /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` gives the question.
+    pub(crate) fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
+        let is_named = |text: &str| words(text).any(|word| self.names(word));
+        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.asked)) {
+            return true;
+        }
+        if self.selectors.is_empty() {
+            return false;
+        }
+        let question = open();
+        self.selectors.iter().any(|selector| selector.selects(&question))
+    }
+
+    /// Whether `word` is or has a commit or an image of an event.
+    fn names(&self, word: &str) -> bool {
+        if !self.commits.is_empty() {
+            let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric());
+            if parts.any(|part| is_sha(part) && self.commits.contains(&part.to_ascii_lowercase())) {
+                return true;
+            }
+        }
+        if self.images.is_empty() || !word.contains('/') {
+            return false;
+        }
+        let (name, tag) = split(word);
+        let Some(tags) = self.images.get(name) else { return false };
+        tag.is_none_or(|tag| tags.contains(&None) || tags.iter().flatten().any(|pushed| pushed == tag))
+    }
+}
+
+/// The words of a text that may be an image reference, an URL or a commit.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@')))
+        .map(|word| word.trim_end_matches(['.', ':']))
+        .filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn concerns(subject: &str, text: &str) -> bool {
+        let mut subjects = Subjects::default();
+        subjects.add(Subject::commit(subject).or_else(|| Subject::image(subject)).unwrap());
+        subjects.concern("{}", &[Evidence::present(text, "")], || unreachable!("there is no selector"))
+    }
+
+    #[test]
+    fn an_image_concerns_who_asked_for_it() {
+        for (pushed, asked, is_meant) in [
+            ("ghcr.io/org/app:main", "the manifest of ghcr.io/org/app:main", true),
+            ("GHCR.io/Org/App:main", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app:Main", "the manifest of ghcr.io/org/app:main", false),
+            ("ghcr.io/org/app:main@sha256:11", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app@sha256:11", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app:main", "the tags of ghcr.io/org/app", true),
+            ("ghcr.io/org/app:other", "the manifest of ghcr.io/org/app:main", false),
+            ("ghcr.io/org/ap:main", "the manifest of ghcr.io/org/app:main", false),
+            ("org/app:main", "the manifest of ghcr.io/org/app:main", false),
+            ("nginx:1", "the manifest of docker.io/library/nginx:1", true),
+            ("localhost:5000/org/app:main", "the manifest of localhost:5000/org/app:main", true),
+        ] {
+            assert_eq!(concerns(pushed, asked), is_meant, "{pushed}, {asked}");
+        }
+    }
+
+    #[test]
+    fn a_commit_concerns_who_names_it() {
+        let sha = "0123456789abcdef0123456789abcdef01234567";
+        assert!(concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}/check-runs")));
+        assert!(concerns(&sha.to_uppercase(), &format!("the manifest of ghcr.io/org/app:{sha}")));
+        assert!(!concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}0/check-runs")));
+        let mut subjects = Subjects::default();
+        subjects.add(Subject::Commit(sha.to_owned()));
+        assert!(subjects.concern(&format!(r#"{{"head_sha":"{sha}"}}"#), &[], || unreachable!()));
+        for none in [&"0".repeat(40), &sha[..39], "main", ""] {
+            assert_eq!(Subject::commit(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Webhooks: a delivery is proven, and the questions that it concerns are looked at again. Signatures are made by `openssl`, and pushes are
+//! told by a real docker-registry.
+
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{
+    Reply, TOKEN, TestApp,
+    binary::{Gateway, command},
+    contract::{self, Listener},
+    registry::{Notified, Registry, Setup},
+    store::StoreServer,
+    upstream::{Step, Upstream, json_response},
+    wire::{argo_request, exchange, exchange_admin},
+};
+
+const SHA: &str = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d";
+const SECRET: &str = "a secret of the hooks' sender";
+
+/// A gateway with hooks, whose route `h` asks a source that counts its answers.
+struct Scene {
+    gateway: Gateway,
+    folder: TempDir,
+    source: Upstream,
+    /// What the source answers.
+    state: Arc<AtomicU64>,
+}
+
+impl Scene {
+    async fn start(hooks: Value) -> Self {
+        Self::with(hooks, "").await
+    }
+
+    /// A scene with more options in `cache`.
+    async fn with(hooks: Value, cache: &str) -> Self {
+        let state = Arc::new(AtomicU64::new(1));
+        let told = Arc::clone(&state);
+        let source = Upstream::start(move |_| {
+            let state = told.load(Ordering::SeqCst);
+            vec![Step::Send(json_response(json!([{"name": "app", "state": state}]).to_string()))]
+        })
+        .await;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+        let url = format!("http://{}/{{{{ params.sha }}}}/{{{{ params.n }}}}", source.address);
+        let route = json!({
+            "name": "h",
+            "input": [{"name": "sha"}, {"name": "n"}],
+            "backend": {"http": {"url": url}},
+            "cache": {"ttl": "1h"},
+        });
+        let config = format!(
+            "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"127.0.0.1:0\", drain: 0s }}\n\
+             {}{cache}hooks: {hooks}\nroutes: {}\n",
+            TestApp::auth(),
+            json!([route])
+        );
+        let file = folder.path().join("gateway.yaml");
+        std::fs::write(&file, config).unwrap();
+        let gateway = Gateway::serve(&file);
+        Self { gateway, folder, source, state }
+    }
+
+    /// What a caller is answered about `sha` and `n`.
+    async fn ask(&self, sha: &str, n: usize) -> Value {
+        let reply = ask(&self.gateway, sha, n).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()["output"]["parameters"][0]["state"].clone()
+    }
+
+    fn runs(&self) -> usize {
+        self.source.requests().len()
+    }
+
+    /// Posts `body` to the hook at `path`.
+    async fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        post(self.gateway.hooks.unwrap(), path, headers, body).await
+    }
+
+    /// Waits until a caller is answered `state`.
+    async fn shows(&self, sha: &str, n: usize, state: u64) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while self.ask(sha, n).await != json!(state.to_string()) {
+            assert!(Instant::now() < until, "the answer does not change");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn metric(&self, name: &str) -> u64 {
+        let text = exchange(self.gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap()
+    }
+}
+
+async fn ask(gateway: &Gateway, sha: &str, n: usize) -> Reply {
+    let body = json!({"input": {"parameters": {"sha": sha, "n": n.to_string()}}}).to_string();
+    exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
+}
+
+async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    let mut head =
+        format!("POST {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.extend([name, ": ", value, "\r\n"]);
+    }
+    let request = [head.as_bytes(), b"\r\n", body].concat();
+    let reply = exchange_admin(address, &request).await;
+    contract::conforms(Listener::Hooks, &request, &reply);
+    reply
+}
+
+/// The HMAC of `body` in hexadecimal, by an independent program.
+fn openssl(digest: &str, secret: &str, body: &[u8]) -> String {
+    let mut child = Command::new("openssl")
+        .args(["dgst", &format!("-{digest}"), "-hmac", secret])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test needs the program `openssl`");
+    child.stdin.take().unwrap().write_all(body).unwrap();
+    let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    output.trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+fn github(sha: &str) -> Vec<u8> {
+    json!({"action": "completed", "workflow_run": {"head_sha": sha, "conclusion": "success"}}).to_string().into_bytes()
+}
+
+fn signed(body: &[u8]) -> String {
+    format!("sha256={}", openssl("sha256", SECRET, body))
+}
+
+fn hook(kind: &str, proof: &str) -> Value {
+    json!({"name": kind, "kind": kind, proof: {"file": "secret"}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_renews_the_answers_that_it_concerns_and_no_others() {
+    let scene = Scene::start(json!([hook("github", "secret")])).await;
+    let other = "f".repeat(40);
+    for n in 0..50 {
+        assert_eq!(scene.ask(if n == 7 { SHA } else { &other }, n).await, json!("1"));
+    }
+    scene.state.store(2, Ordering::SeqCst);
+    assert_eq!(scene.ask(SHA, 7).await, json!("1"), "fresh for an hour");
+    let body = github(SHA);
+    let reply = scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
+    assert_eq!((reply.status, reply.json()), (202, json!({"result": "taken"})));
+    scene.shows(SHA, 7, 2).await;
+    assert_eq!(scene.runs(), 51, "one run for one of 50 questions");
+    assert_eq!(scene.ask(&other, 8).await, json!("1"));
+    assert_eq!(scene.metric("appset_gateway_hook_looks_total{result=\"changed\"}").await, 1);
+
+    // Something unknown is counted and forgotten.
+    let body = github(&"e".repeat(40));
+    assert_eq!(scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await.status, 202);
+    let body = json!({"zen": "Design for failure."}).to_string();
+    let reply =
+        scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(body.as_bytes()))], body.as_bytes()).await;
+    assert_eq!(reply.json(), json!({"result": "ignored"}));
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(scene.runs(), 51);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_that_finds_nothing_new_is_repeated() {
+    let scene = Scene::start(json!([hook("github", "secret")])).await;
+    scene.ask(SHA, 1).await;
+    let body = github(SHA);
+    scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
+    while scene.runs() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    // The source is behind its event.
+    scene.state.store(2, Ordering::SeqCst);
+    scene.shows(SHA, 1, 2).await;
+    assert_eq!(scene.runs(), 3);
+}
+
+/// A delivery with an id counts once. A hundred events about one question are at most two runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_deliveries_and_bursts_cost_little() {
+    let scene = Scene::start(json!([hook("github", "secret")])).await;
+    scene.ask(SHA, 1).await;
+    scene.state.store(2, Ordering::SeqCst);
+    let body = github(SHA);
+    let signature = signed(&body);
+    let deliver = async |id: usize| {
+        let id = format!("delivery-{id}");
+        scene.post("/hooks/github", &[("X-Hub-Signature-256", &signature), ("X-GitHub-Delivery", &id)], &body).await
+    };
+    let replies = join_all((0..100).map(deliver)).await;
+    assert!(replies.iter().all(|reply| reply.status == 202));
+    scene.shows(SHA, 1, 2).await;
+    sleep(Duration::from_millis(300)).await;
+    let runs = scene.runs();
+    assert!(
+        (2..=4).contains(&runs),
+        "{runs} runs: one for the caller, and one for each time that events were gathered"
+    );
+    assert_eq!(deliver(5).await.json(), json!({"result": "duplicate"}));
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(scene.runs(), runs);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_proof_is_checked() {
+    let standard = "whsec_YSBrZXkgb2Ygc3RhbmRhcmQgd2ViaG9va3M=";
+    let mut hooks = vec![
+        hook("github", "secret"),
+        hook("gitea", "secret"),
+        hook("forgejo", "secret"),
+        hook("bitbucket", "secret"),
+        hook("distribution", "token"),
+        hook("harbor", "token"),
+        hook("quay", "pathToken"),
+        json!({"name": "gitlab-token", "kind": "gitlab", "token": {"file": "secret"}}),
+        json!({"name": "gitlab", "kind": "gitlab", "secret": {"file": "standard"}}),
+        json!({"name": "nexus", "kind": "nexus", "secret": {"file": "secret"}, "registry": "registry.example.com"}),
+        json!({"name": "own", "secret": {"file": "secret"}, "header": "X-Own", "subjects": "[]"}),
+    ];
+    hooks.push(json!({"name": "jfrog", "kind": "jfrog", "token": {"file": "secret"}, "registry": "r.example.com"}));
+    let scene = {
+        // The secret must be there when the gateway starts.
+        let source = Scene::start(json!([hook("github", "secret")])).await;
+        std::fs::write(source.folder.path().join("standard"), standard).unwrap();
+        let file = source.folder.path().join("gateway.yaml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let one = json!([hook("github", "secret")]).to_string();
+        std::fs::write(&file, text.replace(&one, &Value::Array(hooks).to_string())).unwrap();
+        Scene { gateway: Gateway::serve(&file), ..source }
+    };
+    let body = br#"{"events": []}"#;
+    let (sha256, sha1) = (openssl("sha256", SECRET, body), openssl("sha1", SECRET, body));
+    let prefixed = format!("sha256={sha256}");
+    let bearer = format!("Bearer {SECRET}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let standard_of = |time: u64| {
+        let text = [format!("msg_1.{time}.").as_bytes(), body].concat();
+        let hex = openssl("sha256", "a key of standard webhooks", &text);
+        let bytes: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+        format!("v1,bm8= v1,{}", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes))
+    };
+    let (signature, old) = (standard_of(now), standard_of(now - 400));
+    let (time, old_time) = (now.to_string(), (now - 400).to_string());
+    let right: Vec<(&str, Vec<(&str, &str)>)> = vec![
+        ("/hooks/github", vec![("X-Hub-Signature-256", &prefixed)]),
+        ("/hooks/gitea", vec![("X-Gitea-Signature", &sha256)]),
+        ("/hooks/forgejo", vec![("X-Forgejo-Signature", &sha256)]),
+        ("/hooks/forgejo", vec![("X-Gitea-Signature", &sha256)]),
+        ("/hooks/bitbucket", vec![("X-Hub-Signature", &prefixed)]),
+        ("/hooks/nexus", vec![("X-Nexus-Webhook-Signature", &sha1)]),
+        ("/hooks/own", vec![("X-Own", &sha256)]),
+        ("/hooks/gitlab-token", vec![("X-Gitlab-Token", SECRET)]),
+        (
+            "/hooks/gitlab",
+            vec![("webhook-id", "msg_1"), ("webhook-timestamp", &time), ("webhook-signature", &signature)],
+        ),
+        ("/hooks/distribution", vec![("Authorization", &bearer)]),
+        ("/hooks/harbor", vec![("Authorization", SECRET)]),
+        ("/hooks/jfrog", vec![("X-JFrog-Event-Auth", SECRET)]),
+    ];
+    for (path, headers) in &right {
+        let reply = scene.post(path, headers, body).await;
+        assert_eq!(reply.status, 202, "{path}: {}", reply.text());
+        let reply = scene.post(path, &[], body).await;
+        assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"), "{path} without a proof");
+        let last = headers.len() - 1;
+        let mut wrong = headers.clone();
+        let changed = wrong[last].1.replace(['a', '1', 'v'], "b");
+        wrong[last].1 = &changed;
+        let reply = scene.post(path, &wrong, body).await;
+        assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"), "{path}: {}", reply.text());
+        assert!(!reply.text().contains(SECRET), "{path}");
+        if path.contains("hub") || path.contains("git") && !path.contains("token") {
+            assert_eq!(scene.post(path, headers, b"{}").await.status, 403, "{path}: another body");
+        }
+    }
+    let late = [("webhook-id", "msg_1"), ("webhook-timestamp", &*old_time), ("webhook-signature", &*old)];
+    let reply = scene.post("/hooks/gitlab", &late, body).await;
+    assert_eq!(reply.status, 403);
+    assert!(reply.message().contains("more than 5 minutes"), "{}", reply.message());
+    // A token in the path is compared, and never shown.
+    let token = SECRET.replace(' ', "%20");
+    assert_eq!(scene.post(&format!("/hooks/quay/{token}"), &[], body).await.status, 202);
+    for path in ["/hooks/quay", "/hooks/quay/wrong", "/hooks/github/secret-in-path", "/hooks/quay/a/secret-in-path"] {
+        let status = scene.post(path, &[], body).await.status;
+        assert!(status == 403 || status == 404, "{path}: {status}");
+    }
+    let mut gateway = scene.gateway;
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    let log = gateway.wait(Duration::from_secs(10)).1;
+    assert!(log.contains("/hooks/{name}/{token}"), "{log}");
+    for secret in [SECRET, token.as_str(), "secret-in-path", "wrong\"", "events"] {
+        assert!(!log.contains(secret), "the log shows {secret}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_changed_without_a_restart() {
+    let two = json!([{"name": "github", "kind": "github", "secret": [{"file": "secret"}, {"file": "next"}]}]);
+    let one = json!([hook("github", "secret")]);
+    let scene = Scene::start(one.clone()).await;
+    let body = github(SHA);
+    let deliver = async |secret: &str| {
+        let signature = format!("sha256={}", openssl("sha256", secret, &body));
+        scene.post("/hooks/github", &[("X-Hub-Signature-256", &signature)], &body).await.status
+    };
+    std::fs::write(scene.folder.path().join("next"), "the next secret").unwrap();
+    assert_eq!((deliver(SECRET).await, deliver("the next secret").await), (202, 403));
+    let file = scene.folder.path().join("gateway.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace(&one.to_string(), &two.to_string())).unwrap();
+    scene.gateway.signal(nix::sys::signal::Signal::SIGHUP);
+    let until = Instant::now() + Duration::from_secs(10);
+    while deliver("the next secret").await != 202 {
+        assert!(Instant::now() < until, "it is not accepted");
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(deliver(SECRET).await, 202, "both are valid");
+    std::fs::write(scene.folder.path().join("secret"), "the next but one").unwrap();
+    assert_eq!((deliver(SECRET).await, deliver("the next but one").await), (403, 202), "a changed file counts at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_delivery_is_refused_and_says_why() {
+    let scene = Scene::start(json!([
+        hook("github", "secret"),
+        hook("distribution", "token"),
+        {"name": "own", "token": {"file": "secret"}, "subjects": "body.list.map(i, {'route': 'h', 'parameters': {'n': i}})"},
+    ]))
+    .await;
+    let bearer = format!("Bearer {SECRET}");
+    let proven = ("Authorization", &*bearer);
+    let large = vec![b' '; 1_100_000];
+    for (path, headers, body, status, said) in [
+        ("/hooks/none", vec![], &b"{}"[..], 404, "no hook of this name"),
+        ("/elsewhere", vec![], b"{}", 404, "POST /hooks/<name>"),
+        ("/hooks/distribution", vec![proven], b"{\"events\": [", 400, "it ends too early"),
+        ("/hooks/distribution", vec![proven], b"nonsense secret-value", 400, "not JSON: a syntax error at line 1"),
+        ("/hooks/distribution", vec![proven], b"{}", 400, "no list `events`"),
+        ("/hooks/distribution", vec![proven], b"[]", 400, "not a JSON object"),
+        ("/hooks/distribution", vec![proven, ("Content-Encoding", "gzip")], b"{}", 400, "compressed"),
+        (
+            "/hooks/distribution",
+            vec![proven, ("Content-Type", "application/x-www-form-urlencoded")],
+            b"a=b",
+            400,
+            "must be JSON",
+        ),
+        ("/hooks/distribution", vec![proven], &large, 413, "larger than"),
+        ("/hooks/own", vec![proven], b"{\"list\": 7}", 400, "the hook's `subjects`"),
+        ("/hooks/own", vec![proven], b"{}", 400, "the hook's `subjects`"),
+    ] {
+        let reply = scene.post(path, &headers, body).await;
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+        assert!(reply.message().contains(said), "{path}: {}", reply.message());
+        assert!(!reply.text().contains("secret-value"));
+    }
+    let get = exchange_admin(scene.gateway.hooks.unwrap(), b"GET /hooks/own HTTP/1.1\r\nHost: g\r\n\r\n").await;
+    assert_eq!((get.status, get.header("allow")), (405, Some("POST")));
+    // The mapping names questions.
+    scene.ask("x", 1).await;
+    scene.ask("x", 2).await;
+    scene.state.store(2, Ordering::SeqCst);
+    let reply = scene.post("/hooks/own", &[proven], br#"{"list": ["2", "3"]}"#).await;
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    scene.shows("x", 2, 2).await;
+    assert_eq!(scene.ask("x", 1).await, json!("1"));
+}
+
+/// What a mad sender may cost: its events wait within a bound, or are refused, and callers are answered meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_events_are_bounded() {
+    let scene = Scene::start(json!([hook("distribution", "token")])).await;
+    for n in 0..20 {
+        scene.ask(&format!("{n:040x}"), n).await;
+    }
+    let bearer = format!("Bearer {SECRET}");
+    let burst = |first: usize| {
+        let event = |n: usize| json!({"action": "push", "request": {"host": "r.example.com"}, "target": {"repository": format!("org/app-{n}"), "tag": "1"}});
+        json!({"events": (first..first + 100).map(event).collect::<Vec<_>>()}).to_string()
+    };
+    let deliver = async |number: usize| {
+        scene.post("/hooks/distribution", &[("Authorization", &bearer)], burst(number * 100).as_bytes()).await.status
+    };
+    let statuses = join_all((0..100).map(deliver)).await;
+    assert!(statuses.iter().all(|status| [202, 503].contains(status)), "{statuses:?}");
+    for n in 0..20 {
+        assert_eq!(scene.ask(&format!("{n:040x}"), n).await, json!("1"));
+    }
+    assert_eq!(scene.runs(), 20, "they concern nothing");
+}
+
+/// Debian's docker-registry tells of a push, and callers have the new digest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_to_a_registry_changes_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hooks = listener.local_addr().unwrap();
+    drop(listener);
+    let notified = Notified { url: format!("http://{hooks}/hooks/distribution"), token: SECRET.to_owned() };
+    let registry = Registry::start_as(Setup { notified: Some(notified), ..Setup::default() }).await;
+    registry.push("front:feature-branch-1", "org/app:main").await;
+    let image = json!({"app": {"image": format!("{}/org/app:{{{{ params.tag }}}}", registry.host)}});
+    let route = json!({"name": "d", "input": [{"name": "tag"}], "backend": {"digests": {"images": image}}, "output": {"digest": "{{ app.digest }}"}, "cache": {"ttl": "1h"}});
+    let config = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"{hooks}\", drain: 0s }}\n{}hooks: {}\n\
+         registries: {{ \"{}\": {{ plainHttp: true }} }}\nroutes: {}\n",
+        TestApp::auth(),
+        json!([hook("distribution", "token")]),
+        registry.host,
+        json!([route])
+    );
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(&file, config).unwrap();
+    let gateway = Gateway::serve(&file);
+    let digest = async |tag: &str| {
+        let body = json!({"input": {"parameters": {"tag": tag}}}).to_string();
+        let reply =
+            exchange(gateway.address, &argo_request("/d/api/v1/getparams.execute", TOKEN, body.as_bytes())).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()["output"]["parameters"][0]["digest"].clone()
+    };
+    let before = digest("main").await;
+    assert_eq!(before, json!(registry.inspect("org/app:main").await));
+    assert_eq!(digest("later").await, Value::Null, "not built yet");
+    registry.push("back:feature-branch-1", "org/app:main").await;
+    registry.push("back:feature-branch-1", "org/app:later").await;
+    let expected = json!(registry.inspect("org/app:main").await);
+    assert_ne!(expected, before);
+    for tag in ["main", "later"] {
+        let until = Instant::now() + Duration::from_secs(10);
+        while digest(tag).await != expected {
+            assert!(Instant::now() < until, "the push of {tag} is not seen");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// A delivery at one replica reaches all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_share_what_an_event_leads_to() {
+    let store = StoreServer::start(&[]).await;
+    let cache = format!("cache: {{ shared: {{ url: \"{}\", timeout: 800ms }} }}\n", store.url());
+    let scene = Scene::with(json!([hook("github", "secret")]), &cache).await;
+    let other = Gateway::serve(&scene.folder.path().join("gateway.yaml"));
+    let until = Instant::now() + Duration::from_secs(20);
+    while ask(&other, SHA, 1).await.status != 200 || ask(&scene.gateway, SHA, 1).await.status != 200 {
+        assert!(Instant::now() < until, "no contact");
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(scene.runs(), 1);
+    scene.state.store(2, Ordering::SeqCst);
+    let body = github(SHA);
+    assert_eq!(scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await.status, 202);
+    scene.shows(SHA, 1, 2).await;
+    let seen = ask(&other, SHA, 1).await.json()["output"]["parameters"][0]["state"].clone();
+    assert_eq!(seen, json!("2"));
+    assert_eq!(scene.runs(), 2);
+}
+
+#[test]
+fn mistakes_in_hooks_are_reported_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let hooks = json!([
+        {"name": "a b", "secret": {"env": "HOME"}, "subjects": "[]"},
+        {"name": "x", "kind": "github"},
+        {"name": "x", "kind": "github", "secret": {"env": "HOME"}, "token": {"env": "HOME"}},
+        {"name": "y", "secret": {"env": "HOME"}},
+        {"name": "z", "kind": "nexus", "secret": {"env": "HOME"}},
+        {"name": "v", "kind": "quay", "pathToken": {"env": "HOME"}, "header": "x"},
+        {"name": "w", "secret": {"file": "nowhere"}, "header": "a b", "subjects": "["},
+    ]);
+    let routes = "[ { name: r, backend: { fixed: { parameters: [ { a: b } ] } } } ]";
+    std::fs::write(&file, format!("{}hooks: {hooks}\nroutes: {routes}\n", TestApp::auth())).unwrap();
+    let output = command().args(["check", "-c"]).arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    for expected in [
+        "hooks: hooks need `server.hooks`",
+        "hooks[0].name: a hook's name has",
+        "hooks[1]: a hook needs exactly one of",
+        "hooks[2].name: another hook is called `x`",
+        "hooks[3]: this kind of hook needs `subjects`",
+        "hooks[4]: this kind of sender does not name the registry",
+        "hooks[5].header: a `pathToken` is in the path",
+        "hooks[6].secret: cannot read the secret file",
+        "hooks[6].header: `a b` is not the name of a header",
+        "hooks[6].subjects:",
+    ] {
+        assert!(said.contains(expected), "{expected}\n{said}");
+    }
+}
