@@ -17,7 +17,7 @@ use self::connection::{Connection, Connector};
 pub(crate) use self::{address::Address, probe::StoreProbe};
 use super::{
     CONTACT, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
-    OFFERING, Record, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
+    Record, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
 };
 use crate::file::base_dir::BaseDir;
 
@@ -25,8 +25,6 @@ use crate::file::base_dir::BaseDir;
 const WAIT_MS: u64 = 250;
 /// A sync may carry many records, and an offer too. Both have this many times the usual timeout.
 const BULK: u32 = 10;
-/// The longest timeout of these. Each replica must notice a new epoch within the shortest recovery.
-const MAX_BULK: Duration = Duration::from_secs(2);
 
 /// A script and its name for messages.
 struct NamedScript {
@@ -124,10 +122,6 @@ impl RedisStore {
         result
     }
 
-    fn bulk(&self) -> Duration {
-        (self.timeout * BULK).min(MAX_BULK)
-    }
-
     async fn connected(&self) -> Result<Connection, StoreError> {
         let mut main = self.main.lock().await;
         if let Some(connection) = &*main {
@@ -159,7 +153,7 @@ impl Store for RedisStore {
             CopyState::Complete => 2,
         };
         let reply: Value = self
-            .run(&self.scripts.sync, self.bulk(), |script| {
+            .run(&self.scripts.sync, self.timeout * BULK, |script| {
                 script
                     .arg(request.epoch.as_deref().unwrap_or_default())
                     .arg(&request.replica)
@@ -172,9 +166,7 @@ impl Store for RedisStore {
                     .arg(millis(MIN_RECOVERY))
                     .arg(millis(MAX_RECOVERY))
                     .arg(u8::from(request.is_serving))
-                    .arg(millis(CONTACT))
-                    .arg(u8::from(request.is_current))
-                    .arg(millis(OFFERING));
+                    .arg(millis(CONTACT));
             })
             .await?;
         reply::sync(reply).ok_or_else(|| StoreError::Unavailable("its answer to `sync` cannot be read".to_owned()))
@@ -262,7 +254,7 @@ impl Store for RedisStore {
     }
 
     async fn offer(&self, epoch: &str, records: &[(RecordKey, Record)]) -> Result<(), StoreError> {
-        self.run(&self.scripts.offer, self.bulk(), |script| {
+        self.run(&self.scripts.offer, self.timeout * BULK, |script| {
             script.arg(epoch);
             for (key, record) in records {
                 script.arg(&key[..]).arg(record.version);

@@ -86,8 +86,6 @@ struct Copy {
     highest: u64,
     state: CopyState,
     versions: HashMap<Key, Version>,
-    /// The versions before this epoch, until all of it is known: they are offered again if yet another epoch begins.
-    before: HashMap<Key, u64>,
     /// The versions of records that other serving replicas may not know, and when they came here.
     unsettled: HashMap<Key, (u64, Instant)>,
     settled: u64,
@@ -96,8 +94,6 @@ struct Copy {
     lost_at: Option<Timestamp>,
     /// Routes of which the store names another revision.
     outdated: HashSet<Arc<str>>,
-    /// Since when no live replica has all the revisions that the store names.
-    orphaned: Option<Instant>,
     replicas: usize,
     /// Why there is no contact.
     why: String,
@@ -161,13 +157,11 @@ impl Shared {
             highest: 0,
             state: CopyState::Empty,
             versions: HashMap::new(),
-            before: HashMap::new(),
             unsettled: HashMap::new(),
             settled: 0,
             unreadable: HashSet::new(),
             lost_at: None,
             outdated: HashSet::new(),
-            orphaned: None,
             replicas: 0,
             why: "no contact yet".to_owned(),
             is_logged_in_contact: false,
@@ -235,14 +229,14 @@ impl Shared {
         self.copy().state == CopyState::Complete
     }
 
-    /// Whether the record of `lineage` or of `key` is lost or cannot be read. `has_baseline` says whether an answer of the lineage was
-    /// accepted: a held answer or a failure also makes a record, and says nothing about what was there before.
-    pub(super) fn is_lost(&self, lineage: &Key, key: &Key, has_baseline: impl FnOnce() -> bool) -> bool {
+    /// Whether the record of `lineage` or of `key` is lost or cannot be read.
+    pub(super) fn is_lost(&self, lineage: &Key, key: &Key) -> bool {
         let copy = self.copy();
+        let is_absent = |key: &Key| copy.version_of(key) == 0;
         let is_of_late = |at: Timestamp| self.clock.now().since(at).is_none_or(|passed| passed < LOST_FOR);
         copy.unreadable.contains(lineage)
             || copy.unreadable.contains(key)
-            || (copy.lost_at.is_some_and(is_of_late) && !has_baseline())
+            || (copy.lost_at.is_some_and(is_of_late) && is_absent(lineage) && is_absent(key))
     }
 
     /// Whether no later run than `number` has stored its answer to `key`.

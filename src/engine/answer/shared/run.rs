@@ -101,8 +101,7 @@ impl Run {
                 // A later run has stored its answer. Its callers and these get the same one.
                 return Ok(later);
             }
-            let is_unreadable = shared.copy().unreadable.contains(&key);
-            let writes = self.writes(&changes, &basis, is_unreadable).ok_or(Failure::Crashed)?;
+            let writes = self.writes(&changes, &basis).ok_or(Failure::Crashed)?;
             let written = |field: Option<Field>| -> Vec<Key> {
                 let of_field = |write: &&Write| field.is_none_or(|field| write.field == field);
                 writes.iter().filter(of_field).map(|write| Key::of_bytes(write.key)).collect()
@@ -116,9 +115,8 @@ impl Run {
                         return changes.outcome.map(|answer| answer.entry).map_err(|rest| rest.failure.failure);
                     }
                     shared.unsettle(&written, version);
-                    let is_accepted = changes.outcome.is_ok();
                     let landed = self.apply(known, changes);
-                    shared.has_stored(&written, version, Some((&answered, ended.number)), is_accepted);
+                    shared.has_stored(&written, version, Some((&answered, ended.number)));
                     return landed;
                 }
                 Committed::Conflict => shared.next_sync(until.max(Instant::now() + MARGIN)).await?,
@@ -127,8 +125,8 @@ impl Run {
         Err(Failure::Store("other replicas kept changing the record".to_owned()))
     }
 
-    /// The fields that `changes` write. `None` if one cannot be written. An accepted answer replaces all of a record that cannot be read.
-    fn writes(&self, changes: &Changes, basis: &Basis, is_unreadable: bool) -> Option<Vec<Write>> {
+    /// The fields that `changes` write. `None` if one cannot be written.
+    fn writes(&self, changes: &Changes, basis: &Basis) -> Option<Vec<Write>> {
         let (key, lineage) = (self.asked.key, self.asked.lineage());
         let mut writes = Vec::new();
         let mut write = |key: Key, field, content| writes.push(Write { key: *key.as_bytes(), field, content });
@@ -145,10 +143,6 @@ impl Run {
                     write(lineage, Field::Baseline, Some(record::baseline(baseline)?));
                 }
                 write(key, Field::Failure, None);
-                if is_unreadable && lineage != key {
-                    write(key, Field::Baseline, None);
-                    write(key, Field::Held, None);
-                }
             }
             Err(rest) if changes.is_current => {
                 write(key, Field::Failure, Some(record::failure(rest, basis.invalidation)?));
@@ -168,10 +162,9 @@ impl Run {
     async fn fly_unrecorded(&self, known: &EngineState, clock: &dyn Clock, why: String) -> Landed {
         let (key, lineage) = (self.asked.key, self.asked.lineage());
         let is_absent = |key: &Key| matches!(known.answers.try_get(key), Ok(None));
-        let is_new =
-            known.shared.as_ref().is_some_and(|shared| shared.knows_all() && !shared.is_lost(&lineage, &key, || false))
-                && is_absent(&key)
-                && is_absent(&lineage);
+        let is_new = known.shared.as_ref().is_some_and(|shared| shared.knows_all() && !shared.is_lost(&lineage, &key))
+            && is_absent(&key)
+            && is_absent(&lineage);
         if !is_new {
             return Err(Failure::Store(why));
         }
@@ -207,9 +200,8 @@ impl Shared {
         keys.iter().all(|key| copy.version_of(key) < version)
     }
 
-    /// Records that the records under `keys` are here in `version`. `run` brought the answer to `answered`. A record that could not be read
-    /// can be read again once an answer is accepted, and not before.
-    pub(super) fn has_stored(&self, keys: &[Key], version: u64, answered: Option<(&[Key], u64)>, is_accepted: bool) {
+    /// Records that the records under `keys` are here in `version`. `run` brought the answer to `answered`.
+    pub(super) fn has_stored(&self, keys: &[Key], version: u64, answered: Option<(&[Key], u64)>) {
         let mut copy = self.copy();
         copy.highest = copy.highest.max(version);
         for key in keys {
@@ -218,8 +210,7 @@ impl Shared {
                 Some((answered, run)) if answered.contains(key) => run,
                 _ => before,
             };
-            let is_readable = is_accepted || !copy.unreadable.contains(key);
-            copy.store(*key, version, run, is_readable);
+            copy.store(*key, version, run, true);
         }
     }
 }

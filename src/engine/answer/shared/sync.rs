@@ -1,10 +1,6 @@
 //! A sync: reports that this replica lives, and makes the store's changes here.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, sync::atomic::Ordering};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -24,11 +20,6 @@ use crate::{
     },
 };
 
-/// How many requests of a sync only acknowledge what the one before brought.
-const MAX_ACKNOWLEDGEMENTS: usize = 2;
-/// If no live replica has the revisions that the store names, another one names its own after this time.
-const ORPHANED_FOR: Duration = Duration::from_secs(10);
-
 impl Engine {
     /// Brings everything that changed in the shared store here. Returns when this replica knows all of it.
     ///
@@ -45,7 +36,6 @@ impl Engine {
     }
 
     async fn sync_all(&self, shared: &Arc<Shared>, routes: &RouteTable) -> Result<(), StoreError> {
-        let mut acknowledgements = 0;
         loop {
             let (request, epoch) = shared.request();
             let (began, sent) = (Instant::now(), shared.clock.own());
@@ -53,8 +43,6 @@ impl Engine {
             shared.clock.correct(sent, shared.clock.own(), reply.now);
             if epoch.as_ref() != Some(&reply.epoch) {
                 shared.enter(&reply);
-            }
-            if !shared.copy().has_offered {
                 self.offer(shared, &reply.epoch).await?;
                 continue;
             }
@@ -69,14 +57,9 @@ impl Engine {
                 continue;
             }
             self.completed(shared, true);
-            shared.copy().before.clear();
             let contact = began.duration_since(shared.started).as_millis();
             shared.contact.store(u64::try_from(contact).unwrap_or_default() + 1, Ordering::Relaxed);
-            // What came just now is acknowledged by one more request. If still more comes with its reply, the next sync does that.
-            if reply.changed.is_empty() || acknowledgements == MAX_ACKNOWLEDGEMENTS {
-                return Ok(());
-            }
-            acknowledgements += 1;
+            return Ok(());
         }
     }
 
@@ -101,7 +84,7 @@ impl Engine {
         reply: &SyncReply,
     ) -> Result<bool, StoreError> {
         let current: HashMap<&str, &[u8]> = reply.revisions.iter().map(|(name, of)| (&**name, &of[..])).collect();
-        let has_registered = shared.copy().has_registered && !shared.is_orphaned(reply.current);
+        let has_registered = shared.copy().has_registered;
         let mut wanted = Vec::new();
         let mut outdated = std::collections::HashSet::new();
         for (name, revision) in Shared::revisions(routes) {
@@ -118,14 +101,11 @@ impl Engine {
         let mut copy = shared.copy();
         copy.has_registered = true;
         shared.has_outdated.store(!outdated.is_empty(), Ordering::Relaxed);
-        if outdated.is_empty() {
-            copy.orphaned = None;
-        }
         copy.outdated = outdated;
         Ok(!wanted.is_empty())
     }
 
-    /// Makes the changes of `reply` here. Returns whether these are all.
+    /// Makes the changes of `reply` here. Returns whether there are no more, and the store knows that these are here.
     fn apply_all(&self, shared: &Shared, routes: &RouteTable, reply: &SyncReply) -> bool {
         let known = shared.copy().invalidation;
         if reply.invalidation > known {
@@ -158,7 +138,8 @@ impl Engine {
         copy.replicas = reply.replicas;
         drop(copy);
         shared.settle(reply.settled);
-        reply.is_all
+        // What came just now is acknowledged by one more request.
+        reply.is_all && reply.changed.is_empty()
     }
 
     /// Makes this replica's copy of the record under `key` the same as `record`.
@@ -220,20 +201,8 @@ impl Shared {
             copy: copy.state,
             has_offered: copy.has_offered,
             is_serving: self.is_in_contact(),
-            is_current: copy.has_registered && copy.outdated.is_empty(),
         };
         (request, copy.epoch.clone())
-    }
-
-    /// Whether no live replica has had the revisions that the store names for some time, of which `current` replicas have all: those that
-    /// named them have ended.
-    fn is_orphaned(&self, current: usize) -> bool {
-        let mut copy = self.copy();
-        if current > 0 || copy.outdated.is_empty() {
-            copy.orphaned = None;
-            return false;
-        }
-        copy.orphaned.get_or_insert_with(Instant::now).elapsed() >= ORPHANED_FOR
     }
 
     /// Begins to follow the epoch of `reply`. Contact is established once this replica knows all of it.
