@@ -167,6 +167,27 @@ async fn a_store_with_tls_is_verified() {
     assert!(said.contains("certificate"), "{said}");
 }
 
+/// Whether `server` is a primary. A server that becomes one cuts all connections.
+fn is_primary(server: &StoreServer) -> bool {
+    server.try_run(&["ROLE"]).is_ok_and(|role| role.starts_with("master"))
+}
+
+/// `replicas` give the last good answer until `is_over` and then, and hold the smaller answer that they held.
+async fn answers_through_a_failover(replicas: &[Replica], is_over: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_over() {
+        assert!(began.elapsed() < Duration::from_mins(1), "no failover");
+        for replica in replicas {
+            assert_eq!(sets(&replica.ask("x").await), 3);
+        }
+    }
+    for replica in replicas {
+        replica.joined().await;
+        assert_eq!(sets(&replica.ask("x").await), 3);
+    }
+    assert_eq!(replicas[2].held().await["parameterSets"], 1, "what was held is held");
+}
+
 /// The Sentinels name the primary. After a failover, the replicas follow them to the new one and restore what it misses.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_follow_a_failover_of_sentinels() {
@@ -196,18 +217,7 @@ async fn replicas_follow_a_failover_of_sentinels() {
     source.set(1);
     assert_eq!(sets(&replicas[1].ask("x").await), 3, "held");
     primary.kill();
-    let began = Instant::now();
-    while standby.run(&["ROLE"]).lines().next() != Some("master") {
-        assert!(began.elapsed() < Duration::from_mins(1), "no failover");
-        for replica in &replicas {
-            assert_eq!(sets(&replica.ask("x").await), 3);
-        }
-    }
-    for replica in &replicas {
-        replica.joined().await;
-        assert_eq!(sets(&replica.ask("x").await), 3);
-    }
-    assert_eq!(replicas[2].held().await["parameterSets"], 1, "what was held is held");
+    answers_through_a_failover(&replicas, || is_primary(&standby)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,21 +248,10 @@ async fn replicas_share_a_cluster_and_survive_the_loss_of_a_node() {
     source.set(1);
     assert_eq!(sets(&replicas[1].ask("x").await), 3, "held");
     // The node with the gateway's keys.
-    let has_keys = |node: &StoreServer| node.run(&["ROLE"]).starts_with("master") && node.run(&["DBSIZE"]) != "0";
+    let has_keys = |node: &StoreServer| is_primary(node) && node.run(&["DBSIZE"]) != "0";
     let owner = nodes.iter().position(has_keys).unwrap();
     nodes[owner].kill();
     let lost = nodes.remove(owner);
-    let began = Instant::now();
-    while !nodes.iter().any(has_keys) {
-        assert!(began.elapsed() < Duration::from_mins(1), "no failover");
-        for replica in &replicas {
-            assert_eq!(sets(&replica.ask("x").await), 3);
-        }
-    }
-    for replica in &replicas {
-        replica.joined().await;
-        assert_eq!(sets(&replica.ask("x").await), 3);
-    }
-    assert_eq!(replicas[2].held().await["parameterSets"], 1, "what was held is held");
+    answers_through_a_failover(&replicas, || nodes.iter().any(has_keys)).await;
     drop(lost);
 }

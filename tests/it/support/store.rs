@@ -3,7 +3,7 @@
 use std::{
     net::Ipv4Addr,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
@@ -121,10 +121,15 @@ impl StoreServer {
 
     /// What `redis-cli` prints for `command`.
     pub fn run(&self, command: &[&str]) -> String {
+        self.try_run(command).unwrap_or_else(|output| panic!("{command:?}: {output:?}"))
+    }
+
+    /// The same for a server that may cut the connection, as one that becomes a primary does.
+    pub fn try_run(&self, command: &[&str]) -> Result<String, Output> {
         let port = self.port.to_string();
         let output = Command::new("redis-cli").args(["-h", &self.ip, "-p", &port]).args(command).output().unwrap();
-        assert!(output.status.success(), "{command:?}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        let printed = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        if output.status.success() { Ok(printed) } else { Err(output) }
     }
 }
 
