@@ -100,7 +100,7 @@ impl App {
             }
         };
         let base = loaded.base.clone();
-        let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock));
+        let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock, &metrics.store));
         let clock = shared.as_ref().map_or(clock, |shared| shared.clock());
         let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
         let launchers = Arc::new(launchers.counted(metrics.programs.clone()));

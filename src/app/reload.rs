@@ -112,7 +112,7 @@ impl App {
                     route.backend.start_ahead();
                 }
                 if let Some(shared) = self.engine.shared() {
-                    shared.register_again();
+                    shared.want_sync();
                 }
                 self.engine.forget_failures(|name| started.iter().any(|route| *route.name == *name));
                 self.metrics.reloads.succeeded(generation, at);

@@ -25,7 +25,9 @@ pub(crate) const LIVE: Duration = Duration::from_secs(3);
 /// A replica serves answers as fresh for this long after its last sync began.
 pub(crate) const CONTACT: Duration = Duration::from_secs(1);
 /// The shortest recovery. Every live replica notices the new epoch within this time.
-pub(crate) const MIN_RECOVERY: Duration = Duration::from_secs(3);
+pub(crate) const MIN_RECOVERY: Duration = Duration::from_secs(6);
+/// During a recovery, a replica with something to offer is waited for this long after its last sync.
+pub(crate) const OFFERING: Duration = Duration::from_mins(1);
 /// The longest recovery. Copies that were not offered by then are lost.
 pub(crate) const MAX_RECOVERY: Duration = Duration::from_mins(10);
 /// How many invalidations the store keeps.
@@ -97,6 +99,8 @@ pub(crate) struct SyncRequest {
     pub(crate) has_offered: bool,
     /// Whether the replica serves answers as fresh now.
     pub(crate) is_serving: bool,
+    /// Whether the replica has all the revisions that the store names.
+    pub(crate) is_current: bool,
 }
 
 /// How much of the store a replica's copy holds.
@@ -137,6 +141,8 @@ pub(crate) struct SyncReply {
     pub(crate) replicas: usize,
     /// All replicas that serve answers as fresh know the changes up to this version.
     pub(crate) settled: u64,
+    /// How many live replicas have all the revisions that the store names.
+    pub(crate) current: usize,
 }
 
 /// Who may run a question now.

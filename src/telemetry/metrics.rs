@@ -14,6 +14,7 @@ mod programs;
 mod registry;
 mod reloads;
 mod routes;
+mod store;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -33,6 +34,7 @@ pub(crate) use self::{
     programs::ProgramMetrics,
     reloads::ReloadMetrics,
     routes::{RouteGauges, RouteNow},
+    store::StoreMetrics,
     traces::SpanMetrics,
 };
 use crate::domain::generator::Verdict;
@@ -98,34 +100,6 @@ pub struct Metrics {
     pub(crate) cache_entries: IntGauge,
     /// The size of the answers in memory, in bytes.
     pub(crate) cache_bytes: IntGauge,
-}
-
-/// The state of the shared store, as this replica sees it.
-#[derive(Debug, Clone)]
-pub(crate) struct StoreMetrics {
-    /// 1 while this replica is in contact.
-    pub(crate) in_contact: IntGauge,
-    /// Replicas that are live.
-    pub(crate) replicas: IntGauge,
-    /// Records that could not be read. What they held is unknown.
-    pub(crate) unreadable: IntCounter,
-}
-
-impl StoreMetrics {
-    fn new(registry: &mut MetricRegistry) -> Made<Self> {
-        Ok(Self {
-            in_contact: registry.gauge(
-                "appset_gateway_store_in_contact",
-                "1 while this replica knows what the shared store held a second ago. Without `cache.shared`, 0.",
-            )?,
-            replicas: registry
-                .gauge("appset_gateway_store_replicas", "Replicas that are in contact with the shared store.")?,
-            unreadable: registry.counter(
-                "appset_gateway_store_unreadable_total",
-                "Records in the shared store that could not be read. What they held is unknown.",
-            )?,
-        })
-    }
 }
 
 /// Counts reads and writes of the file of last good answers.
@@ -218,7 +192,7 @@ impl Metrics {
         let build = registry.gauges(
             "appset_gateway_build_info",
             "Always 1. The label names the version of this build.",
-            "version",
+            &["version"],
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Ok(Self {

@@ -166,9 +166,14 @@ impl Replica {
         exchange_admin(self.gateway.admin, request.as_bytes()).await.status
     }
 
-    async fn metric(&self, name: &str) -> u64 {
+    /// The value of a metric; `None` if there is no such series.
+    async fn try_metric(&self, name: &str) -> Option<u64> {
         let text = exchange(self.gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap()
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    async fn metric(&self, name: &str) -> u64 {
+        self.try_metric(name).await.unwrap()
     }
 
     async fn ask(&self, q: &str) -> Reply {

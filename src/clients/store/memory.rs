@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     CONTACT, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
-    Record, RecordKey, Store, StoreError, SyncReply, SyncRequest,
+    OFFERING, Record, RecordKey, Store, StoreError, SyncReply, SyncRequest,
 };
 use crate::domain::clock::{Clock, Timestamp};
 
@@ -38,6 +38,7 @@ impl std::fmt::Debug for MemoryStore {
 struct Data {
     is_away: bool,
     is_mute: bool,
+    failing_offers: usize,
     epochs: u64,
     epoch: Option<Epoch>,
     /// What the standby has.
@@ -69,6 +70,7 @@ struct Member {
     has_offered: bool,
     at: Timestamp,
     is_serving: bool,
+    is_current: bool,
     version: u64,
 }
 
@@ -107,6 +109,17 @@ impl MemoryStore {
         data.epoch = data.replicated.clone().map(|epoch| Epoch { id: String::new(), ..epoch });
         drop(data);
         self.notify();
+    }
+
+    /// Goes back to what the standby has, as if nothing had happened.
+    pub(crate) fn roll_back(&self) {
+        let mut data = self.data.lock();
+        data.epoch = data.replicated.clone();
+    }
+
+    /// Makes so many offers fail.
+    pub(crate) fn fail_offers(&self, count: usize) {
+        self.data.lock().failing_offers = count;
     }
 
     /// The epoch that it holds.
@@ -201,7 +214,9 @@ impl MemoryStore {
         if data.is_away {
             return Err(StoreError::Unavailable("connection refused".to_owned()));
         }
-        if data.epoch.as_ref().is_none_or(|epoch| epoch.id.is_empty()) {
+        let has_gone_back =
+            |epoch: &Epoch| request.epoch.as_ref() == Some(&epoch.id) && epoch.highest < request.highest;
+        if data.epoch.as_ref().is_none_or(|epoch| epoch.id.is_empty() || has_gone_back(epoch)) {
             data.epochs += 1;
             let id = format!("epoch-{}", data.epochs);
             let epoch = data.epoch.take().unwrap_or_default();
@@ -210,12 +225,17 @@ impl MemoryStore {
         let Some(epoch) = &mut data.epoch else { return Err(StoreError::OtherEpoch) };
         let is_known = request.epoch.as_ref() == Some(&epoch.id);
         epoch.highest = epoch.highest.max(request.highest);
-        epoch.replicas.retain(|_, member| now.since(member.at).is_none_or(|passed| passed < LIVE));
+        let is_recovering = epoch.recovering_since.is_some();
+        epoch.replicas.retain(|_, member| {
+            let may_offer = is_recovering && member.copy != CopyState::Empty && !member.has_offered;
+            now.since(member.at).is_none_or(|passed| passed < if may_offer { OFFERING } else { LIVE })
+        });
         let member = Member {
             copy: request.copy,
             has_offered: is_known && request.has_offered,
             at: now,
             is_serving: is_known && request.is_serving,
+            is_current: request.is_current,
             version: request.version,
         };
         epoch.replicas.insert(request.replica.clone(), member);
@@ -249,6 +269,7 @@ impl MemoryStore {
             revisions: epoch.revisions.clone().into_iter().collect(),
             replicas: epoch.replicas.len(),
             settled: epoch.settled,
+            current: epoch.replicas.values().filter(|member| member.is_current).count(),
         };
         drop(data);
         if has_settled {
@@ -347,6 +368,11 @@ impl Store for MemoryStore {
     }
 
     async fn offer(&self, epoch: &str, records: &[(RecordKey, Record)]) -> Result<(), StoreError> {
+        let left = self.data.lock().failing_offers.checked_sub(1);
+        if let Some(left) = left {
+            self.data.lock().failing_offers = left;
+            return Err(StoreError::Unavailable("no reply in time".to_owned()));
+        }
         let result = self.with(epoch, |epoch, _| {
             for (key, record) in records {
                 let current = epoch.offered.get(key).copied().unwrap_or_else(|| epoch.version(key));

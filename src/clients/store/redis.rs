@@ -11,20 +11,25 @@ use std::{fmt, path::PathBuf, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{FromRedisValue, RedisError, Script, ScriptInvocation, Value};
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
 
 use self::connection::{Connection, Connector};
 pub(crate) use self::{address::Address, probe::StoreProbe};
 use super::{
     CONTACT, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
-    Record, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
+    OFFERING, Record, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
 };
-use crate::file::base_dir::BaseDir;
+use crate::{file::base_dir::BaseDir, telemetry::metrics::StoreMetrics};
 
 /// How long one wait for a change takes at most, in milliseconds.
 const WAIT_MS: u64 = 250;
 /// A sync may carry many records, and an offer too. Both have this many times the usual timeout.
 const BULK: u32 = 10;
+/// The longest timeout of these. Each replica must notice a new epoch within the shortest recovery.
+const MAX_BULK: Duration = Duration::from_secs(2);
 
 /// A script and its name for messages.
 struct NamedScript {
@@ -44,6 +49,7 @@ pub(crate) struct RedisStore {
     /// For [`Store::wait`], which blocks its connection, with the id of the last change that it saw.
     watch: Mutex<(Option<Connection>, String)>,
     scripts: Scripts,
+    metrics: Option<StoreMetrics>,
 }
 
 struct Scripts {
@@ -96,7 +102,18 @@ impl RedisStore {
                 register: script!("register"),
                 offer: script!("offer"),
             },
+            metrics: None,
         }
+    }
+
+    /// Counts requests in `metrics`.
+    #[must_use]
+    pub(crate) fn counted(self, metrics: StoreMetrics) -> Self {
+        let Scripts { sync, begin, renew, commit, invalidate, register, offer } = &self.scripts;
+        for script in [sync, begin, renew, commit, invalidate, register, offer] {
+            metrics.begin(script.name);
+        }
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// Runs `script` with `fill`ed arguments. After an error, the next call connects again.
@@ -113,13 +130,22 @@ impl RedisStore {
             let mut connection = self.connected().await?;
             connection.invoke(&invocation).await.map_err(|error| store_error(script.name, &error))
         };
+        let began = Instant::now();
         let result = timeout(within, work).await.unwrap_or_else(|_| {
             Err(StoreError::Unavailable(format!("no answer to `{}` within {} ms", script.name, within.as_millis())))
         });
-        if matches!(result, Err(StoreError::Unavailable(_))) {
+        let is_bad = matches!(result, Err(StoreError::Unavailable(_)));
+        if let Some(metrics) = &self.metrics {
+            metrics.asked(script.name, began.elapsed(), !is_bad);
+        }
+        if is_bad {
             *self.main.lock().await = None;
         }
         result
+    }
+
+    fn bulk(&self) -> Duration {
+        (self.timeout * BULK).min(MAX_BULK)
     }
 
     async fn connected(&self) -> Result<Connection, StoreError> {
@@ -153,7 +179,7 @@ impl Store for RedisStore {
             CopyState::Complete => 2,
         };
         let reply: Value = self
-            .run(&self.scripts.sync, self.timeout * BULK, |script| {
+            .run(&self.scripts.sync, self.bulk(), |script| {
                 script
                     .arg(request.epoch.as_deref().unwrap_or_default())
                     .arg(&request.replica)
@@ -166,7 +192,9 @@ impl Store for RedisStore {
                     .arg(millis(MIN_RECOVERY))
                     .arg(millis(MAX_RECOVERY))
                     .arg(u8::from(request.is_serving))
-                    .arg(millis(CONTACT));
+                    .arg(millis(CONTACT))
+                    .arg(u8::from(request.is_current))
+                    .arg(millis(OFFERING));
             })
             .await?;
         reply::sync(reply).ok_or_else(|| StoreError::Unavailable("its answer to `sync` cannot be read".to_owned()))
@@ -233,7 +261,13 @@ impl Store for RedisStore {
                 }
             })
             .await?;
-        Ok(if version == 0 { Committed::Conflict } else { Committed::Stored(version) })
+        if version > 0 {
+            return Ok(Committed::Stored(version));
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.conflicts.inc();
+        }
+        Ok(Committed::Conflict)
     }
 
     async fn invalidate(&self, epoch: &str, selector: Bytes) -> Result<(), StoreError> {
@@ -254,7 +288,7 @@ impl Store for RedisStore {
     }
 
     async fn offer(&self, epoch: &str, records: &[(RecordKey, Record)]) -> Result<(), StoreError> {
-        self.run(&self.scripts.offer, self.timeout * BULK, |script| {
+        self.run(&self.scripts.offer, self.bulk(), |script| {
             script.arg(epoch);
             for (key, record) in records {
                 script.arg(&key[..]).arg(record.version);

@@ -73,6 +73,7 @@ fn request(replica: &str, epoch: Option<&str>) -> SyncRequest {
         copy: CopyState::Empty,
         has_offered: epoch.is_some(),
         is_serving: false,
+        is_current: true,
     }
 }
 

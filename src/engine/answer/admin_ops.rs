@@ -84,8 +84,11 @@ impl Engine {
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
         if let Some(shared) = &self.known.shared {
             let contact = shared.contact();
-            self.metrics.store.in_contact.set(i64::from(contact.is_in_contact));
-            self.metrics.store.replicas.set(as_gauge(contact.replicas as u64));
+            let metrics = &self.metrics.store;
+            metrics.set_in_contact(contact.is_in_contact);
+            metrics.replicas.set(as_gauge(contact.replicas as u64));
+            metrics.recovering.set(i64::from(contact.is_recovering));
+            metrics.lossy.set(i64::from(contact.has_lost_records));
         }
     }
 

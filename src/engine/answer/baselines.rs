@@ -71,6 +71,12 @@ impl Baselines {
         if is_evicted { Err(Unreadable) } else { Ok(Arc::default()) }
     }
 
+    /// Whether there is a baseline of `lineage`: an answer of it was accepted.
+    pub(crate) fn has(&self, lineage: &Key, answers: &Answers) -> bool {
+        self.memory.contains_key(lineage)
+            || answers.disk().is_some_and(|disk| matches!(disk.baseline::<Baseline>(lineage), Ok(Some(_))))
+    }
+
     /// All baselines that can be read, by lineage.
     pub(crate) fn list(&self, answers: &Answers) -> HashMap<Key, Arc<Baseline>> {
         let stored = answers.disk().map(super::super::cache::disk::Disk::baselines::<Baseline>).into_iter().flatten();

@@ -58,7 +58,7 @@ impl Run {
     pub(super) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
         let is_current = self.guard.land(|is_current| is_current);
         let review = match &ended.result {
-            Ok(found) => self.review(known, found, is_current, now).map(|review| (found, review)),
+            Ok(found) => self.review(known, found, ended.began, is_current, now).map(|review| (found, review)),
             Err(failure) => Err(failure.clone()),
         };
         let mut held_change = HeldChange::None;
@@ -93,7 +93,14 @@ impl Run {
     }
 
     /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
-    fn review(&self, known: &EngineState, found: &Found, is_current: bool, now: Timestamp) -> Result<Review, Failure> {
+    fn review(
+        &self,
+        known: &EngineState,
+        found: &Found,
+        began: Timestamp,
+        is_current: bool,
+        now: Timestamp,
+    ) -> Result<Review, Failure> {
         let (key, lineage, guard) = (self.asked.key, self.asked.lineage(), &self.asked.route.guard);
         let baseline = known.baseline(&lineage, &key, guard).ok();
         let last = || {
@@ -107,6 +114,7 @@ impl Run {
             asked_at: if let Wanted::Since(then) = self.wanted { Some(then) } else { None },
             is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
             is_current,
+            began,
         };
         let before = known.held.get(&lineage, now);
         known.erase_forgotten();

@@ -73,9 +73,9 @@ impl Engine {
             parameters: (*question.parameters).clone(),
         };
         self.publish_invalidation(&selector).await?;
-        if self.known.shared.is_some() {
-            // It comes back with the sync, and must not cut off the run below.
-            self.sync(routes).await?;
+        if let Some(shared) = &self.known.shared {
+            // It comes back with a sync, and must not cut off the run below.
+            shared.next_sync(asked.query.deadline).await?;
         } else {
             self.expire_in_memory(routes, &selector);
         }

@@ -14,7 +14,7 @@ use super::{Failure, Landed, Wanted, state::EngineState};
 use crate::{
     backend,
     domain::{
-        clock::Clock,
+        clock::{Clock, Timestamp},
         error::BackendError,
         generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
     },
@@ -52,6 +52,8 @@ pub(super) struct Found {
 pub(super) struct Ended {
     /// What the backend answered.
     pub(super) result: Result<Found, Failure>,
+    /// When it began.
+    pub(super) began: Timestamp,
     /// How long it took.
     pub(super) took: Duration,
     /// The run's number.
@@ -64,7 +66,7 @@ impl Run {
         let landed = if let Some(shared) = known.shared.clone() {
             span.instrument(Box::pin(self.fly_shared(&known, &shared, &*clock))).await
         } else {
-            let ended = span.instrument(self.run(&known, self.guard.number())).await;
+            let ended = span.instrument(self.run(&known, self.guard.number(), &*clock)).await;
             let _judging = known.judging.lock();
             let changes = self.changes(&known, &ended, clock.now());
             self.apply(&known, changes)
@@ -77,7 +79,8 @@ impl Run {
     }
 
     /// Asks the backend. `number` is the number of this run.
-    pub(super) async fn run(&self, known: &EngineState, number: u64) -> Ended {
+    pub(super) async fn run(&self, known: &EngineState, number: u64, clock: &dyn Clock) -> Ended {
+        let began = clock.now();
         let started = StdInstant::now();
         let result = self.resolve(self.before(known)).await;
         let took = started.elapsed();
@@ -90,7 +93,7 @@ impl Run {
         if let Some(span) = trace::current() {
             span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         }
-        Ended { result, took, number }
+        Ended { result, began, took, number }
     }
 
     /// The run's span, in the trace of the caller that started it.

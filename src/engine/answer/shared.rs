@@ -2,6 +2,7 @@
 //! brings the store's changes here. A run's changes go to the store first, and are made here once the store accepts them.
 
 mod alone;
+mod copy;
 mod decide;
 mod offer;
 mod record;
@@ -11,7 +12,6 @@ mod settle;
 mod sync;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
     fmt,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     sync::{
@@ -27,20 +27,21 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
+use self::copy::Copy;
 pub(crate) use self::replica::SharedClock;
 use crate::{
     clients::store::{CONTACT, CopyState, Lease, Store, StoreConfig, StoreError},
     domain::{
         clock::{Clock, Timestamp},
-        generator::Selector,
         problem::{Path, Problems},
     },
     engine::{
-        cache::{Disk, Key, Revision},
+        cache::{Disk, Key},
         guard::Held,
-        route::{Route, RouteTable},
+        route::Route,
     },
     file::base_dir::BaseDir,
+    telemetry::metrics::StoreMetrics,
 };
 
 /// The time between two syncs if nothing changes.
@@ -70,45 +71,6 @@ pub(crate) struct Shared {
     synced: watch::Sender<u64>,
 }
 
-/// What this replica knows of the store.
-#[derive(Debug)]
-struct Copy {
-    epoch: Option<String>,
-    /// Whether the copy was offered in `epoch`.
-    has_offered: bool,
-    /// Whether this start or reload has named its revisions.
-    has_registered: bool,
-    /// All changes up to this version are here.
-    version: u64,
-    invalidation: u64,
-    /// The recent invalidations of this epoch, by their numbers.
-    invalidations: VecDeque<(u64, Selector)>,
-    highest: u64,
-    state: CopyState,
-    versions: HashMap<Key, Version>,
-    /// The versions of records that other serving replicas may not know, and when they came here.
-    unsettled: HashMap<Key, (u64, Instant)>,
-    settled: u64,
-    /// Records that cannot be read.
-    unreadable: HashSet<Key>,
-    lost_at: Option<Timestamp>,
-    /// Routes of which the store names another revision.
-    outdated: HashSet<Arc<str>>,
-    replicas: usize,
-    /// Why there is no contact.
-    why: String,
-    is_logged_in_contact: bool,
-    /// The last error in the log.
-    logged: Option<StoreError>,
-}
-
-/// The version of a record that is here, and the number of the run that brought its answer.
-#[derive(Debug, Clone, Copy, Default)]
-struct Version {
-    version: u64,
-    run: u64,
-}
-
 /// What a run's changes depend on.
 #[derive(Debug, Clone)]
 pub(super) struct Basis {
@@ -119,11 +81,15 @@ pub(super) struct Basis {
 
 /// The state of the shared store for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Contact {
+pub(crate) struct StoreState {
     /// Whether this replica is in contact with the store.
     pub(crate) is_in_contact: bool,
     /// How many replicas are live.
     pub(crate) replicas: usize,
+    /// Whether replicas restore what the store lost.
+    pub(crate) is_recovering: bool,
+    /// Whether an absent record may be a lost one.
+    pub(crate) has_lost_records: bool,
 }
 
 impl fmt::Debug for Shared {
@@ -134,8 +100,13 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     /// The view of a new replica of the store that `config` describes. `None` if the configuration has errors.
-    pub(crate) fn build(config: &StoreConfig, base: &BaseDir, clock: &Arc<dyn Clock>) -> Option<Arc<Self>> {
-        let store = config.build(base, &Path::root(), &mut Problems::default())?;
+    pub(crate) fn build(
+        config: &StoreConfig,
+        base: &BaseDir,
+        clock: &Arc<dyn Clock>,
+        metrics: &StoreMetrics,
+    ) -> Option<Arc<Self>> {
+        let store = config.build(base, &Path::root(), &mut Problems::default())?.counted(metrics.clone());
         let replica = format!("{:016x}", RandomState::new().build_hasher().finish());
         Some(Arc::new(Self::new(Arc::new(store), replica, Arc::new(SharedClock::new(Arc::clone(clock))))))
     }
@@ -147,31 +118,11 @@ impl Shared {
 
     /// The view of the replica with this id. `clock` is corrected by the store's time.
     pub(crate) fn new(store: Arc<dyn Store>, replica: String, clock: Arc<SharedClock>) -> Self {
-        let copy = Copy {
-            epoch: None,
-            has_offered: false,
-            has_registered: false,
-            version: 0,
-            invalidation: 0,
-            invalidations: VecDeque::new(),
-            highest: 0,
-            state: CopyState::Empty,
-            versions: HashMap::new(),
-            unsettled: HashMap::new(),
-            settled: 0,
-            unreadable: HashSet::new(),
-            lost_at: None,
-            outdated: HashSet::new(),
-            replicas: 0,
-            why: "no contact yet".to_owned(),
-            is_logged_in_contact: false,
-            logged: None,
-        };
         Self {
             store,
             replica,
             clock,
-            copy: Mutex::new(copy),
+            copy: Mutex::new(Copy::new()),
             contact: AtomicU64::new(0),
             started: Instant::now(),
             has_outdated: AtomicBool::new(false),
@@ -198,8 +149,14 @@ impl Shared {
     }
 
     /// The state for metrics.
-    pub(crate) fn contact(&self) -> Contact {
-        Contact { is_in_contact: self.is_in_contact(), replicas: self.copy().replicas }
+    pub(crate) fn contact(&self) -> StoreState {
+        let copy = self.copy();
+        StoreState {
+            is_in_contact: self.is_in_contact(),
+            replicas: copy.replicas,
+            is_recovering: copy.is_recovering,
+            has_lost_records: self.has_lost_records(&copy),
+        }
     }
 
     /// Learns from the file how much of the store this replica held before its start.
@@ -229,14 +186,19 @@ impl Shared {
         self.copy().state == CopyState::Complete
     }
 
-    /// Whether the record of `lineage` or of `key` is lost or cannot be read.
-    pub(super) fn is_lost(&self, lineage: &Key, key: &Key) -> bool {
+    /// Whether the record of `lineage` or of `key` is lost or cannot be read. `has_baseline` says whether an answer of the lineage was
+    /// accepted: a held answer or a failure also makes a record, and says nothing about what was there before.
+    pub(super) fn is_lost(&self, lineage: &Key, key: &Key, has_baseline: impl FnOnce() -> bool) -> bool {
         let copy = self.copy();
-        let is_absent = |key: &Key| copy.version_of(key) == 0;
-        let is_of_late = |at: Timestamp| self.clock.now().since(at).is_none_or(|passed| passed < LOST_FOR);
         copy.unreadable.contains(lineage)
             || copy.unreadable.contains(key)
-            || (copy.lost_at.is_some_and(is_of_late) && is_absent(lineage) && is_absent(key))
+            || (self.has_lost_records(&copy) && !has_baseline())
+    }
+
+    /// Whether an absent record may be a lost one.
+    fn has_lost_records(&self, copy: &Copy) -> bool {
+        let is_of_late = |at: Timestamp| self.clock.now().since(at).is_none_or(|passed| passed < LOST_FOR);
+        copy.lost_at.is_some_and(is_of_late)
     }
 
     /// Whether no later run than `number` has stored its answer to `key`.
@@ -244,9 +206,8 @@ impl Shared {
         self.copy().versions.get(key).is_none_or(|known| known.run <= number)
     }
 
-    /// Registers the revisions of all routes with the next sync, because the configuration has changed.
-    pub(crate) fn register_again(&self) {
-        self.copy().has_registered = false;
+    /// Asks for a sync, because the configuration has changed.
+    pub(crate) fn want_sync(&self) {
         self.wanted.notify_one();
     }
 
@@ -294,7 +255,7 @@ impl Shared {
     }
 
     /// Waits for the end of a sync that begins from now on, at most until `until`.
-    async fn next_sync(&self, until: Instant) -> Result<(), StoreError> {
+    pub(super) async fn next_sync(&self, until: Instant) -> Result<(), StoreError> {
         let mut synced = self.synced.subscribe();
         // A sync that is under way may have read too early.
         let turns = if self.turn.try_lock().is_ok() { 1 } else { 2 };
@@ -352,10 +313,5 @@ impl Shared {
 
     fn copy(&self) -> MutexGuard<'_, Copy> {
         self.copy.lock()
-    }
-
-    /// The current revision of each route.
-    fn revisions(routes: &RouteTable) -> impl Iterator<Item = (&Arc<str>, Revision)> {
-        routes.iter().map(|route| (&route.name, route.revision()))
     }
 }

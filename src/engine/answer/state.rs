@@ -70,7 +70,9 @@ impl EngineState {
     pub(crate) fn baseline(&self, lineage: &Key, key: &Key, guard: &Guard) -> Result<Arc<Baseline>, Unreadable> {
         let baseline = self.baselines.get(lineage, key, &self.answers, guard)?;
         match &self.shared {
-            Some(shared) if shared.is_lost(lineage, key) => Err(Unreadable),
+            Some(shared) if shared.is_lost(lineage, key, || self.baselines.has(lineage, &self.answers)) => {
+                Err(Unreadable)
+            }
             _ => Ok(baseline),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Standing<'a> {
     pub(crate) is_new: bool,
     /// Whether the run is current: a run that an invalidation cut off decides nothing.
     pub(crate) is_current: bool,
+    /// When the run began.
+    pub(crate) began: Timestamp,
 }
 
 /// The result of a review.
@@ -90,7 +92,7 @@ impl Guard {
             counted_at: now,
         };
         if let Some(before) = before.filter(|before| before.fingerprint == held.fingerprint) {
-            held.follow(before, now);
+            held.follow(before, of.began, now);
         }
         if of.is_current && held.is_accepted() {
             return Ok(Review::Accepted(Box::new(held), Baseline::anew(new, judged.keys)));
@@ -100,10 +102,11 @@ impl Guard {
 }
 
 impl Held {
-    /// Counts a run that agrees with the held answer `before`.
-    fn follow(&mut self, before: &Self, now: Timestamp) {
+    /// Counts a run that agrees with the held answer `before`. It must have begun long enough after the last one that counted: the source
+    /// of one that was under way meanwhile may have said the same thing once.
+    fn follow(&mut self, before: &Self, began: Timestamp, now: Timestamp) {
         // If the clock was put back, count from now.
-        let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= self.apart);
+        let is_apart = began.min(now).since(before.counted_at).is_some_and(|passed| passed >= self.apart);
         let has_jumped = now < before.counted_at;
         if !self.counts {
             (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);

@@ -55,9 +55,9 @@ impl CallerMetrics {
             read_at: registry.gauges(
                 "appset_gateway_issuer_keys_read_timestamp_seconds",
                 "When an issuer's keys were last read without an error, in seconds since 1970, or 0 before the first time.",
-                "issuer",
+                &["issuer"],
             )?,
-            keys: registry.gauges("appset_gateway_issuer_keys", "Keys in use, by issuer.", "issuer")?,
+            keys: registry.gauges("appset_gateway_issuer_keys", "Keys in use, by issuer.", &["issuer"])?,
             reviews: registry.explained(
                 "appset_gateway_token_reviews_total",
                 "Reviews of tokens by a cluster's API server.",

@@ -64,9 +64,9 @@ impl MetricRegistry {
         self.register(GenericGauge::new(name, help)?)
     }
 
-    /// Gauges with one label.
-    pub(super) fn gauges(&mut self, name: &str, help: &str, label: &str) -> Made<IntGaugeVec> {
-        self.register(IntGaugeVec::new(Opts::new(name, help), &[label])?)
+    /// Gauges with `labels`. Each appears once it is set.
+    pub(super) fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> Made<IntGaugeVec> {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
     }
 
     /// Histograms of seconds with `labels`.

@@ -26,16 +26,16 @@ pub(crate) struct RouteNow {
 impl RouteGauges {
     pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         Ok(Self {
-            held: registry.gauges("appset_gateway_held_answers", "Answers that the guard holds, by route.", "route")?,
+            held: registry.gauges("appset_gateway_held_answers", "Answers that the guard holds, by route.", &["route"])?,
             parameter_sets: registry.gauges(
                 "appset_gateway_route_parameter_sets",
                 "Parameter sets in the answers that may be served, by route. Of each lineage only the last answer counts.",
-                "route",
+                &["route"],
             )?,
             last_success: registry.gauges(
                 "appset_gateway_route_last_success_timestamp_seconds",
                 "When a run of the route's backend last brought an accepted answer, in seconds since 1970, or 0 before the first.",
-                "route",
+                &["route"],
             )?,
         })
     }

@@ -138,6 +138,7 @@ async fn the_file_of_a_single_replica_is_offered_to_the_store() {
     let alone = Options { store: Value::Null, ..with_store.clone() };
     let single = Replica::begin(tempfile::tempdir().unwrap(), &alone);
     assert_eq!(sets(&single.ask("x").await), 23);
+    assert_eq!(single.try_metric("appset_gateway_store_in_contact").await, None, "no alert without a store");
     let Replica { mut gateway, folder } = single;
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     gateway.wait(Duration::from_secs(10));
@@ -146,6 +147,22 @@ async fn the_file_of_a_single_replica_is_offered_to_the_store() {
     first.joined().await;
     let second = Replica::start(&with_store).await;
     assert_eq!((sets(&second.ask("x").await), sets(&first.ask("x").await)), (23, 23), "held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_tell_about_the_store() {
+    let (mut store, source) = (StoreServer::start(&[]).await, Source::of(3).await);
+    let replica = Replica::start(&Options::new(store_at(&store.url()), &source, "0s")).await;
+    replica.ask("x").await;
+    let metric = async |name: &str| replica.metric(&format!("appset_gateway_store_{name}")).await;
+    assert_eq!(metric(r#"request_duration_seconds_count{request="commit"}"#).await, 1);
+    assert_eq!((metric(r#"errors_total{request="commit"}"#).await, metric("recovering").await), (0, 0));
+    store.run(&["FLUSHALL"]);
+    within(Duration::from_secs(5), "a recovery", async || metric("recovering").await == 1).await;
+    within(Duration::from_secs(30), "its end", async || metric("recovering").await == 0).await;
+    assert_eq!(metric("has_lost_records").await, 0, "the replica had everything");
+    store.kill();
+    within(Duration::from_secs(5), "errors", async || metric(r#"errors_total{request="sync"}"#).await > 0).await;
 }
 
 /// All times are the store's: a replica whose clock is five minutes off serves and renews answers as the others do.

@@ -16,6 +16,7 @@ fn revision(options: &Options, name: &str) -> Options {
 async fn watched(replicas: &[Replica], until: impl AsyncFnOnce()) -> Vec<(Duration, String)> {
     let began = Instant::now();
     let is_over = AtomicBool::new(false);
+    let seen_once = tokio::sync::Notify::new();
     let watch = async {
         let mut seen = Vec::new();
         while !is_over.load(Ordering::SeqCst) {
@@ -25,11 +26,13 @@ async fn watched(replicas: &[Replica], until: impl AsyncFnOnce()) -> Vec<(Durati
                 let revision = reply.json()["output"]["parameters"][0]["revision"].as_str().unwrap().to_owned();
                 seen.push((began.elapsed(), revision));
             }
+            seen_once.notify_one();
             sleep(Duration::from_millis(5)).await;
         }
         seen
     };
     let change = async {
+        seen_once.notified().await;
         until().await;
         is_over.store(true, Ordering::SeqCst);
     };

@@ -21,7 +21,8 @@ pub(super) fn sync(reply: Value) -> Option<SyncReply> {
         invalidations,
         revisions,
         settled,
-    ] = <[Value; 12]>::try_from(list(reply)?).ok()?;
+        current,
+    ] = <[Value; 13]>::try_from(list(reply)?).ok()?;
     let lost_at = text(lost_at)?;
     Some(SyncReply {
         now: Timestamp(number(now)?),
@@ -36,6 +37,7 @@ pub(super) fn sync(reply: Value) -> Option<SyncReply> {
         invalidations: list(invalidations)?.into_iter().map(invalidation_of).collect::<Option<_>>()?,
         revisions: pairs(list(revisions)?)?,
         settled: number(settled)?,
+        current: usize::try_from(number(current)?).ok()?,
     })
 }
 

@@ -119,7 +119,9 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
                 decision = decision.filter(|_| counted.is_some());
                 counted = Some(match counted {
                     None => (*at, 0),
-                    Some((then, agreed)) if at.0 >= then.0 + rules.confirm_for * 1000 => (*at, agreed + 1),
+                    Some((then, agreed)) if other.began_at.min(*at).0 >= then.0 + rules.confirm_for * 1000 => {
+                        (*at, agreed + 1)
+                    }
                     Some((then, agreed)) => (then.min(*at), agreed),
                 });
             }

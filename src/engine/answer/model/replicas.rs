@@ -2,6 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
@@ -62,7 +63,7 @@ impl Replicas {
             for _ in 0..count {
                 replicas.add();
             }
-            replicas.pass(5).await;
+            replicas.pass(8).await;
             assert_eq!(replicas.ask(0).await, Ok(6));
             replicas.pass(1).await;
             play(replicas).await;
@@ -188,9 +189,13 @@ fn an_earlier_run_does_not_replace_a_later_answer() {
 /// Rule 3: a record that cannot be read never counts as none. Every answer is held until it is confirmed.
 #[test]
 fn an_unreadable_record_holds_every_answer() {
-    for field in [Field::Answer, Field::Baseline, Field::Held] {
+    for field in
+        [&[Field::Answer][..], &[Field::Baseline], &[Field::Held], &[Field::Answer, Field::Baseline, Field::Held]]
+    {
         Replicas::play(2, async |mut replicas: Replicas| {
-            replicas.store.spoil(field, b"garbage");
+            for field in field {
+                replicas.store.spoil(*field, b"garbage");
+            }
             // Also for a replica that never saw the record whole.
             replicas.add();
             replicas.pass(70).await;
@@ -201,6 +206,10 @@ fn an_unreadable_record_holds_every_answer() {
                 assert!(replica == 2 || got == Ok(6), "{field:?}: {got:?}");
             }
             assert_eq!(replicas.all[2].held().len(), 1, "{field:?}");
+            for _ in 0..10 {
+                replicas.pass(3).await;
+                assert_ne!(replicas.ask(2).await, Ok(5), "{field:?}: a held answer does not make it readable");
+            }
             for _ in 0..200 {
                 replicas.all[1].confirm_due(&replicas.stage.routes);
                 replicas.pass(1).await;
@@ -267,7 +276,83 @@ fn what_was_lost_for_good_holds_every_answer() {
         replicas.pass(60).await;
         assert_eq!(replicas.ask(0).await, Err("store"), "it waits for other replicas that know more");
         replicas.pass(600).await;
-        assert_eq!(replicas.ask(0).await, Err("held"));
+        for _ in 0..10 {
+            assert_eq!(replicas.ask(0).await, Err("held"), "a held answer says nothing about what was there before");
+            replicas.pass(3).await;
+        }
+    });
+}
+
+/// Rule 4: an offer that failed is repeated.
+#[test]
+fn a_failed_offer_is_repeated() {
+    Replicas::play(2, async |replicas: Replicas| {
+        replicas.store.flush_all();
+        replicas.store.fail_offers(3);
+        replicas.pass(15).await;
+        for engine in &replicas.all {
+            assert!(engine.shared().unwrap().is_in_contact(), "the recovery does not wait for ten minutes");
+        }
+        replicas.stage.source.say(list(1), 0);
+        replicas.pass(400).await;
+        assert_eq!(replicas.ask(0).await, Ok(6), "held");
+    });
+}
+
+/// Rule 4: what was offered in a recovery is not lost with the store that it was offered to.
+#[test]
+fn a_second_failover_within_a_recovery_loses_nothing() {
+    Replicas::play(2, async |replicas: Replicas| {
+        replicas.store.replicate();
+        replicas.pass(400).await;
+        replicas.stage.source.say(list(20), 0);
+        assert_eq!(replicas.ask(0).await, Ok(20));
+        replicas.sync().await;
+        for _ in 0..2 {
+            replicas.store.fail_over();
+            replicas.sync().await;
+        }
+        replicas.stage.source.say(list(6), 0);
+        replicas.pass(400).await;
+        for replica in 0..2 {
+            assert_eq!(replicas.ask(replica).await, Ok(20), "the standby only knew of 6");
+        }
+    });
+}
+
+/// Rule 4: numbers that go back show that writes were lost, also by a process that goes on.
+#[test]
+fn a_store_that_goes_back_is_noticed() {
+    Replicas::play(2, async |mut replicas: Replicas| {
+        replicas.store.replicate();
+        replicas.pass(400).await;
+        replicas.stage.source.say(list(20), 0);
+        assert_eq!(replicas.ask(0).await, Ok(20));
+        replicas.sync().await;
+        replicas.store.roll_back();
+        replicas.stage.source.say(list(6), 0);
+        replicas.pass(15).await;
+        replicas.add();
+        replicas.pass(400).await;
+        for replica in [2, 0, 1] {
+            assert_eq!(replicas.ask(replica).await, Ok(20), "the earlier state only knew of 6");
+        }
+    });
+}
+
+/// Rule 9: revisions that no live replica has do not stop a route for good.
+#[test]
+fn a_revision_without_a_replica_is_replaced() {
+    Replicas::play(2, async |replicas: Replicas| {
+        let epoch = replicas.store.epoch();
+        let routes = replicas.stage.routes.iter();
+        let others: Vec<_> = routes.map(|route| (route.name.to_string(), Bytes::from_static(b"another"))).collect();
+        replicas.store.register(&epoch, &others).await.unwrap();
+        replicas.stage.source.say(list(7), 0);
+        replicas.pass(5).await;
+        assert_eq!(replicas.ask(0).await, Ok(6), "a replica with another revision runs nothing");
+        replicas.pass(400).await;
+        assert_eq!(replicas.ask(0).await, Ok(7));
     });
 }
 
@@ -329,6 +414,7 @@ fn an_answer_waits_until_all_replicas_know_it() {
                 highest: 0,
                 has_offered: true,
                 is_serving: true,
+                is_current: true,
             };
             replicas.store.sync(&request).await.unwrap()
         };

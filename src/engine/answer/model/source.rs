@@ -77,6 +77,8 @@ pub(crate) struct Ran {
     /// The value in each parameter set.
     pub(crate) version: u8,
     pub(crate) began: Instant,
+    /// The same by the gateway's clock, which may be put back.
+    pub(crate) began_at: Timestamp,
     pub(crate) ended: Option<(Timestamp, RunEnd)>,
     generation: usize,
 }
@@ -208,7 +210,8 @@ impl ModelSource {
             state.overlap = Some(format!("{asked:?} flies already: {other:?}"));
         }
         let (says, version) = (state.says.clone(), state.version);
-        let ran = Ran { asked, says, version, began: Instant::now(), ended: None, generation };
+        let (began, began_at) = (Instant::now(), state.clock.now());
+        let ran = Ran { asked, says, version, began, began_at, ended: None, generation };
         let run = state.log.len();
         state.log.push(ran.clone());
         let gate = state.is_slow.then(|| {

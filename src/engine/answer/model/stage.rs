@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     backend::{Backend, BuildContext},
+    clients::store::MIN_RECOVERY,
     clients::{
         launcher::{Launchers, own_program},
         oci::Registries,
@@ -123,7 +124,7 @@ impl Stage {
     pub(crate) async fn start_all(&self, count: u32, wall: &Arc<Wall>) -> Vec<Arc<Engine>> {
         let store = MemoryStore::new(Arc::clone(wall) as Arc<dyn Clock>);
         let all = (0..count).map(|n| self.start_replica(n, wall, &store)).collect();
-        sleep(Duration::from_secs(5)).await;
+        sleep(MIN_RECOVERY + Duration::from_secs(2)).await;
         all
     }
 

@@ -52,7 +52,7 @@ impl Shared {
                 let _judging = known.judging.lock();
                 if self.is_newer(&keys, version) {
                     known.hold(lineage, held.clone());
-                    self.has_stored(&keys, version, None);
+                    self.has_stored(&keys, version, None, false);
                 }
                 return Ok((lineage, held));
             }

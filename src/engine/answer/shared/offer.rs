@@ -1,6 +1,6 @@
 //! Offers this replica's copy to a store that has lost writes, or that never had any.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::{
     Shared,
@@ -30,7 +30,8 @@ impl Engine {
         let mut copy = shared.copy();
         copy.has_offered = true;
         // What the store has is read from the beginning.
-        copy.versions = HashMap::new();
+        let versions = std::mem::take(&mut copy.versions);
+        copy.before.extend(versions.into_iter().map(|(key, known)| (key, known.version)));
         copy.unreadable.clear();
         Ok(())
     }
@@ -38,8 +39,13 @@ impl Engine {
     /// Every record that can be read here. Answers in it are not fresh.
     fn copied(&self, shared: &Shared) -> Vec<(RecordKey, Record)> {
         let known = &self.known;
-        let versions = shared.copy().versions.clone();
-        let version = |key: &Key| versions.get(key).map_or(0, |known| known.version);
+        let versions = {
+            let copy = shared.copy();
+            let mut versions = copy.before.clone();
+            versions.extend(copy.versions.iter().map(|(key, known)| (*key, known.version)));
+            versions
+        };
+        let version = |key: &Key| versions.get(key).copied().unwrap_or_default();
         let mut records: BTreeMap<RecordKey, Record> = BTreeMap::new();
         let mut set = |key: &Key, field, content| {
             let record = records.entry(*key.as_bytes()).or_insert_with(|| Record::new(version(key)));

@@ -62,7 +62,7 @@ impl Run {
         };
         let landed = {
             let _lease = Renewal::start(shared, self.asked.key);
-            let ended = self.run(known, number).await;
+            let ended = self.run(known, number, clock).await;
             self.commit(known, shared, clock, &ended, until).await
         };
         shared.settled(&[self.asked.key, self.asked.lineage()]).await;
@@ -101,7 +101,8 @@ impl Run {
                 // A later run has stored its answer. Its callers and these get the same one.
                 return Ok(later);
             }
-            let writes = self.writes(&changes, &basis).ok_or(Failure::Crashed)?;
+            let is_unreadable = shared.copy().unreadable.contains(&key);
+            let writes = self.writes(&changes, &basis, is_unreadable).ok_or(Failure::Crashed)?;
             let written = |field: Option<Field>| -> Vec<Key> {
                 let of_field = |write: &&Write| field.is_none_or(|field| write.field == field);
                 writes.iter().filter(of_field).map(|write| Key::of_bytes(write.key)).collect()
@@ -115,8 +116,9 @@ impl Run {
                         return changes.outcome.map(|answer| answer.entry).map_err(|rest| rest.failure.failure);
                     }
                     shared.unsettle(&written, version);
+                    let is_accepted = changes.outcome.is_ok();
                     let landed = self.apply(known, changes);
-                    shared.has_stored(&written, version, Some((&answered, ended.number)));
+                    shared.has_stored(&written, version, Some((&answered, ended.number)), is_accepted);
                     return landed;
                 }
                 Committed::Conflict => shared.next_sync(until.max(Instant::now() + MARGIN)).await?,
@@ -125,8 +127,8 @@ impl Run {
         Err(Failure::Store("other replicas kept changing the record".to_owned()))
     }
 
-    /// The fields that `changes` write. `None` if one cannot be written.
-    fn writes(&self, changes: &Changes, basis: &Basis) -> Option<Vec<Write>> {
+    /// The fields that `changes` write. `None` if one cannot be written. An accepted answer replaces all of a record that cannot be read.
+    fn writes(&self, changes: &Changes, basis: &Basis, is_unreadable: bool) -> Option<Vec<Write>> {
         let (key, lineage) = (self.asked.key, self.asked.lineage());
         let mut writes = Vec::new();
         let mut write = |key: Key, field, content| writes.push(Write { key: *key.as_bytes(), field, content });
@@ -143,6 +145,10 @@ impl Run {
                     write(lineage, Field::Baseline, Some(record::baseline(baseline)?));
                 }
                 write(key, Field::Failure, None);
+                if is_unreadable && lineage != key {
+                    write(key, Field::Baseline, None);
+                    write(key, Field::Held, None);
+                }
             }
             Err(rest) if changes.is_current => {
                 write(key, Field::Failure, Some(record::failure(rest, basis.invalidation)?));
@@ -162,13 +168,14 @@ impl Run {
     async fn fly_unrecorded(&self, known: &EngineState, clock: &dyn Clock, why: String) -> Landed {
         let (key, lineage) = (self.asked.key, self.asked.lineage());
         let is_absent = |key: &Key| matches!(known.answers.try_get(key), Ok(None));
-        let is_new = known.shared.as_ref().is_some_and(|shared| shared.knows_all() && !shared.is_lost(&lineage, &key))
-            && is_absent(&key)
-            && is_absent(&lineage);
+        let is_new =
+            known.shared.as_ref().is_some_and(|shared| shared.knows_all() && !shared.is_lost(&lineage, &key, || false))
+                && is_absent(&key)
+                && is_absent(&lineage);
         if !is_new {
             return Err(Failure::Store(why));
         }
-        let ended = self.run(known, 0).await;
+        let ended = self.run(known, 0, clock).await;
         let is_empty = ended.result.as_ref().is_ok_and(|found| found.sets.is_empty());
         match self.changes(known, &ended, clock.now()).outcome {
             Ok(_) if is_empty => Err(Failure::Store(why)),
@@ -200,8 +207,9 @@ impl Shared {
         keys.iter().all(|key| copy.version_of(key) < version)
     }
 
-    /// Records that the records under `keys` are here in `version`. `run` brought the answer to `answered`.
-    pub(super) fn has_stored(&self, keys: &[Key], version: u64, answered: Option<(&[Key], u64)>) {
+    /// Records that the records under `keys` are here in `version`. `run` brought the answer to `answered`. A record that could not be read
+    /// can be read again once an answer is accepted, and not before.
+    pub(super) fn has_stored(&self, keys: &[Key], version: u64, answered: Option<(&[Key], u64)>, is_accepted: bool) {
         let mut copy = self.copy();
         copy.highest = copy.highest.max(version);
         for key in keys {
@@ -210,7 +218,8 @@ impl Shared {
                 Some((answered, run)) if answered.contains(key) => run,
                 _ => before,
             };
-            copy.store(*key, version, run, true);
+            let is_readable = is_accepted || !copy.unreadable.contains(key);
+            copy.store(*key, version, run, is_readable);
         }
     }
 }

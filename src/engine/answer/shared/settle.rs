@@ -39,7 +39,7 @@ impl Shared {
 
     /// Until when the records under `keys` may not be settled.
     fn unsettled_until(&self, keys: &[Key]) -> Option<Instant> {
-        if !self.has_unsettled.load(Ordering::SeqCst) || !self.is_in_contact() {
+        if !self.has_unsettled.load(Ordering::SeqCst) {
             return None;
         }
         let copy = self.copy();
@@ -47,7 +47,7 @@ impl Shared {
         ends.max().filter(|end| *end > Instant::now())
     }
 
-    /// Waits until the records under `keys` are settled, or this replica loses contact. Returns whether it had to wait.
+    /// Waits until the records under `keys` are settled, also if this replica loses contact: others may still have it. Returns whether it had to wait.
     pub(super) async fn settled(&self, keys: &[Key]) -> bool {
         let mut synced = self.synced.subscribe();
         let mut has_waited = false;

@@ -1,24 +1,33 @@
 //! A sync: reports that this replica lives, and makes the store's changes here.
 
-use std::{collections::HashMap, sync::Arc, sync::atomic::Ordering};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    Copy, Shared, Version,
+    Shared,
     record::{self, SharedFailure, read_answer, read_other, read_selector},
 };
 use crate::{
     clients::store::{CopyState, Field, MAX_INVALIDATIONS, Record, StoreError, SyncReply, SyncRequest},
-    domain::generator::{Question, Selector},
+    domain::generator::Selector,
     engine::{
         answer::Engine,
-        cache::{Entry, Key, Life},
+        cache::{Entry, Key, Life, Revision},
         guard::{Baseline, Held},
         route::RouteTable,
     },
 };
+
+/// How many requests of a sync only acknowledge what the one before brought.
+const MAX_ACKNOWLEDGEMENTS: usize = 2;
+/// If no live replica has the revisions that the store names, another one names its own after this time.
+const ORPHANED_FOR: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// Brings everything that changed in the shared store here. Returns when this replica knows all of it.
@@ -36,6 +45,7 @@ impl Engine {
     }
 
     async fn sync_all(&self, shared: &Arc<Shared>, routes: &RouteTable) -> Result<(), StoreError> {
+        let mut acknowledgements = 0;
         loop {
             let (request, epoch) = shared.request();
             let (began, sent) = (Instant::now(), shared.clock.own());
@@ -43,6 +53,9 @@ impl Engine {
             shared.clock.correct(sent, shared.clock.own(), reply.now);
             if epoch.as_ref() != Some(&reply.epoch) {
                 shared.enter(&reply);
+            }
+            shared.copy().is_recovering = reply.is_recovering;
+            if !shared.copy().has_offered {
                 self.offer(shared, &reply.epoch).await?;
                 continue;
             }
@@ -57,9 +70,18 @@ impl Engine {
                 continue;
             }
             self.completed(shared, true);
+            {
+                let mut copy = shared.copy();
+                copy.before.clear();
+                copy.forget_dropped();
+            }
             let contact = began.duration_since(shared.started).as_millis();
             shared.contact.store(u64::try_from(contact).unwrap_or_default() + 1, Ordering::Relaxed);
-            return Ok(());
+            // What came just now is acknowledged by one more request. If still more comes with its reply, the next sync does that.
+            if reply.changed.is_empty() || acknowledgements == MAX_ACKNOWLEDGEMENTS {
+                return Ok(());
+            }
+            acknowledgements += 1;
         }
     }
 
@@ -74,8 +96,8 @@ impl Engine {
         }
     }
 
-    /// Names the revisions of this replica's routes: all of them after a start or reload, else those that the store lacks. Returns
-    /// whether there were any.
+    /// Names the revisions of this replica's routes in the store: those that are new here, or that the store lacks. Returns whether there
+    /// were any.
     async fn register(
         &self,
         shared: &Shared,
@@ -84,28 +106,33 @@ impl Engine {
         reply: &SyncReply,
     ) -> Result<bool, StoreError> {
         let current: HashMap<&str, &[u8]> = reply.revisions.iter().map(|(name, of)| (&**name, &of[..])).collect();
-        let has_registered = shared.copy().has_registered;
+        let is_orphaned = shared.is_orphaned(reply.current);
+        let own: HashMap<Arc<str>, Revision> =
+            routes.iter().map(|route| (Arc::clone(&route.name), route.revision())).collect();
         let mut wanted = Vec::new();
-        let mut outdated = std::collections::HashSet::new();
-        for (name, revision) in Shared::revisions(routes) {
-            let own = revision.to_bytes();
+        let mut outdated = HashSet::new();
+        for (name, revision) in &own {
+            let is_known = !is_orphaned && shared.copy().registered.get(name) == Some(revision);
             match current.get(&**name) {
-                Some(other) if *other == own => {}
-                Some(_) if has_registered => drop(outdated.insert(Arc::clone(name))),
-                _ => wanted.push((name.to_string(), own.to_vec().into())),
+                Some(other) if *other == revision.to_bytes() => {}
+                Some(_) if is_known => drop(outdated.insert(Arc::clone(name))),
+                _ => wanted.push((name.to_string(), revision.to_bytes().to_vec().into())),
             }
         }
         if !wanted.is_empty() {
             shared.store.register(epoch, &wanted).await?;
         }
         let mut copy = shared.copy();
-        copy.has_registered = true;
+        copy.registered = own;
         shared.has_outdated.store(!outdated.is_empty(), Ordering::Relaxed);
+        if outdated.is_empty() {
+            copy.orphaned = None;
+        }
         copy.outdated = outdated;
         Ok(!wanted.is_empty())
     }
 
-    /// Makes the changes of `reply` here. Returns whether there are no more, and the store knows that these are here.
+    /// Makes the changes of `reply` here. Returns whether these are all.
     fn apply_all(&self, shared: &Shared, routes: &RouteTable, reply: &SyncReply) -> bool {
         let known = shared.copy().invalidation;
         if reply.invalidation > known {
@@ -138,8 +165,7 @@ impl Engine {
         copy.replicas = reply.replicas;
         drop(copy);
         shared.settle(reply.settled);
-        // What came just now is acknowledged by one more request.
-        reply.is_all && reply.changed.is_empty()
+        reply.is_all
     }
 
     /// Makes this replica's copy of the record under `key` the same as `record`.
@@ -201,8 +227,20 @@ impl Shared {
             copy: copy.state,
             has_offered: copy.has_offered,
             is_serving: self.is_in_contact(),
+            is_current: !copy.registered.is_empty() && copy.outdated.is_empty(),
         };
         (request, copy.epoch.clone())
+    }
+
+    /// Whether no live replica has had the revisions that the store names for some time, of which `current` replicas have all: those that
+    /// named them have ended.
+    fn is_orphaned(&self, current: usize) -> bool {
+        let mut copy = self.copy();
+        if current > 0 || copy.outdated.is_empty() {
+            copy.orphaned = None;
+            return false;
+        }
+        copy.orphaned.get_or_insert_with(Instant::now).elapsed() >= ORPHANED_FOR
     }
 
     /// Begins to follow the epoch of `reply`. Contact is established once this replica knows all of it.
@@ -232,28 +270,5 @@ impl Shared {
             _ => Life::For(std::time::Duration::ZERO),
         };
         Entry { life, ..answer.entry }
-    }
-}
-
-impl Copy {
-    /// Whether an invalidation after number `since` selects `question`.
-    fn is_invalidated(&self, since: u64, question: &Question) -> bool {
-        let selects = |(number, selector): &(u64, Selector)| *number > since && selector.selects(question);
-        since < self.invalidation && self.invalidations.iter().any(selects)
-    }
-
-    /// The version of the record under `key` that is here. 0: none.
-    pub(super) fn version_of(&self, key: &Key) -> u64 {
-        self.versions.get(key).map_or(0, |known| known.version)
-    }
-
-    /// Records that the record under `key` is here in `version`.
-    pub(super) fn store(&mut self, key: Key, version: u64, run: u64, is_readable: bool) {
-        self.versions.insert(key, Version { version, run });
-        if is_readable {
-            self.unreadable.remove(&key);
-        } else {
-            self.unreadable.insert(key);
-        }
     }
 }

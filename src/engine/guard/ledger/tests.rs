@@ -17,12 +17,20 @@ struct Reviewer {
     baseline: Baseline,
     ledger: Ledger,
     seconds: std::cell::Cell<u64>,
+    /// How many seconds each run takes.
+    took: std::cell::Cell<u64>,
 }
 
 impl Reviewer {
     fn new(guard: Guard, last: &[ParameterSet]) -> Self {
         let baseline = Baseline::of(guard.config(), last);
-        Self { guard, baseline, ledger: Ledger::default(), seconds: std::cell::Cell::new(1000) }
+        Self {
+            guard,
+            baseline,
+            ledger: Ledger::default(),
+            seconds: std::cell::Cell::new(1000),
+            took: std::cell::Cell::default(),
+        }
     }
 
     /// How many runs agree with `new` by now, or `None` when it passes.
@@ -36,6 +44,7 @@ impl Reviewer {
             asked_at: None,
             is_new: false,
             is_current: true,
+            began: Timestamp((self.seconds.get() - self.took.get()) * 1000),
         };
         let (now, before) = (self.now(), self.ledger.get(&LINEAGE, self.now()));
         let review = self.guard.review(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
@@ -83,6 +92,16 @@ fn agreement_releases_and_anything_else_begins_anew() {
     assert_eq!(review(60, &half), Some(0));
     reviewer.seconds.set(10);
     assert_eq!([review(0, &half), review(60, &half), review(60, &half)], [Some(0), Some(1), None]);
+}
+
+#[test]
+fn a_run_that_began_too_early_does_not_count() {
+    let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
+    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 1, "confirmFor": "60s"})), &all);
+    assert_eq!(reviewer.review(0, &half), Some(0));
+    reviewer.took.set(20);
+    assert_eq!(reviewer.review(79, &half), Some(0), "it began after 59 s");
+    assert_eq!(reviewer.review(1, &half), None, "it began after 60 s");
 }
 
 #[test]

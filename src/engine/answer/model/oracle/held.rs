@@ -40,7 +40,8 @@ impl OracleHeld {
 
     /// Takes over the state of `before`, an earlier answer that agrees with this one, which came at `at`.
     fn agree_with(&mut self, before: &Self, at: Timestamp) {
-        let is_apart = at.0 >= before.counted_at.0 + self.ran.asked.rules().confirm_for * 1000;
+        let began_at = self.ran.began_at.min(at);
+        let is_apart = began_at.0 >= before.counted_at.0 + self.ran.asked.rules().confirm_for * 1000;
         if !self.counts {
             (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
         } else if before.counts {

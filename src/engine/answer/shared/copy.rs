@@ -1,0 +1,151 @@
+//! What a replica knows of the shared store.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    clients::store::{CopyState, StoreError},
+    domain::{
+        clock::Timestamp,
+        generator::{Question, Selector},
+    },
+    engine::cache::{Key, Revision},
+};
+
+/// The version of a record is forgotten after this time without a change: a day after the store has dropped the record.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(31 * 24);
+/// How often versions are forgotten.
+const SWEEP_EVERY: Duration = Duration::from_hours(1);
+
+/// What this replica knows of the store.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) epoch: Option<String>,
+    /// Whether the copy was offered in `epoch`.
+    pub(super) has_offered: bool,
+    /// The revisions that this replica last registered.
+    pub(super) registered: HashMap<Arc<str>, Revision>,
+    /// All changes up to this version are here.
+    pub(super) version: u64,
+    pub(super) invalidation: u64,
+    /// The recent invalidations of this epoch, by their numbers.
+    pub(super) invalidations: VecDeque<(u64, Selector)>,
+    pub(super) highest: u64,
+    pub(super) state: CopyState,
+    pub(super) versions: HashMap<Key, KnownRecord>,
+    /// When the versions of dropped records were last forgotten.
+    pub(super) swept: Instant,
+    /// The versions before this epoch, until all of it is known: they are offered again if yet another epoch begins.
+    pub(super) before: HashMap<Key, u64>,
+    /// The versions of records that other serving replicas may not know, and when they came here.
+    pub(super) unsettled: HashMap<Key, (u64, Instant)>,
+    pub(super) settled: u64,
+    /// Records that cannot be read.
+    pub(super) unreadable: HashSet<Key>,
+    pub(super) is_recovering: bool,
+    pub(super) lost_at: Option<Timestamp>,
+    /// Routes of which the store names another revision.
+    pub(super) outdated: HashSet<Arc<str>>,
+    /// Since when no live replica has all the revisions that the store names.
+    pub(super) orphaned: Option<Instant>,
+    pub(super) replicas: usize,
+    /// Why there is no contact.
+    pub(super) why: String,
+    pub(super) is_logged_in_contact: bool,
+    /// The last error in the log.
+    pub(super) logged: Option<StoreError>,
+}
+
+/// The version of a record that is here, the number of the run that brought its answer, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownRecord {
+    pub(super) version: u64,
+    pub(super) run: u64,
+    pub(super) at: Instant,
+}
+
+impl Copy {
+    /// The copy of a replica that was never in contact.
+    pub(super) fn new() -> Self {
+        Self {
+            epoch: None,
+            has_offered: false,
+            registered: HashMap::new(),
+            version: 0,
+            invalidation: 0,
+            invalidations: VecDeque::new(),
+            highest: 0,
+            state: CopyState::Empty,
+            versions: HashMap::new(),
+            swept: Instant::now(),
+            before: HashMap::new(),
+            unsettled: HashMap::new(),
+            settled: 0,
+            unreadable: HashSet::new(),
+            is_recovering: false,
+            lost_at: None,
+            outdated: HashSet::new(),
+            orphaned: None,
+            replicas: 0,
+            why: "no contact yet".to_owned(),
+            is_logged_in_contact: false,
+            logged: None,
+        }
+    }
+
+    /// Forgets the versions of records that the store has dropped.
+    pub(super) fn forget_dropped(&mut self) {
+        if self.swept.elapsed() >= SWEEP_EVERY {
+            self.swept = Instant::now();
+            self.versions.retain(|_, known| known.at.elapsed() < FORGOTTEN_AFTER);
+            self.unreadable.retain(|key| self.versions.contains_key(key));
+        }
+    }
+
+    /// Whether an invalidation after number `since` selects `question`.
+    pub(super) fn is_invalidated(&self, since: u64, question: &Question) -> bool {
+        let selects = |(number, selector): &(u64, Selector)| *number > since && selector.selects(question);
+        since < self.invalidation && self.invalidations.iter().any(selects)
+    }
+
+    /// The version of the record under `key` that is here. 0: none.
+    pub(super) fn version_of(&self, key: &Key) -> u64 {
+        self.versions.get(key).map_or(0, |known| known.version)
+    }
+
+    /// Records that the record under `key` is here in `version`.
+    pub(super) fn store(&mut self, key: Key, version: u64, run: u64, is_readable: bool) {
+        self.versions.insert(key, KnownRecord { version, run, at: Instant::now() });
+        if is_readable {
+            self.unreadable.remove(&key);
+        } else {
+            self.unreadable.insert(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The store drops a record 30 days after its last change.
+    #[tokio::test(start_paused = true)]
+    async fn versions_of_dropped_records_are_forgotten() {
+        let (old, young) = (Key::of_bytes([1; 32]), Key::of_bytes([2; 32]));
+        let day = Duration::from_hours(24);
+        let mut copy = Copy::new();
+        copy.store(old, 1, 1, false);
+        tokio::time::advance(day * 30).await;
+        copy.store(young, 2, 2, false);
+        copy.forget_dropped();
+        assert_eq!((copy.version_of(&old), copy.unreadable.len()), (1, 2));
+        tokio::time::advance(day).await;
+        copy.forget_dropped();
+        assert_eq!((copy.version_of(&old), copy.version_of(&young), copy.unreadable.len()), (0, 2, 1));
+    }
+}
