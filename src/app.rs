@@ -4,6 +4,7 @@ mod events;
 pub(crate) mod file_watch;
 mod in_flight;
 mod outline;
+mod refresh;
 mod reload;
 mod setup;
 
@@ -141,6 +142,19 @@ impl App {
     /// The time.
     pub(crate) fn now(&self) -> Timestamp {
         self.common.clock.now()
+    }
+
+    /// Why scripts could read the service account's token or the store's password. Empty if none could.
+    pub(crate) fn exposed_secrets(&self) -> Vec<String> {
+        let argocd = self.setup().argocd.as_ref().and_then(|argocd| argocd.token_file());
+        let store = self.limits.shared.as_ref().and_then(|store| store.password.as_ref()?.file(&self.base));
+        let secrets = [("argocd.refresh.token", argocd), ("cache.shared.password", store)];
+        let exposed = secrets.into_iter().filter_map(|(key, file)| {
+            let why = self.launchers.why_exposed(&file?)?;
+            let advice = "a script that reads it can do what the gateway can; set `user` of the scripts, or narrow their `allow`";
+            Some(format!("{key}: {why}: {advice}"))
+        });
+        exposed.collect()
     }
 
     /// The setup in use.

@@ -23,6 +23,7 @@ use self::{
     tree::Node,
 };
 use crate::{
+    argocd::ArgocdConfig,
     auth::AuthConfig,
     backend::script::ScriptsConfig,
     clients::{collector::TracesConfig, oci::RegistryConfig, outbound::OutboundConfig},
@@ -70,6 +71,9 @@ pub struct Config {
     /// Webhooks: events after which answers are looked at again. They need `server.hooks`.
     #[serde(default)]
     pub(crate) hooks: Vec<HookConfig>,
+    /// What the gateway does at Argo CD's side.
+    #[serde(default)]
+    pub(crate) argocd: ArgocdConfig,
     /// The routes, tried in this order.
     #[serde(default)]
     pub(crate) routes: Vec<RouteConfig>,

@@ -15,12 +15,13 @@
 //! 5. Otherwise one [`flight`] per key asks the [`backend`], even if its callers go away.
 //! 6. [`engine::shape`] makes parameter sets of the result, [`engine::guard`] compares them with earlier ones, and they are stored and sent.
 //!
-//! An event of [`hooks`] lets the engine look again. Backends use [`clients`] (HTTP, registries, programs) and [`lang`] (templates and expressions). [`domain`] has the types that every room uses.
+//! An event of [`hooks`] lets the engine look again, and [`argocd`] tells ApplicationSets of another answer. Backends use [`clients`] (HTTP, registries, programs) and [`lang`] (templates and expressions). [`domain`] has the types that every room uses.
 //! [`app`] holds what lives as long as the process, [`config`] reads the configuration, [`cli`] starts it.
 
 #![warn(unreachable_pub)]
 
 pub mod app;
+pub(crate) mod argocd;
 pub mod auth;
 pub mod backend;
 pub(crate) mod bounded_cache;

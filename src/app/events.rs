@@ -9,7 +9,7 @@ use std::{
 
 use moka::sync::Cache;
 use tokio::{
-    sync::mpsc::{self, Receiver, Sender, error::TrySendError},
+    sync::mpsc::{self, Receiver, Sender},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -19,7 +19,7 @@ use crate::{
     bounded_cache::{self, Bounded},
     domain::{generator::Question, lifecycle::Phase},
     engine::{answer::events::Look, cache::Key},
-    hooks::{Subject, Subjects},
+    hooks::{Delivery, Subject, Subjects},
 };
 
 /// How many looks are under way at once.
@@ -46,27 +46,6 @@ impl Default for Events {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let seen = bounded_cache::build_recent(Cache::builder().max_capacity(MAX_SEEN).time_to_live(SEEN_FOR));
         Self { sender, receiver: parking_lot::Mutex::new(Some(receiver)), seen }
-    }
-}
-
-impl Events {
-    /// Whether a delivery of `hook` with this id came before.
-    pub(crate) fn is_known(&self, hook: &Arc<str>, id: &str) -> bool {
-        self.seen.contains_key(&(Arc::clone(hook), id.to_owned()))
-    }
-
-    /// Takes all of `subjects`, or none if too many wait. Afterwards the delivery counts as known.
-    pub(crate) fn take(&self, hook: &Arc<str>, id: Option<String>, subjects: Vec<Subject>) -> bool {
-        if !subjects.is_empty() {
-            match self.sender.try_reserve_many(subjects.len()) {
-                Ok(permits) => permits.zip(subjects).for_each(|(permit, subject)| permit.send(subject)),
-                Err(TrySendError::Full(()) | TrySendError::Closed(())) => return false,
-            }
-        }
-        if let Some(id) = id {
-            self.seen.insert((Arc::clone(hook), id), ());
-        }
-        true
     }
 }
 
@@ -134,6 +113,28 @@ impl Queue {
 }
 
 impl App {
+    /// Takes a delivery of `hook`. Returns what became of it.
+    pub(crate) async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
+        let Delivery { id, subjects } = delivery;
+        let key = id.map(|id| (Arc::clone(hook), id));
+        if key.as_ref().is_some_and(|key| self.events.seen.contains_key(key)) {
+            return "duplicate";
+        }
+        // All of its subjects are taken, or none.
+        let Ok(permits) = self.events.sender.try_reserve_many(subjects.len()) else { return "refused" };
+        if let Some((hook, id)) = &key
+            && !self.engine.is_first(&format!("delivery:{hook}:{id}"), SEEN_FOR).await
+        {
+            return "duplicate";
+        }
+        if let Some(key) = key {
+            self.events.seen.insert(key, ());
+        }
+        let outcome = if subjects.is_empty() { "ignored" } else { "taken" };
+        permits.zip(subjects).for_each(|(permit, subject)| permit.send(subject));
+        outcome
+    }
+
     /// Looks again at the questions that events concern. Returns when the gateway drains.
     pub async fn follow_events(self: &Arc<Self>) {
         let Some(mut events) = self.events.receiver.lock().take() else { return };

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Common, Outline};
 use crate::{
+    argocd::Argocd,
     auth::{Auth, AuthContext},
     backend::BuildContext,
     clients::{
@@ -39,6 +40,8 @@ pub struct Setup {
     pub routes: RouteTable,
     /// The webhooks.
     pub(crate) hooks: Hooks,
+    /// Argo CD's side, if ApplicationSets are told of changes.
+    pub(crate) argocd: Option<Arc<Argocd>>,
     /// The outline of the configuration, for finding out what a new one changes.
     pub(crate) outline: Outline,
     /// The number of the setup; the first one has 1.
@@ -116,6 +119,7 @@ impl Setup {
             // Built at the start only. A reload reports its problems.
             let _ = store.build(base, &root.key("cache").key("shared"), &mut problems);
         }
+        let argocd = build_argocd(&config, &loaded, &shared, before, &mut problems);
         check_memory(&config, &root, &mut problems);
         let (outline, hash) = (Outline::of(&loaded), loaded.hash);
         let report = loaded.report(problems.into_vec());
@@ -132,6 +136,7 @@ impl Setup {
                 auth,
                 routes,
                 hooks,
+                argocd,
                 outline,
                 generation,
                 since,
@@ -144,6 +149,23 @@ impl Setup {
             report,
         ))
     }
+}
+
+/// Argo CD's side. An unchanged configuration keeps what it knows of the ApplicationSets.
+fn build_argocd(
+    config: &Config,
+    loaded: &Loaded,
+    shared: &Shared,
+    before: Option<&Setup>,
+    problems: &mut Problems,
+) -> Option<Arc<Argocd>> {
+    if let Some(before) = before
+        && before.outline.is_same("argocd", &loaded.raw)
+        && Arc::ptr_eq(&before.shared.outbound, &shared.outbound)
+    {
+        return before.argocd.clone();
+    }
+    Argocd::build(&config.argocd, &loaded.base, &shared.outbound, &Path::root().key("argocd"), problems).map(Arc::new)
 }
 
 /// Who may call. An unchanged configuration keeps what it knows of its callers.

@@ -2,9 +2,8 @@
 //! machine.
 
 use reqwest::Url;
-use url::Host;
 
-use crate::clients::outbound::fixed_url;
+use crate::clients::outbound::{fixed_url, is_safe};
 
 /// Parses a URL of the configuration that decides who is a caller.
 ///
@@ -13,17 +12,6 @@ use crate::clients::outbound::fixed_url;
 pub(crate) fn safe_url(text: &str) -> Result<Url, String> {
     let url = fixed_url(text)?;
     if is_safe(&url) { Ok(url) } else { Err("it is not https, so anybody in between could let callers in".to_owned()) }
-}
-
-/// Whether the connection cannot be intercepted: it is https, or on this machine.
-pub(crate) fn is_safe(url: &Url) -> bool {
-    let is_own = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    };
-    url.scheme() == "https" || is_own
 }
 
 #[cfg(test)]

@@ -25,13 +25,13 @@ pub(crate) fn run(file: &Path, connect: bool, output: Output) -> anyhow::Result<
             (loaded.config.as_ref().and_then(|config| config.cache.shared.clone()), loaded.base.clone());
         App::build(loaded, Arc::new(SystemClock), own_program()).map(|built| (built, store.map(|store| (store, base))))
     });
-    let (report, routes, lacks, store) = match checked {
+    let (report, routes, lacks, exposed, store) = match checked {
         Ok(((app, report), store)) => {
             let setup = app.setup();
             let identities = setup.routes.iter().map(|route| identity(route)).collect();
-            (report, identities, lacks(&app)?, store.filter(|_| connect))
+            (report, identities, lacks(&app)?, app.exposed_secrets(), store.filter(|_| connect))
         }
-        Err(report) => (report, Vec::new(), Vec::new(), None),
+        Err(report) => (report, Vec::new(), Vec::new(), Vec::new(), None),
     };
     for lack in lacks {
         eprintln!("note: on this machine scripts are not completely contained: {lack}");
@@ -43,6 +43,12 @@ pub(crate) fn run(file: &Path, connect: bool, output: Output) -> anyhow::Result<
     }
     if report.has_errors() {
         eprintln!("{}: {}", file.display(), report.summary());
+        return Ok(ExitCode::from(exit::CONFIG));
+    }
+    if !exposed.is_empty() {
+        for why in exposed {
+            eprintln!("error: scripts can read a secret: {why}");
+        }
         return Ok(ExitCode::from(exit::CONFIG));
     }
     if output == Output::Text {

@@ -136,6 +136,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not completely contained: {lack}")),
         Err(why) => tracing::error!(%why, "scripts cannot be started"),
     }
+    app.exposed_secrets().iter().for_each(|why| tracing::error!("scripts can read a secret: {why}"));
     // Before the first connection: without a handler, a signal would end the process at once.
     let mut signals = Signals::listen()?;
     let setup = app.setup();
@@ -194,6 +195,8 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) {
     tokio::spawn(async move { warming.warm_up().await });
     let events = Arc::clone(app);
     tokio::spawn(async move { events.follow_events().await });
+    let telling = Arc::clone(app);
+    tokio::spawn(async move { telling.follow_notices().await });
     let confirming = Arc::clone(app);
     tokio::spawn(async move { confirming.confirm_held().await });
 }

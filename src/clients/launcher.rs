@@ -7,6 +7,7 @@
 
 mod confine;
 mod copy;
+mod exposure;
 mod failure;
 mod folder;
 mod idle;
@@ -35,6 +36,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use self::{confine::has_landlock, exposure::Demands, root::Root, slot::Launcher};
 pub(crate) use self::{
     failure::{LaunchError, StartFailure},
     idle::Idle,
@@ -46,7 +48,6 @@ pub(crate) use self::{
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, ExitKind, First, Program},
 };
-use self::{root::Root, slot::Launcher};
 use crate::{domain::count::Count, telemetry::metrics::ProgramMetrics};
 
 /// The subcommand that makes the gateway's program a launcher.
@@ -67,8 +68,7 @@ pub struct Launchers {
     metrics: Option<ProgramMetrics>,
     /// The folder of the work folders, once it exists.
     root: Mutex<Option<Root>>,
-    /// The strictest network of all pools.
-    wanted: Mutex<Option<Network>>,
+    demands: Mutex<Demands>,
     running: watch::Sender<usize>,
     is_closed: watch::Sender<bool>,
 }
@@ -92,7 +92,7 @@ impl Launchers {
             max,
             metrics: None,
             root: Mutex::default(),
-            wanted: Mutex::default(),
+            demands: Mutex::default(),
             running: watch::Sender::default(),
             is_closed: watch::Sender::default(),
         }
@@ -110,8 +110,8 @@ impl Launchers {
     /// # Errors
     /// When no program could be started.
     pub(crate) async fn lacks(&self) -> Result<Vec<String>, String> {
-        let wanted = *self.wanted.lock();
-        let Some(network) = wanted else { return Ok(Vec::new()) };
+        let network = self.demands.lock().network;
+        let Some(network) = network else { return Ok(Vec::new()) };
         let (slot, lacks) = Launcher::open(self, &LaunchOptions { network, ..LaunchOptions::default() }).await?;
         slot.destroy().await;
         Ok(lacks)
@@ -125,14 +125,6 @@ impl Launchers {
             tracing::warn!(running = *self.running.borrow(), "some programs have not ended and are killed");
         }
         drop(self.root.lock().take());
-    }
-
-    /// Notes the network of a pool.
-    fn want(&self, network: Network) {
-        let mut wanted = self.wanted.lock();
-        if *wanted != Some(Network::None) {
-            *wanted = Some(network);
-        }
     }
 
     /// A work folder for a launcher of `user`.

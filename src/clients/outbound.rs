@@ -42,7 +42,7 @@ use self::{
 pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
-    config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
+    config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, is_safe, names_user, stays},
     link_policy::check_link,
     reply::Reply,
     tls::{ClientCertificate, Tls},

@@ -236,6 +236,16 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Names the current revisions of routes.
     async fn register(&self, epoch: &str, revisions: &[(String, Bytes)]) -> Result<(), StoreError>;
 
+    /// Adds `notes`, names with values, to a list of that name, or replaces them. The list goes when nothing was added to it for `kept`.
+    /// Notes may be lost.
+    async fn note(&self, list: &str, notes: &[(String, String)], kept: Duration) -> Result<(), StoreError>;
+
+    /// The notes in a list.
+    async fn notes(&self, list: &str) -> Result<Vec<(String, String)>, StoreError>;
+
+    /// Claims `name` for so long. Returns false if somebody has claimed it before.
+    async fn claim(&self, name: &str, lasts: Duration) -> Result<bool, StoreError>;
+
     /// Restores records that the store has lost: absent ones, and during a recovery also earlier versions.
     async fn offer(&self, epoch: &str, records: &[(RecordKey, Record)]) -> Result<(), StoreError>;
 }

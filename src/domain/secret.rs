@@ -37,6 +37,14 @@ pub enum SecretRef {
     Env(String),
 }
 
+impl SecretRef {
+    /// The file with the value, if it is in a file.
+    #[must_use]
+    pub(crate) fn file(&self, base: &BaseDir) -> Option<PathBuf> {
+        if let Self::File(file) = self { Some(base.resolve(file)) } else { None }
+    }
+}
+
 /// A secret value. It never prints, and is zeroed when dropped.
 #[derive(Clone, Deserialize)]
 pub struct Secret(SecretString);

@@ -7,8 +7,10 @@ mod baselines;
 mod changes;
 mod confirm;
 pub(crate) mod events;
+mod given;
 #[cfg(test)]
 mod model;
+pub(crate) mod notices;
 mod run;
 mod served;
 pub(crate) mod shared;
@@ -163,6 +165,18 @@ enum Wanted {
     Behind,
     /// The gateway itself asks. A caller last asked at this time.
     Since(Timestamp),
+    /// The same, after an event.
+    Event(Timestamp),
+}
+
+impl Wanted {
+    /// When a caller last asked, if the gateway itself asks now.
+    const fn asked_at(self) -> Option<Timestamp> {
+        match self {
+            Self::Since(then) | Self::Event(then) => Some(then),
+            Self::Now | Self::Behind => None,
+        }
+    }
 }
 
 /// Answers queries, and stores the answers.
@@ -184,11 +198,12 @@ impl Engine {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let askers = Askers::new(shared.is_some());
         Self {
             known: EngineState::new(Answers::new(memory), shared),
             flights: Flights::default(),
             confirmations: Confirmations::default(),
-            askers: Askers::default(),
+            askers,
             clock,
             metrics,
         }
@@ -214,6 +229,10 @@ impl Engine {
         loop {
             let answer = self.answer_now(asked).await;
             if !self.is_overtaken(asked, &answer).await || Instant::now() >= asked.query.deadline {
+                let entry = answer.as_ref().ok().map(|answer| &answer.entry);
+                let run = entry.map_or(0, |entry| entry.run_number ^ entry.stored_at.0.rotate_left(32));
+                let given = || entry.map_or(0, |entry| entry.encoded.fingerprint());
+                self.askers.note(&asked.key, &asked.query.application_set, self.clock.now(), run, given);
                 return answer;
             }
         }
@@ -225,9 +244,6 @@ impl Engine {
         }
         let (route, key) = (&*asked.route, asked.key);
         let now = self.clock.now();
-        if !route.depends_on_application_set() {
-            self.askers.note(&key, &asked.query.application_set, now);
-        }
         let own = self.known.usable(route, &key, now);
         let own = own.filter(|(entry, _)| !self.known.is_outshone(asked, entry, now));
         match own {

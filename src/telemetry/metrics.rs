@@ -11,6 +11,7 @@ mod hooks;
 mod outbound;
 mod process;
 mod programs;
+mod refreshes;
 mod registry;
 mod reloads;
 mod routes;
@@ -32,6 +33,7 @@ pub(crate) use self::{
     outbound::OutboundMetrics,
     process::ProcessMetrics,
     programs::ProgramMetrics,
+    refreshes::RefreshMetrics,
     reloads::ReloadMetrics,
     routes::{RouteGauges, RouteNow},
     store::StoreMetrics,
@@ -88,6 +90,8 @@ pub struct Metrics {
     pub evaluations: EvaluationMetrics,
     /// Events of hooks.
     pub(crate) hooks: HookMetrics,
+    /// What Argo CD was told.
+    pub(crate) refreshes: RefreshMetrics,
     /// Connections to the gateway.
     pub(crate) connections: ConnectionMetrics,
     /// The configuration in use, and reloads.
@@ -204,6 +208,7 @@ impl Metrics {
             programs: ProgramMetrics::new(registry)?,
             evaluations: EvaluationMetrics::new(registry)?,
             hooks: HookMetrics::new(registry)?,
+            refreshes: RefreshMetrics::new(registry)?,
             requests: registry.counters(
                 "appset_gateway_requests_total",
                 "Requests, by route and code. The code is ok, that of the error, or cancelled if the caller left.",

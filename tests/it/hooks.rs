@@ -1,13 +1,15 @@
 //! Webhooks: a delivery is proven, and the questions that it concerns are looked at again. Signatures are made by `openssl`, and pushes are
 //! told by a real docker-registry.
 
+mod refresh;
+
 use std::{
     io::Write as _,
     net::SocketAddr,
     process::{Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -23,7 +25,7 @@ use crate::support::{
     contract::{self, Listener},
     registry::{Notified, Registry, Setup},
     store::StoreServer,
-    upstream::{Step, Upstream, json_response},
+    upstream::{Step, Upstream, json_response, response},
     wire::{argo_request, exchange, exchange_admin},
 };
 
@@ -35,8 +37,10 @@ struct Scene {
     gateway: Gateway,
     folder: TempDir,
     source: Upstream,
-    /// What the source answers.
+    /// What the source answers; 0 for an empty list.
     state: Arc<AtomicU64>,
+    /// Whether the source fails.
+    is_failing: Arc<AtomicBool>,
 }
 
 impl Scene {
@@ -44,34 +48,47 @@ impl Scene {
         Self::with(hooks, "").await
     }
 
-    /// A scene with more options in `cache`.
-    async fn with(hooks: Value, cache: &str) -> Self {
-        let state = Arc::new(AtomicU64::new(1));
-        let told = Arc::clone(&state);
+    /// A scene with more lines in the configuration.
+    async fn with(hooks: Value, more: &str) -> Self {
+        Self::of(hooks, more, json!({"ttl": "1h"}), &[]).await
+    }
+
+    /// The same with these `files` beside the configuration. The route has `cache`.
+    async fn of(hooks: Value, more: &str, cache: Value, files: &[(&str, &str)]) -> Self {
+        let (state, is_failing) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
+        let (told, fails) = (Arc::clone(&state), Arc::clone(&is_failing));
         let source = Upstream::start(move |_| {
             let state = told.load(Ordering::SeqCst);
-            vec![Step::Send(json_response(json!([{"name": "app", "state": state}]).to_string()))]
+            let sets = if state == 0 { json!([]) } else { json!([{"name": "app", "state": state}]) };
+            let reply = json_response(sets.to_string());
+            vec![Step::Send(if fails.load(Ordering::SeqCst) { response(503, "", "no") } else { reply })]
         })
         .await;
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+        for (name, content) in [("secret", SECRET)].iter().chain(files) {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
         let url = format!("http://{}/{{{{ params.sha }}}}/{{{{ params.n }}}}", source.address);
         let route = json!({
             "name": "h",
             "input": [{"name": "sha"}, {"name": "n"}],
             "backend": {"http": {"url": url}},
-            "cache": {"ttl": "1h"},
+            "cache": cache,
         });
         let config = format!(
             "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"127.0.0.1:0\", drain: 0s }}\n\
-             {}{cache}hooks: {hooks}\nroutes: {}\n",
+             {}{more}hooks: {hooks}\nroutes: {}\n",
             TestApp::auth(),
             json!([route])
         );
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, config).unwrap();
         let gateway = Gateway::serve(&file);
-        Self { gateway, folder, source, state }
+        Self { gateway, folder, source, state, is_failing }
+    }
+
+    fn source_fails(&self, is_failing: bool) {
+        self.is_failing.store(is_failing, Ordering::SeqCst);
     }
 
     /// What a caller is answered about `sha` and `n`.
@@ -405,21 +422,22 @@ async fn ten_thousand_events_are_bounded() {
     assert_eq!(scene.runs(), 20, "they concern nothing");
 }
 
-/// Debian's docker-registry tells of a push, and callers have the new digest.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_push_to_a_registry_changes_the_answer() {
+/// A registry that tells a gateway of pushes. Its route `d` has the digest of a tag. The configuration has the lines `more`, and `files`
+/// beside it.
+async fn registry_and_gateway(more: &str, files: &[(&str, &str)]) -> (Registry, Gateway, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    for (name, content) in [("secret", SECRET)].iter().chain(files) {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let hooks = listener.local_addr().unwrap();
     drop(listener);
     let notified = Notified { url: format!("http://{hooks}/hooks/distribution"), token: SECRET.to_owned() };
     let registry = Registry::start_as(Setup { notified: Some(notified), ..Setup::default() }).await;
-    registry.push("front:feature-branch-1", "org/app:main").await;
     let image = json!({"app": {"image": format!("{}/org/app:{{{{ params.tag }}}}", registry.host)}});
     let route = json!({"name": "d", "input": [{"name": "tag"}], "backend": {"digests": {"images": image}}, "output": {"digest": "{{ app.digest }}"}, "cache": {"ttl": "1h"}});
     let config = format!(
-        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"{hooks}\", drain: 0s }}\n{}hooks: {}\n\
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"{hooks}\", drain: 0s }}\n{}{more}hooks: {}\n\
          registries: {{ \"{}\": {{ plainHttp: true }} }}\nroutes: {}\n",
         TestApp::auth(),
         json!([hook("distribution", "token")]),
@@ -428,14 +446,23 @@ async fn a_push_to_a_registry_changes_the_answer() {
     );
     let file = folder.path().join("gateway.yaml");
     std::fs::write(&file, config).unwrap();
-    let gateway = Gateway::serve(&file);
-    let digest = async |tag: &str| {
-        let body = json!({"input": {"parameters": {"tag": tag}}}).to_string();
-        let reply =
-            exchange(gateway.address, &argo_request("/d/api/v1/getparams.execute", TOKEN, body.as_bytes())).await;
-        assert_eq!(reply.status, 200, "{}", reply.text());
-        reply.json()["output"]["parameters"][0]["digest"].clone()
-    };
+    (registry, Gateway::serve(&file), folder)
+}
+
+/// The digest of a tag, as the ApplicationSet `set` is answered.
+async fn digest_for(gateway: &Gateway, set: &str, tag: &str) -> Value {
+    let body = json!({"applicationSetName": set, "input": {"parameters": {"tag": tag}}}).to_string();
+    let reply = exchange(gateway.address, &argo_request("/d/api/v1/getparams.execute", TOKEN, body.as_bytes())).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()["output"]["parameters"][0]["digest"].clone()
+}
+
+/// Debian's docker-registry tells of a push, and callers have the new digest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_to_a_registry_changes_the_answer() {
+    let (registry, gateway, _folder) = registry_and_gateway("", &[]).await;
+    registry.push("front:feature-branch-1", "org/app:main").await;
+    let digest = async |tag: &str| digest_for(&gateway, "", tag).await;
     let before = digest("main").await;
     assert_eq!(before, json!(registry.inspect("org/app:main").await));
     assert_eq!(digest("later").await, Value::Null, "not built yet");

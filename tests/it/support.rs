@@ -1,5 +1,6 @@
 //! What the tests use: a gateway in this process on real sockets, real programs beside it, and the judge.
 
+pub mod apiserver;
 pub mod app;
 pub mod argo;
 pub mod authority;

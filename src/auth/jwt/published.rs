@@ -11,11 +11,8 @@ use tokio::time::Instant;
 
 use super::{config::JwksConfig, set::KeySet};
 use crate::{
-    auth::{
-        AuthContext,
-        url_policy::{is_safe, safe_url},
-    },
-    clients::outbound::{Call, HttpClient, Reply, TlsKeys, check_link, fixed_url, stays},
+    auth::{AuthContext, url_policy::safe_url},
+    clients::outbound::{Call, HttpClient, Reply, TlsKeys, check_link, fixed_url, is_safe, stays},
     domain::{
         document::{excerpt, parse_object},
         error::BackendError,

@@ -1,23 +1,24 @@
 //! The client of a cluster's API server (`TokenReview`, authentication.k8s.io/v1). Tokens that are known to be good have an HTTP client of their
 //! own, with its own concurrency limit and breaker, so that strangers cannot use those up.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use reqwest::Url;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{answer::ReviewAnswer, config::TokenReviewConfig};
 use crate::{
     auth::{AuthContext, url_policy::safe_url},
-    clients::outbound::{Call, ClientOptions, HttpClient, Reply, TlsKeys},
+    clients::{
+        kubernetes::{ApiCall, ApiServer},
+        outbound::Reply,
+    },
     domain::{
         error::BackendError,
         problem::{Path, Problems},
-        secret::{Secret, SecretRef},
+        secret::Secret,
     },
-    file::base_dir::BaseDir,
     telemetry::metrics::ReviewMetrics,
 };
 
@@ -39,13 +40,10 @@ pub(crate) enum About {
 
 /// A cluster's API server.
 pub(crate) struct ReviewApi {
-    url: Url,
-    token: SecretRef,
-    base: BaseDir,
-    /// The client for unknown tokens.
-    client: Arc<HttpClient>,
-    /// The client for known tokens.
-    reserved: Arc<HttpClient>,
+    /// For unknown tokens.
+    server: ApiServer,
+    /// For known tokens.
+    reserved: ApiServer,
     /// The accepted audiences.
     pub(crate) audiences: Vec<String>,
     metrics: ReviewMetrics,
@@ -67,38 +65,16 @@ impl ReviewApi {
                 help,
             );
         }
-        config.token.check(means.base, &path.key("token"), problems);
         let api = problems.note(&path.key("api"), safe_url(&config.api));
-        let is_plain = api.as_ref().is_some_and(|url| url.scheme() == "http");
-        let keys = TlsKeys { ca: Some(&config.ca).filter(|_| !is_plain), ..TlsKeys::default() };
-        let tls = keys.build(is_plain, means.base, path, problems);
-        let at = tls.at(path);
-        // Clients with different options share neither connections nor breakers.
-        let client = |concurrency| {
-            means.outbound.client(ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() })
-        };
-        let clients = client(MAX_REVIEWS).and_then(|unknown| Ok((unknown, client(MAX_REVIEWS_OF_KNOWN)?)));
-        let clients = problems.note(&at, clients);
-        let mut url = api?;
-        means.outbound.name_destination(Some(&url));
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["apis", "authentication.k8s.io", "v1", "tokenreviews"]);
-        }
-        let (client, reserved) = clients?;
-        Some(Self {
-            url,
-            token: config.token.clone(),
-            base: means.base.clone(),
-            client,
-            reserved,
-            audiences: config.audiences.clone(),
-            metrics: means.metrics.callers.reviews(),
-        })
+        let around = (means.base, means.outbound);
+        let server = ApiServer::build(api, &config.token, &config.ca, MAX_REVIEWS, around, path, problems)?;
+        let reserved = server.with_concurrency(MAX_REVIEWS_OF_KNOWN, means.outbound).ok()?;
+        Some(Self { server, reserved, audiences: config.audiences.clone(), metrics: means.metrics.callers.reviews() })
     }
 
     /// Whether `other` is the same server, asked for the same audiences.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.url == other.url && self.audiences == other.audiences
+        self.server.url() == other.server.url() && self.audiences == other.audiences
     }
 
     /// The metrics of reviews.
@@ -137,18 +113,20 @@ impl ReviewApi {
         token: &Secret,
         deadline: Instant,
     ) -> Result<ReviewAnswer, BackendError> {
-        let json = HeaderValue::from_static("application/json");
-        let mut headers = HeaderMap::from_iter([(header::ACCEPT, json.clone()), (header::CONTENT_TYPE, json)]);
-        headers.insert(header::AUTHORIZATION, self.token.header(&self.base, "Bearer ")?);
-        let body = Some(asked.to_string().into());
-        let call =
-            Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), MAX_REPLY_BYTES, deadline) };
-        let shown = call.to_string();
-        let client = match about {
-            About::Stranger(_) => &self.client,
+        let server = match about {
+            About::Stranger(_) => &self.server,
             About::KnownToken => &self.reserved,
         };
-        let mut reply = client.fetch(call).await?;
+        let call = ApiCall {
+            method: Method::POST,
+            path: &["apis", "authentication.k8s.io", "v1", "tokenreviews"],
+            query: &[],
+            body: Some(("application/json", asked.to_string().into())),
+            max_bytes: MAX_REPLY_BYTES,
+            deadline,
+        };
+        let (shown, reply) = server.send(call).await;
+        let mut reply = reply?;
         reply.secrets.push(token.clone());
         let answer = check(&reply)
             .and_then(|()| ReviewAnswer::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));

@@ -7,25 +7,23 @@ use serde::Deserialize;
 
 use crate::{
     auth::{Role, grants::entry_config},
+    clients::kubernetes::{default_api, default_ca, default_token},
     domain::secret::SecretRef,
 };
-
-/// The folder in which a pod has its service account's token and the API server's CA.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Tokens that a cluster's API server checks (`TokenReview`).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TokenReviewConfig {
     /// The API server's URL: https, or http on this machine only.
-    #[serde(default = "api")]
+    #[serde(default = "default_api")]
     pub(crate) api: String,
     /// The gateway's own token for the API server; read at each use. Unless set, the token of its pod's service account. That account needs the
     /// cluster role `system:auth-delegator`.
-    #[serde(default = "token")]
+    #[serde(default = "default_token")]
     pub(crate) token: SecretRef,
     /// A PEM file with the API server's CA. Unless set, the CA of the pod.
-    #[serde(default = "ca")]
+    #[serde(default = "default_ca")]
     pub(crate) ca: PathBuf,
     /// The accepted audiences: a token must be for one of them.
     pub(crate) audiences: Vec<String>,
@@ -46,16 +44,4 @@ entry_config! {
         #[serde(default)]
         pub(crate) role: Role,
     }
-}
-
-fn api() -> String {
-    "https://kubernetes.default.svc".to_owned()
-}
-
-fn token() -> SecretRef {
-    SecretRef::File(format!("{SERVICE_ACCOUNT}/token").into())
-}
-
-fn ca() -> PathBuf {
-    format!("{SERVICE_ACCOUNT}/ca.crt").into()
 }

@@ -103,6 +103,11 @@ struct Walls {
     block_tcp: bool,
 }
 
+/// Whether the kernel has landlock.
+pub(super) fn has_landlock() -> bool {
+    supports(|ruleset| ruleset.handle_access(AccessFs::ReadFile))
+}
+
 /// Whether the kernel's landlock supports what `ask` asks for.
 fn supports(ask: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     ask(Ruleset::default().set_compatibility(CompatLevel::HardRequirement)).is_ok()

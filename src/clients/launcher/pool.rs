@@ -44,7 +44,7 @@ impl LauncherPool {
     #[must_use]
     pub(crate) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
         let max = max.clamp(1, Semaphore::MAX_PERMITS);
-        launchers.want(terms.network);
+        launchers.want(&terms);
         Self(PoolState::new(launchers, terms, max))
     }
 

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use url::Host;
 
 use super::{
     ClientOptions, HttpClient, Outbound,
@@ -181,6 +182,18 @@ pub fn names_user(url: &Url) -> bool {
 #[must_use]
 pub fn stays(from: &Url, url: &Url) -> bool {
     url.origin() == from.origin() && !names_user(url)
+}
+
+/// Whether the connection cannot be intercepted: it is https, or on this machine.
+#[must_use]
+pub fn is_safe(url: &Url) -> bool {
+    let is_own = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    url.scheme() == "https" || is_own
 }
 
 /// Parses a URL of the configuration that is not a template.

@@ -1,19 +1,18 @@
 //! A store in memory, for tests: it follows the same rules as the scripts of the real one, and fails on demand.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+mod epoch;
+
+use self::epoch::{Epoch, Member};
 use super::{
-    CONTACT, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
-    OFFERING, Record, RecordKey, Store, StoreError, SyncReply, SyncRequest,
+    Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, OFFERING, Record, RecordKey, Store,
+    StoreError, SyncReply, SyncRequest,
 };
 use crate::domain::clock::{Clock, Timestamp};
 
@@ -43,35 +42,6 @@ struct Data {
     epoch: Option<Epoch>,
     /// What the standby has.
     replicated: Option<Epoch>,
-}
-
-/// All that FLUSHALL removes.
-#[derive(Debug, Clone, Default)]
-struct Epoch {
-    id: String,
-    recovering_since: Option<Timestamp>,
-    lost_at: Option<Timestamp>,
-    highest: u64,
-    records: BTreeMap<RecordKey, Record>,
-    /// The versions of records that replicas offered, until a commit changes them.
-    offered: BTreeMap<RecordKey, u64>,
-    leases: BTreeMap<RecordKey, (String, Timestamp)>,
-    replicas: BTreeMap<String, Member>,
-    settled: u64,
-    invalidation: u64,
-    invalidations: VecDeque<(u64, Bytes)>,
-    revisions: BTreeMap<String, Bytes>,
-}
-
-/// A replica that has synced of late.
-#[derive(Debug, Clone)]
-struct Member {
-    copy: CopyState,
-    has_offered: bool,
-    at: Timestamp,
-    is_serving: bool,
-    is_current: bool,
-    version: u64,
 }
 
 impl MemoryStore {
@@ -173,37 +143,6 @@ impl MemoryStore {
         let published = self.change(id, |epoch, _| work(epoch));
         self.notify();
         published
-    }
-}
-
-impl Epoch {
-    fn version(&self, key: &RecordKey) -> u64 {
-        self.records.get(key).map_or(0, |record| record.version)
-    }
-
-    /// Notes which version all serving replicas know. Returns whether it is another one.
-    fn settle(&mut self, now: Timestamp) -> bool {
-        let serving = self
-            .replicas
-            .values()
-            .filter(|member| member.is_serving && now.since(member.at).is_none_or(|passed| passed < CONTACT));
-        let known = serving.map(|member| member.version).min().filter(|known| *known > self.settled);
-        self.settled = known.unwrap_or(self.settled);
-        known.is_some()
-    }
-
-    /// Ends the recovery once every live replica has offered its copy, and one copy was complete or none ever held anything.
-    fn recover(&mut self, now: Timestamp) {
-        let Some(since) = self.recovering_since else { return };
-        let passed = now.since(since).unwrap_or_default();
-        let have_all_offered = self.replicas.values().all(|member| member.has_offered);
-        let is_complete = self.replicas.values().any(|member| member.copy == CopyState::Complete);
-        let is_empty = self.replicas.values().all(|member| member.copy == CopyState::Empty);
-        if passed >= MIN_RECOVERY && have_all_offered && (is_complete || is_empty) {
-            self.recovering_since = None;
-        } else if passed >= MAX_RECOVERY {
-            (self.recovering_since, self.lost_at) = (None, Some(now));
-        }
     }
 }
 
@@ -385,6 +324,32 @@ impl Store for MemoryStore {
             }
         });
         self.notify();
+        self.reply(result).await
+    }
+
+    async fn note(&self, list: &str, notes: &[(String, String)], _: Duration) -> Result<(), StoreError> {
+        let epoch = self.epoch();
+        let result = self.with(&epoch, |epoch, _| {
+            epoch.notes.entry(list.to_owned()).or_default().extend(notes.iter().cloned());
+        });
+        self.reply(result).await
+    }
+
+    async fn notes(&self, list: &str) -> Result<Vec<(String, String)>, StoreError> {
+        let epoch = self.epoch();
+        let result = self.with(&epoch, |epoch, _| epoch.notes.get(list).cloned().unwrap_or_default());
+        self.reply(result.map(|notes| notes.into_iter().collect())).await
+    }
+
+    async fn claim(&self, name: &str, lasts: Duration) -> Result<bool, StoreError> {
+        let epoch = self.epoch();
+        let result = self.with(&epoch, |epoch, now| {
+            let is_free = epoch.claims.get(name).is_none_or(|until| *until <= now);
+            if is_free {
+                epoch.claims.insert(name.to_owned(), now.plus(lasts));
+            }
+            is_free
+        });
         self.reply(result).await
     }
 }

@@ -60,6 +60,9 @@ struct Scripts {
     invalidate: NamedScript,
     register: NamedScript,
     offer: NamedScript,
+    note: NamedScript,
+    notes: NamedScript,
+    claim: NamedScript,
 }
 
 macro_rules! script {
@@ -101,6 +104,9 @@ impl RedisStore {
                 invalidate: script!("invalidate"),
                 register: script!("register"),
                 offer: script!("offer"),
+                note: script!("note"),
+                notes: script!("notes"),
+                claim: script!("claim"),
             },
             metrics: None,
         }
@@ -109,8 +115,8 @@ impl RedisStore {
     /// Counts requests in `metrics`.
     #[must_use]
     pub(crate) fn counted(self, metrics: StoreMetrics) -> Self {
-        let Scripts { sync, begin, renew, commit, invalidate, register, offer } = &self.scripts;
-        for script in [sync, begin, renew, commit, invalidate, register, offer] {
+        let Scripts { sync, begin, renew, commit, invalidate, register, offer, note, notes, claim } = &self.scripts;
+        for script in [sync, begin, renew, commit, invalidate, register, offer, note, notes, claim] {
             metrics.begin(script.name);
         }
         Self { metrics: Some(metrics), ..self }
@@ -297,6 +303,30 @@ impl Store for RedisStore {
                     script.arg(u8::from(content.is_some())).arg(content.map_or(&[][..], |content| &content[..]));
                 }
             }
+        })
+        .await
+    }
+
+    async fn note(&self, list: &str, notes: &[(String, String)], kept: Duration) -> Result<(), StoreError> {
+        self.run(&self.scripts.note, self.timeout, |script| {
+            script.arg(list).arg(millis(kept));
+            for (name, value) in notes {
+                script.arg(name).arg(value);
+            }
+        })
+        .await
+    }
+
+    async fn notes(&self, list: &str) -> Result<Vec<(String, String)>, StoreError> {
+        self.run(&self.scripts.notes, self.timeout, |script| {
+            script.arg(list);
+        })
+        .await
+    }
+
+    async fn claim(&self, name: &str, lasts: Duration) -> Result<bool, StoreError> {
+        self.run(&self.scripts.claim, self.timeout, |script| {
+            script.arg(name).arg(millis(lasts));
         })
         .await
     }

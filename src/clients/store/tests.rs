@@ -235,6 +235,24 @@ async fn many_records(store: &dyn Store) {
     assert_eq!(keys.len(), 300, "in {parts} parts");
 }
 
+/// Notes are kept by list and name. A claim is given once.
+async fn notes_and_claims(store: &dyn Store) {
+    recovered(store).await;
+    let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let day = Duration::from_hours(24);
+    store.note("a", &[note("x", "1"), note("y", "2")], day).await.unwrap();
+    store.note("a", &[note("x", "3")], day).await.unwrap();
+    let mut notes = store.notes("a").await.unwrap();
+    notes.sort();
+    assert_eq!(notes, [note("x", "3"), note("y", "2")]);
+    assert_eq!(store.notes("b").await, Ok(Vec::new()));
+    let short = Duration::from_millis(300);
+    assert_eq!((store.claim("a", short).await, store.claim("a", short).await), (Ok(true), Ok(false)));
+    assert_eq!(store.claim("b", short).await, Ok(true));
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(store.claim("a", short).await, Ok(true), "a claim ends");
+}
+
 #[tokio::test]
 async fn the_twin_does_what_a_store_does() {
     let twin = || MemoryStore::new(Arc::new(SystemClock));
@@ -243,20 +261,22 @@ async fn the_twin_does_what_a_store_does() {
     leases(&twin()).await;
     settles(&twin()).await;
     many_records(&twin()).await;
+    notes_and_claims(&twin()).await;
 }
 
 #[tokio::test]
 async fn a_real_server_does_what_a_store_does() {
     let server = Server::start().await;
     recovers(&*server.store()).await;
-    for check in 0..4 {
+    for check in 0..5 {
         server.run(&["flushall"]);
         let store = server.store();
         match check {
             0 => commits(&*store).await,
             1 => leases(&*store).await,
             2 => settles(&*store).await,
-            _ => many_records(&*store).await,
+            3 => many_records(&*store).await,
+            _ => notes_and_claims(&*store).await,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Engine, Failure, Unknown, state};
+use super::{Engine, Failure, Unknown, notices::What, state};
 use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},
@@ -12,6 +12,9 @@ use crate::{
         route::{ResolvedQuery, Route, RouteTable},
     },
 };
+
+/// How many ApplicationSets are listed with a question.
+const MAX_LISTED_ASKERS: usize = 5;
 
 /// A recent failure, and how long the question still rests.
 type Failed = (state::Failed, Duration);
@@ -165,7 +168,10 @@ impl Engine {
         match &question.application_set {
             Some(name) if !name.is_empty() => vec![Arc::clone(name)],
             Some(_) => Vec::new(),
-            None => self.askers.of(key, self.clock.now()),
+            None => {
+                let askers = self.askers.of(key, self.clock.now());
+                askers.into_iter().take(MAX_LISTED_ASKERS).map(|asker| asker.name).collect()
+            }
         }
     }
 
@@ -269,6 +275,7 @@ impl Engine {
         {
             self.known.failing.recovered(&asked.key);
             unknown = self.ask(&Arc::new(asked), self.clock.now()).await.err();
+            self.known.notices.send(held.key, &held.question, || What::Released);
         }
         Ok(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })
     }

@@ -1,8 +1,9 @@
-//! The ApplicationSets that recently asked each question, for operators. Where the answer does not depend on the
-//! ApplicationSet, neither the question nor its key names one.
+//! The ApplicationSets that recently asked each question, and what each was given: for operators, and to tell an ApplicationSet
+//! when there is another answer. Where the answer does not depend on the ApplicationSet, neither the question nor its key names one.
 //!
-//! A cache hit costs one hash and one load: a table of atomic numbers tells that the asker was recorded within the hour.
-//! Otherwise the lock is taken. Nothing is written to disk: after a start the names return with the next calls.
+//! A cache hit costs one hash and one load: a table of atomic numbers tells that the asker was recorded within the hour, with the
+//! answer of the same run. Otherwise the lock is taken. Nothing is written to disk: after a start the names return with the next
+//! calls.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,9 +21,13 @@ use parking_lot::Mutex;
 use crate::{domain::clock::Timestamp, engine::cache::Key};
 
 /// The number of ApplicationSets that are remembered for one question.
-const MAX_PER_QUESTION: usize = 5;
+const MAX_PER_QUESTION: usize = 100;
 /// The number of questions in a generation; two generations are remembered.
 const MAX_QUESTIONS: usize = 20_000;
+/// The number of ApplicationSets in a generation, counted for each question.
+const MAX_ASKERS: usize = 100_000;
+/// The number of changes that wait to be told to other replicas. Later ones are told an hour later.
+const MAX_CHANGED: usize = 10_000;
 /// The number of different names that are remembered.
 const MAX_NAMES: usize = 1000;
 /// The longest name, in bytes: Kubernetes has no longer ones.
@@ -41,74 +46,100 @@ pub(super) struct Askers {
     /// Hashes of a question, a name and the hour. A slot that is overwritten costs one more look into the book.
     noted: Box<[AtomicU64]>,
     book: Mutex<Book>,
+    /// Whether other replicas are told.
+    is_shared: bool,
 }
 
 #[derive(Debug, Default)]
 struct Book {
     young: HashMap<Key, Vec<Asker>>,
+    /// How many ApplicationSets are in the young generation.
+    young_askers: usize,
     /// The older generation. A question that is asked again moves to the young one; the rest is dropped with the next change.
     old: HashMap<Key, Vec<Asker>>,
     names: HashSet<Arc<str>>,
+    /// What other replicas have not been told.
+    changed: HashMap<(Key, Arc<str>), Given>,
 }
 
-#[derive(Debug)]
-struct Asker {
-    name: Arc<str>,
-    at: Timestamp,
+/// An ApplicationSet that asked a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asker {
+    /// Its name.
+    pub(crate) name: Arc<str>,
+    /// When it last asked, to the hour.
+    pub(crate) at: Timestamp,
+    /// What it was given.
+    pub(crate) given: Given,
 }
 
-impl Default for Askers {
-    fn default() -> Self {
-        let noted = std::iter::repeat_with(AtomicU64::default).take(1 << SLOT_BITS).collect();
-        Self { hasher: RandomState::default(), noted, book: Mutex::default() }
-    }
-}
+/// A hash of what a caller was given; 0 for an error.
+pub(crate) type Given = u64;
 
 impl Askers {
-    /// Notes that the ApplicationSet `name` asked the question with `key` at `now`.
-    pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp) {
+    /// Nobody has asked anything yet. `is_shared`: other replicas are told who asked.
+    pub(crate) fn new(is_shared: bool) -> Self {
+        let noted = std::iter::repeat_with(AtomicU64::default).take(1 << SLOT_BITS).collect();
+        Self { hasher: RandomState::default(), noted, book: Mutex::default(), is_shared }
+    }
+
+    /// Notes that the ApplicationSet `name` asked the question with `key` at `now`, and was given what `run` brought. `given` is called
+    /// only if that was not noted yet.
+    pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, given: impl FnOnce() -> Given) {
         // Never 0, which is what an unused slot holds.
-        let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS)) | 1;
+        let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS, run)) | 1;
         let slot = usize::try_from(hash >> (u64::BITS - SLOT_BITS)).unwrap_or_default();
         let Some(slot) = self.noted.get(slot) else { return };
         if slot.load(Ordering::Relaxed) != hash {
             slot.store(hash, Ordering::Relaxed);
-            self.write(*key, name, now);
+            self.write(*key, name, now, given());
         }
     }
 
     #[cold]
-    fn write(&self, key: Key, name: &str, now: Timestamp) {
+    fn write(&self, key: Key, name: &str, now: Timestamp, given: Given) {
         // Anything else is not a Kubernetes name, and could do harm on a terminal.
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name {
-            self.book.lock().write(key, name, now);
+            self.book.lock().write(key, name, now, given, self.is_shared);
         }
     }
 
     /// The ApplicationSets that asked the question with `key` in the day before `now`: the last one first.
-    pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Arc<str>> {
+    pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Asker> {
         let book = self.book.lock();
         let askers = book.young.get(key).or_else(|| book.old.get(key)).into_iter().flatten();
-        let recent = askers.filter(|asker| now.since(asker.at).is_none_or(|passed| passed < TOLD_FOR));
-        recent.map(|asker| Arc::clone(&asker.name)).collect()
+        askers.filter(|asker| now.since(asker.at).is_none_or(|passed| passed < TOLD_FOR)).cloned().collect()
+    }
+
+    /// What other replicas were not told yet.
+    pub(crate) fn take_changed(&self) -> Vec<(Key, Arc<str>, Given)> {
+        let changed = std::mem::take(&mut self.book.lock().changed);
+        changed.into_iter().map(|((key, name), given)| (key, name, given)).collect()
     }
 }
 
 impl Book {
-    fn write(&mut self, key: Key, name: &str, now: Timestamp) {
+    fn write(&mut self, key: Key, name: &str, now: Timestamp, given: Given, is_shared: bool) {
         let Some(name) = self.intern(name) else { return };
+        if is_shared && self.changed.len() < MAX_CHANGED {
+            self.changed.insert((key, Arc::clone(&name)), given);
+        }
         if !self.young.contains_key(&key) {
             let before = self.old.remove(&key).unwrap_or_default();
-            if self.young.len() >= MAX_QUESTIONS {
+            if self.young.len() >= MAX_QUESTIONS || self.young_askers >= MAX_ASKERS {
                 self.old = std::mem::take(&mut self.young);
+                self.young_askers = 0;
             }
+            self.young_askers += before.len();
             self.young.insert(key, before);
         }
         let askers = self.young.entry(key).or_default();
+        self.young_askers -= askers.len();
         askers.retain(|asker| asker.name != name);
-        askers.insert(0, Asker { name, at: now });
+        askers.insert(0, Asker { name, at: now, given });
         askers.truncate(MAX_PER_QUESTION);
+        self.young_askers += askers.len();
     }
 
     /// The shared copy of `name`; `None` if too many other names are in use.
@@ -134,31 +165,36 @@ mod tests {
         Key::of_bytes(bytes)
     }
 
+    fn note(askers: &Askers, number: usize, name: &str, now: Timestamp) {
+        askers.note(&key(number), name, now, 1, || 7);
+    }
+
     fn names(askers: &Askers, number: usize, now: Timestamp) -> Vec<String> {
-        askers.of(&key(number), now).iter().map(ToString::to_string).collect()
+        askers.of(&key(number), now).iter().map(|asker| asker.name.to_string()).collect()
     }
 
     #[test]
     fn the_last_few_are_told_the_last_one_first() {
-        let (askers, now) = (Askers::default(), Timestamp(0));
+        let (askers, now) = (Askers::new(false), Timestamp(0));
         for name in ["a", "b", "c", "a"] {
-            askers.note(&key(1), name, now);
+            note(&askers, 1, name, now);
         }
         assert_eq!(names(&askers, 1, now), ["c", "b", "a"], "a hit within the hour is not noted twice");
-        for number in 0..10 {
-            askers.note(&key(1), &format!("set-{number}"), now);
+        for number in 0..2 * MAX_PER_QUESTION {
+            note(&askers, 1, &format!("set-{number}"), now);
         }
-        assert_eq!(names(&askers, 1, now), ["set-9", "set-8", "set-7", "set-6", "set-5"]);
+        let told = names(&askers, 1, now);
+        assert_eq!((told.len(), &*told[0]), (MAX_PER_QUESTION, &*format!("set-{}", 2 * MAX_PER_QUESTION - 1)));
         assert!(names(&askers, 2, now).is_empty());
     }
 
     #[test]
     fn whoever_has_not_asked_for_a_day_is_not_told() {
-        let (askers, hour) = (Askers::default(), Duration::from_hours(1));
+        let (askers, hour) = (Askers::new(false), Duration::from_hours(1));
         let at = |hours: u32| Timestamp(0).plus(hour * hours);
-        askers.note(&key(1), "left", at(0));
+        note(&askers, 1, "left", at(0));
         for hours in 0..24 {
-            askers.note(&key(1), "stays", at(hours));
+            note(&askers, 1, "stays", at(hours));
         }
         assert_eq!(names(&askers, 1, at(23)), ["stays", "left"]);
         assert_eq!(names(&askers, 1, at(24)), ["stays"]);
@@ -166,14 +202,11 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let (askers, now) = (Askers::default(), Timestamp(0));
+        let (askers, now) = (Askers::new(false), Timestamp(0));
         for number in 0..3 * MAX_QUESTIONS {
-            askers.note(&key(number), "a", now);
-            askers.note(
-                &key(0),
-                "a",
-                Timestamp(0).plus(Duration::from_millis(RENEWED_EVERY_MS) * u32::from(number % 2 == 1)),
-            );
+            note(&askers, number, "a", now);
+            let later = Timestamp(0).plus(Duration::from_millis(RENEWED_EVERY_MS) * u32::from(number % 2 == 1));
+            note(&askers, 0, "a", later);
         }
         let count = |askers: &Askers| {
             let book = askers.book.lock();
@@ -183,7 +216,7 @@ mod tests {
         assert_eq!(names(&askers, 0, now), ["a"], "what is asked again is not forgotten");
         assert!(names(&askers, 1, now).is_empty());
         for number in 0..3 * MAX_NAMES {
-            askers.note(&key(0), &format!("set-{number}"), now);
+            note(&askers, 0, &format!("set-{number}"), now);
         }
         assert!(count(&askers).1 <= MAX_NAMES);
         assert_eq!(names(&askers, 0, now)[0], format!("set-{}", 3 * MAX_NAMES - 1), "names that nobody uses make room");
@@ -191,20 +224,33 @@ mod tests {
 
     #[test]
     fn the_question_that_begins_a_generation_keeps_its_names() {
-        let (askers, now) = (Askers::default(), Timestamp(0));
-        (0..=MAX_QUESTIONS).for_each(|number| askers.note(&key(number), "a", now));
+        let (askers, now) = (Askers::new(false), Timestamp(0));
+        (0..=MAX_QUESTIONS).for_each(|number| note(&askers, number, "a", now));
         // The first is of the old generation now; the young one is full before it is asked again.
-        (MAX_QUESTIONS + 1..2 * MAX_QUESTIONS).for_each(|number| askers.note(&key(number), "a", now));
-        askers.note(&key(0), "b", now);
+        (MAX_QUESTIONS + 1..2 * MAX_QUESTIONS).for_each(|number| note(&askers, number, "a", now));
+        note(&askers, 0, "b", now);
         assert_eq!(names(&askers, 0, now), ["b", "a"]);
     }
 
     #[test]
     fn what_is_no_name_is_not_kept() {
-        let (askers, now) = (Askers::default(), Timestamp(0));
+        let (askers, now) = (Askers::new(false), Timestamp(0));
         for name in ["", "a\u{1b}[2J", "ü", "a b", &"x".repeat(MAX_NAME_BYTES + 1)] {
-            askers.note(&key(1), name, now);
+            note(&askers, 1, name, now);
         }
         assert!(names(&askers, 1, now).is_empty());
+    }
+
+    #[test]
+    fn the_last_thing_that_was_given_counts() {
+        let (askers, now) = (Askers::new(true), Timestamp(0));
+        let given = |askers: &Askers| askers.of(&key(1), now)[0].given;
+        askers.note(&key(1), "a", now, 1, || 11);
+        askers.note(&key(1), "a", now, 1, || unreachable!("this run is noted"));
+        assert_eq!(given(&askers), 11);
+        askers.note(&key(1), "a", now, 2, || 12);
+        assert_eq!(given(&askers), 12);
+        assert_eq!(askers.take_changed(), [(key(1), "a".into(), 12)]);
+        assert!(askers.take_changed().is_empty());
     }
 }

@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Failure, Landed, Wanted,
     baselines::last_answer,
+    notices::What,
     run::{Ended, Found, Run},
     state::{EngineState, Failed},
 };
@@ -111,7 +112,7 @@ impl Run {
             question: &self.asked.question,
             key,
             lineage,
-            asked_at: if let Wanted::Since(then) = self.wanted { Some(then) } else { None },
+            asked_at: self.wanted.asked_at(),
             is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
             is_current,
             began,
@@ -138,7 +139,7 @@ impl Run {
             question: PackedQuestion::from(&self.asked.question),
             revision: self.asked.route.revision(),
             stored_at: now,
-            asked_at: if let Wanted::Since(then) = self.wanted { then } else { now },
+            asked_at: self.wanted.asked_at().unwrap_or(now),
             first_at: before.map_or(now, |before| before.first_at.min(now)),
             run_number: ended.number,
             life: if is_current {
@@ -166,10 +167,16 @@ impl Run {
             HeldChange::None => {}
             HeldChange::End(held, why) => {
                 self.log_end_of_hold(why, &held);
+                known.notices.send(held.key, &held.question, || What::HoldEnded(why));
                 known.held.remove(&lineage);
                 known.erase(lineage);
             }
-            HeldChange::Hold(held) => known.hold(lineage, *held),
+            HeldChange::Hold(held) => {
+                if held.since == held.seen_at {
+                    known.notices.send(held.key, &held.question, || What::Held(held.to_string()));
+                }
+                known.hold(lineage, *held);
+            }
         }
         match changes.outcome {
             Ok(answer) => Ok(self.record(known, answer, changes.is_current)),
@@ -177,6 +184,9 @@ impl Run {
                 let failure = rest.failure.failure.clone();
                 self.asked.route.metrics.failed(failure.as_str());
                 self.log_failure(&failure);
+                if !matches!(failure, Failure::Held(_)) {
+                    known.notices.failed(self.asked.key, &self.asked.question, rest.times, &failure);
+                }
                 self.guard.land(|is_current| {
                     if is_current {
                         known.failing.put(self.asked.key, rest);
@@ -189,6 +199,7 @@ impl Run {
 
     fn record(&self, known: &EngineState, answer: NewAnswer, was_current: bool) -> Arc<Entry> {
         let (key, lineage, NewAnswer { mut entry, is_latest, head }) = (self.asked.key, self.asked.lineage(), answer);
+        known.notices.recovered(key, &self.asked.question, known.failing.times(&key));
         self.log_absence(&entry.evidence);
         self.guard.land(|is_current| {
             if was_current && !is_current {

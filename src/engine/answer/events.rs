@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Engine, Failure, Wanted, admin_ops::live, wait};
+use super::{Engine, Failure, Wanted, admin_ops::live, notices::What, wait};
 use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},
@@ -80,12 +80,13 @@ impl Engine {
             self.expire_in_memory(routes, &selector);
         }
         let before = self.answers().get(&asked.key);
-        let (deadline, now) = (asked.query.deadline, self.clock.now());
+        let (key, deadline, now) = (asked.key, asked.query.deadline, self.clock.now());
         let asked_at = before.as_ref().map_or(now, |entry| entry.asked_at);
-        let landed = match self.join(&Arc::new(asked), Wanted::Since(asked_at)) {
+        let landed = match self.join(&Arc::new(asked), Wanted::Event(asked_at)) {
             FlightJoin::Landed(landed) => landed,
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
         };
+        self.known.notices.send(key, question, || What::Looked);
         Ok(match landed {
             Ok(entry) if before.is_some_and(|before| before.encoded.body() == entry.encoded.body()) => Look::Unchanged,
             Ok(_) => Look::Changed,

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::time::timeout_at;
 
-use super::{Failure, Landed, Wanted, state::EngineState};
+use super::{Failure, Landed, Wanted, notices::What, state::EngineState};
 use crate::{
     backend,
     domain::{
@@ -71,6 +71,9 @@ impl Run {
             let changes = self.changes(&known, &ended, clock.now());
             self.apply(&known, changes)
         };
+        if landed.is_ok() && matches!(self.wanted, Wanted::Behind | Wanted::Since(_)) {
+            known.notices.send(self.asked.key, &self.asked.question, || What::Renewed);
+        }
         span.note(|record| match &landed {
             Ok(entry) => record.set("appset_gateway.parameter_sets", entry.encoded.sets()),
             Err(failure) => record.fail(failure.as_str()),

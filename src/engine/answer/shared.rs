@@ -111,6 +111,11 @@ impl Shared {
         Some(Arc::new(Self::new(Arc::new(store), replica, Arc::new(SharedClock::new(Arc::clone(clock))))))
     }
 
+    /// The store itself.
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
     /// The clock that shows the store's time.
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock) as Arc<dyn Clock>

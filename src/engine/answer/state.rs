@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, baselines::Baselines, served::Served, shared::Shared};
+use super::{Failure, baselines::Baselines, notices::Notices, served::Served, shared::Shared};
 use crate::{
     domain::{clock::Timestamp, generator::Question},
     engine::{
@@ -30,6 +30,7 @@ pub(super) struct EngineState {
     pub(crate) held: Ledger,
     pub(crate) baselines: Baselines,
     pub(crate) served: Served,
+    pub(crate) notices: Notices,
     /// The store that this replica shares with others. What is stored here is a copy of it.
     pub(crate) shared: Option<Arc<Shared>>,
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
@@ -45,6 +46,7 @@ impl EngineState {
             held: Ledger::default(),
             baselines: Baselines::default(),
             served: Served::default(),
+            notices: Notices::default(),
             shared,
             judging: Arc::default(),
         }

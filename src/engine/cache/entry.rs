@@ -1,6 +1,6 @@
 //! A stored answer: complete, encoded once, never copied.
 
-use std::{sync::Arc, time::Duration};
+use std::{hash::BuildHasher as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,12 @@ impl Encoded {
         }
         let body = serde_json::from_slice::<Body>(&self.body).ok()?;
         Some(body.output.parameters.into_iter().map(ParameterSet).collect())
+    }
+
+    /// A hash of the JSON text, the same in all replicas. Never 0.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> u64 {
+        foldhash::quality::FixedState::default().hash_one(&*self.body) | 1
     }
 
     /// The number of parameter sets in it.

@@ -107,6 +107,11 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         Rest { times, failure, since: now, lasts }
     }
 
+    /// How often in a row `key` has failed.
+    pub(crate) fn times(&self, key: &Key) -> u32 {
+        bounded_cache::get_rare(&self.0, key).map_or(0, |rest| rest.times)
+    }
+
     /// Lets `key` rest.
     pub(crate) fn put(&self, key: Key, rest: Rest<F>) {
         self.0.insert(key, rest);

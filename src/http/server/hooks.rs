@@ -149,9 +149,5 @@ fn refusal(unproven: Unproven) -> ApiError {
 /// Hands a proven delivery to the task that follows events.
 async fn follow(app: &App, hook: &Hook, headers: &HeaderMap, body: &[u8]) -> Result<&'static str, ApiError> {
     let delivery = hook.read(headers, body).await.map_err(|why| ApiError::new(Code::InvalidRequest, why))?;
-    if delivery.id.as_deref().is_some_and(|id| app.events.is_known(&hook.name, id)) {
-        return Ok("duplicate");
-    }
-    let outcome = if delivery.subjects.is_empty() { "ignored" } else { "taken" };
-    Ok(if app.events.take(&hook.name, delivery.id, delivery.subjects) { outcome } else { "refused" })
+    Ok(app.take_delivery(&hook.name, delivery).await)
 }

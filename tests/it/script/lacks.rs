@@ -50,6 +50,34 @@ fn check_reports_missing_kernel_features() {
     }
 }
 
+/// A script that could read the store's password could answer in the gateway's place.
+#[test]
+fn a_script_may_not_read_the_stores_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    std::fs::create_dir(folder.path().join("secrets")).unwrap();
+    std::fs::write(folder.path().join("secrets/password"), "password-of-the-store").unwrap();
+    let check = |allow: Value| {
+        let script = json!({"command": ["echo", "[]"], "allow": allow});
+        let routes = json!([{"name": "s", "backend": {"script": script}}]);
+        let shared = json!({"url": "redis://localhost", "password": {"file": "secrets/password"}});
+        std::fs::write(&file, format!("{}cache: {{ shared: {shared} }}\nroutes: {routes}\n", TestApp::auth())).unwrap();
+        let output = binary::command().args(["check", "-c"]).arg(&file).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(check(json!({})).0, Some(0));
+    for (allow, missing, why) in [
+        (json!({"read": ["."]}), &[] as &[i64], "a script's `allow` has "),
+        (json!({"write": ["secrets"]}), &[], "a script's `allow` has "),
+        (json!({}), &[LANDLOCK], "the kernel has no landlock"),
+    ] {
+        let (code, text) = failing(missing, ENOSYS, || check(allow.clone()));
+        assert_eq!(code, Some(78), "{text}");
+        let expected = format!("error: scripts can read a secret: cache.shared.password: {why}");
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn the_log_reports_missing_kernel_features() {
     let start = || Served::new(&[next()], None);

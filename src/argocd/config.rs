@@ -1,0 +1,58 @@
+//! The configuration of what the gateway does at Argo CD's side.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    clients::kubernetes::{default_api, default_ca, default_token},
+    domain::secret::SecretRef,
+};
+
+/// What the gateway does at Argo CD's side.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ArgocdConfig {
+    /// Tells ApplicationSets that there is another answer, so that Argo CD asks at once. Also writes Kubernetes Events on them.
+    pub(crate) refresh: Option<RefreshConfig>,
+}
+
+/// Which ApplicationSets are told that there is another answer, and by which API server. The service account needs `list` and `patch` of
+/// `applicationsets.argoproj.io`, and `create` and `patch` of `events`, in the namespaces.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RefreshConfig {
+    /// The namespaces of the ApplicationSets.
+    pub(crate) namespaces: Vec<String>,
+    /// The names of the config maps that point Argo CD at this gateway: the `configMapRef` of plugin generators. Other ApplicationSets are left alone.
+    pub(crate) config_maps: Vec<String>,
+    /// After which changes they are told.
+    #[serde(default = "all_causes")]
+    pub(crate) on: Vec<Cause>,
+    /// The API server's URL: https, or http on this machine only.
+    #[serde(default = "default_api")]
+    pub(crate) api: String,
+    /// The gateway's own token for the API server; read at each use. Unless set, the token of its pod's service account.
+    #[serde(default = "default_token")]
+    pub(crate) token: SecretRef,
+    /// A PEM file with the API server's CA. Unless set, the CA of the pod.
+    #[serde(default = "default_ca")]
+    pub(crate) ca: PathBuf,
+}
+
+/// Why there is another answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Cause {
+    /// An event of a hook.
+    Events,
+    /// A renewal in the background.
+    Renewals,
+    /// A held answer that an operator released.
+    Releases,
+}
+
+fn all_causes() -> Vec<Cause> {
+    vec![Cause::Events, Cause::Renewals, Cause::Releases]
+}

@@ -1,0 +1,181 @@
+//! Which ApplicationSets there are. A call names an ApplicationSet without its namespace, so a list tells where sets of that name have
+//! a plugin generator that points at this gateway.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{ApiCall, Argocd, deadline};
+use crate::domain::error::BackendError;
+
+/// For how long a list is used.
+const READ_EVERY: Duration = Duration::from_mins(1);
+/// For how long a list is used that lacks a name.
+const LACKS_FOR: Duration = Duration::from_secs(5);
+/// How many ApplicationSets one answer has. Their specifications may be large.
+const PAGE: &str = "100";
+/// The largest answer that is read, in bytes.
+const MAX_PAGE_BYTES: usize = 32 * 1024 * 1024;
+/// How often a list begins anew because its continuation has expired (410).
+const MAX_ATTEMPTS: usize = 3;
+
+/// An ApplicationSet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ApplicationSet {
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) uid: Arc<str>,
+}
+
+/// The ApplicationSets that ask this gateway, by name.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    sets: HashMap<Arc<str>, Vec<ApplicationSet>>,
+    read_at: Option<Instant>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMetadata,
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Value,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    namespace: String,
+    #[serde(default)]
+    uid: String,
+}
+
+impl Argocd {
+    /// The ApplicationSets with this name that ask this gateway.
+    ///
+    /// # Errors
+    /// When no list can be read, and the last one does not have the name.
+    pub(super) async fn sets(&self, name: &str) -> Result<Vec<ApplicationSet>, BackendError> {
+        let mut directory = self.directory.lock().await;
+        let known = directory.sets.get(name).cloned().unwrap_or_default();
+        let limit = if known.is_empty() { LACKS_FOR } else { READ_EVERY };
+        if directory.read_at.is_some_and(|at| at.elapsed() < limit) {
+            return Ok(known);
+        }
+        match self.list().await {
+            Ok(sets) => {
+                *directory = Directory { sets, read_at: Some(Instant::now()) };
+                Ok(directory.sets.get(name).cloned().unwrap_or_default())
+            }
+            Err(_) if !known.is_empty() => Ok(known),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Forgets the list, because an ApplicationSet in it is gone.
+    pub(super) async fn forget_sets(&self) {
+        *self.directory.lock().await = Directory::default();
+    }
+
+    async fn list(&self) -> Result<HashMap<Arc<str>, Vec<ApplicationSet>>, BackendError> {
+        let mut sets: HashMap<Arc<str>, Vec<ApplicationSet>> = HashMap::new();
+        for namespace in &self.namespaces {
+            for set in self.list_of(namespace).await? {
+                sets.entry(Arc::clone(&set.name)).or_default().push(set);
+            }
+        }
+        Ok(sets)
+    }
+
+    async fn list_of(&self, namespace: &str) -> Result<Vec<ApplicationSet>, BackendError> {
+        let (mut sets, mut next, mut attempts) = (Vec::new(), String::new(), 1);
+        loop {
+            let mut query = vec![("limit", PAGE)];
+            if !next.is_empty() {
+                query.push(("continue", &next));
+            }
+            let path = ["apis", "argoproj.io", "v1alpha1", "namespaces", namespace, "applicationsets"];
+            let call = ApiCall {
+                method: Method::GET,
+                path: &path,
+                query: &query,
+                body: None,
+                max_bytes: MAX_PAGE_BYTES,
+                deadline: deadline(),
+            };
+            let right = format!("list applicationsets.argoproj.io in the namespace `{namespace}`");
+            let reply = self.send(call, &right, &[410]).await?;
+            if reply.status.as_u16() == 410 {
+                if attempts == MAX_ATTEMPTS {
+                    return Err(BackendError::unavailable(
+                        "the list of ApplicationSets expires (410) while it is read",
+                    ));
+                }
+                (sets, next, attempts) = (Vec::new(), String::new(), attempts + 1);
+                continue;
+            }
+            let page: Page = serde_json::from_slice(&reply.body)
+                .map_err(|error| BackendError::invalid_output(format!("it is no list of ApplicationSets: {error}")))?;
+            let ours = page.items.into_iter().filter(|item| asks(&item.spec, &self.config_maps));
+            sets.extend(ours.map(|Item { metadata, .. }| ApplicationSet {
+                namespace: metadata.namespace.into(),
+                name: metadata.name.into(),
+                uid: metadata.uid.into(),
+            }));
+            if page.metadata.next.is_empty() {
+                return Ok(sets);
+            }
+            next = page.metadata.next;
+        }
+    }
+}
+
+/// Whether `part` of an ApplicationSet has a plugin generator with one of `config_maps`. Matrix and merge generators have generators in
+/// turn.
+fn asks(part: &Value, config_maps: &[String]) -> bool {
+    match part {
+        Value::Array(parts) => parts.iter().any(|part| asks(part, config_maps)),
+        Value::Object(parts) => {
+            let config_map = part.pointer("/plugin/configMapRef/name").and_then(Value::as_str);
+            config_map.is_some_and(|name| config_maps.iter().any(|ours| ours == name))
+                || parts.values().any(|part| asks(part, config_maps))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_generator_is_found_at_any_depth() {
+        let ours = ["gateway".to_owned()];
+        let plugin = |name: &str| json!({"plugin": {"configMapRef": {"name": name}, "input": {"parameters": {}}}});
+        for (generators, expected) in [
+            (json!([plugin("gateway")]), true),
+            (json!([plugin("other")]), false),
+            (json!([{"matrix": {"generators": [{"pullRequest": {}}, plugin("gateway")]}}]), true),
+            (json!([{"merge": {"generators": [{"matrix": {"generators": [plugin("gateway")]}}]}}]), true),
+            (json!([{"list": {"elements": [{"configMapRef": {"name": "gateway"}}]}}]), false),
+        ] {
+            assert_eq!(asks(&json!({"generators": generators}), &ours), expected, "{generators}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Which ApplicationSets are told next. One that is told often waits longer, so that a flapping source cannot make Argo CD reconcile all the
+//! time. Pure: it knows no time but what it is given.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{AT_ONCE, Refreshed};
+
+/// How many ApplicationSets wait at most. Argo CD asks for the others when it is their time.
+const MAX_WAITING: usize = 1000;
+/// How often an ApplicationSet is told in quick succession.
+const BURST: u32 = 10;
+/// After that, how often.
+const EVERY: Duration = Duration::from_secs(5);
+/// The pauses after failures: each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// How often telling an ApplicationSet is tried. The pauses add up to about ten minutes.
+const MAX_ATTEMPTS: u32 = 15;
+
+/// The ApplicationSets that are to be told.
+#[derive(Debug, Default)]
+pub(crate) struct RefreshQueue {
+    waiting: HashMap<Arc<str>, Refresh>,
+    running: HashSet<Arc<str>>,
+    /// When an ApplicationSet would have been told so often that it may be told [`BURST`] times again.
+    rested_at: HashMap<Arc<str>, Instant>,
+}
+
+/// A refresh of an ApplicationSet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refresh {
+    at: Instant,
+    /// Since when it is wanted.
+    pub(crate) since: Instant,
+    attempts: u32,
+}
+
+/// What became of a refresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was done, or there is nothing to do.
+    Done,
+    /// It is tried again later.
+    Again,
+    /// It is not tried again.
+    GivenUp,
+}
+
+impl RefreshQueue {
+    /// The ApplicationSet `name` is to be told as soon as its rate allows. Returns false if too many wait.
+    pub(crate) fn want(&mut self, name: &Arc<str>, now: Instant) -> bool {
+        if self.waiting.contains_key(name) {
+            // It is told once for both.
+            return true;
+        }
+        if self.waiting.len() >= MAX_WAITING {
+            return false;
+        }
+        let at = self.rested_at.get(name).map_or(now, |rested| (*rested).max(now + EVERY * BURST) - EVERY * BURST);
+        self.waiting.insert(Arc::clone(name), Refresh { at: at.max(now), since: now, attempts: 0 });
+        true
+    }
+
+    /// The next refresh that is due.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(Arc<str>, Refresh)> {
+        if self.running.len() >= AT_ONCE {
+            return None;
+        }
+        let (name, _) = self.due().filter(|(_, refresh)| refresh.at <= now)?;
+        let name = Arc::clone(name);
+        let refresh = self.waiting.remove(&name)?;
+        self.rested_at.retain(|_, rested| *rested > now);
+        let rested = self.rested_at.entry(Arc::clone(&name)).or_insert(now);
+        *rested = (*rested).max(now) + EVERY;
+        self.running.insert(Arc::clone(&name));
+        Some((name, refresh))
+    }
+
+    /// When the next refresh is due.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.due().filter(|_| self.running.len() < AT_ONCE).map(|(_, refresh)| refresh.at)
+    }
+
+    /// A refresh has ended. One that failed is tried again after a pause.
+    pub(crate) fn ended(&mut self, name: Arc<str>, refresh: Refresh, result: &Refreshed, now: Instant) -> End {
+        self.running.remove(&name);
+        let Refreshed::Failed(_, asked) = result else { return End::Done };
+        let attempts = refresh.attempts + 1;
+        if attempts >= MAX_ATTEMPTS {
+            return End::GivenUp;
+        }
+        let pause = (FIRST_PAUSE * (1 << refresh.attempts.min(6))).min(LONGEST_PAUSE).max(asked.unwrap_or_default());
+        let since = refresh.since.min(self.waiting.get(&name).map_or(now, |waiting| waiting.since));
+        self.waiting.insert(name, Refresh { at: now + pause, since, attempts });
+        End::Again
+    }
+
+    fn due(&self) -> Option<(&Arc<str>, &Refresh)> {
+        let free = self.waiting.iter().filter(|(name, _)| !self.running.contains(*name));
+        free.min_by_key(|(_, refresh)| refresh.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fails() -> Refreshed {
+        Refreshed::Failed("no".to_owned(), None)
+    }
+
+    #[test]
+    fn wishes_that_come_together_are_one_refresh() {
+        let (mut queue, now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
+        (0..100).for_each(|_| assert!(queue.want(&name, now)));
+        let (_, first) = queue.next(now).unwrap();
+        (0..100).for_each(|_| assert!(queue.want(&name, now)));
+        assert!(queue.next(now).is_none(), "one at a time");
+        assert_eq!(queue.ended(Arc::clone(&name), first, &Refreshed::Annotated(1), now), End::Done);
+        let (_, second) = queue.next(now).unwrap();
+        queue.ended(name, second, &Refreshed::Annotated(1), now);
+        assert!(queue.next(now).is_none() && queue.next_at().is_none());
+    }
+
+    #[test]
+    fn a_flapping_source_is_told_less_often() {
+        let (mut queue, began, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
+        let mut told = Vec::new();
+        for second in 0..300 {
+            let now = began + Duration::from_secs(second);
+            queue.want(&name, now);
+            if let Some((name, refresh)) = queue.next(now) {
+                told.push(second);
+                queue.ended(name, refresh, &Refreshed::Annotated(1), now);
+            }
+        }
+        assert!(told[..10].iter().copied().eq(0..10), "{told:?}");
+        assert!((68..=72).contains(&told.len()), "{}", told.len());
+        let (other, later) = (Arc::from("b"), began + Duration::from_mins(5));
+        queue.want(&other, later);
+        assert!(queue.next(later).is_some(), "each has a rate of its own");
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_with_longer_pauses_and_then_given_up() {
+        let (mut queue, mut now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
+        let began = now;
+        queue.want(&name, now);
+        let mut pauses = Vec::new();
+        loop {
+            let (name, refresh) = queue.next(now).unwrap();
+            assert_eq!(refresh.since, began);
+            if queue.ended(name, refresh, &fails(), now) == End::GivenUp {
+                break;
+            }
+            let at = queue.next_at().unwrap();
+            pauses.push((at - now).as_secs());
+            now = at;
+        }
+        assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 60]);
+        assert_eq!(pauses.len(), 14);
+        assert!(queue.next_at().is_none());
+        queue.want(&name, now);
+        let (_, refresh) = queue.next(queue.next_at().unwrap()).unwrap();
+        let asked = Refreshed::Failed("later".to_owned(), Some(Duration::from_secs(90)));
+        queue.ended(name, refresh, &asked, now);
+        assert_eq!(queue.next_at(), Some(now + Duration::from_secs(90)));
+    }
+
+    #[test]
+    fn few_are_told_at_once_and_not_all_wait() {
+        let (mut queue, now) = (RefreshQueue::default(), Instant::now());
+        let names: Vec<Arc<str>> = (0..2000).map(|number| format!("set-{number}").into()).collect();
+        assert_eq!(names.iter().filter(|name| queue.want(name, now)).count(), MAX_WAITING);
+        let running: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+        assert_eq!(running.len(), AT_ONCE);
+        assert!(queue.next_at().is_none());
+    }
+}

@@ -1,0 +1,2 @@
+-- ARGV: list
+return redis.call('HGETALL', base .. 'notes:' .. ARGV[1])

@@ -1,0 +1,98 @@
+//! Which ApplicationSets were given something else than the answer that is stored now. They ask again when they are told.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::sync::mpsc::Receiver;
+
+use super::{
+    Engine,
+    admin_ops::live,
+    askers::{Asker, Given},
+    notices::Notice,
+};
+use crate::{
+    domain::{clock::Timestamp, generator::Question},
+    engine::{cache::Key, route::RouteTable},
+};
+
+/// For how long the store keeps who asked a question.
+const KEPT_FOR: Duration = Duration::from_hours(25);
+
+impl Engine {
+    /// The notices of runs from now on.
+    pub(crate) fn notices(&self) -> Receiver<Notice> {
+        self.known.notices.follow()
+    }
+
+    /// Tells the other replicas who asked what, and was given what, since the last call.
+    pub(crate) async fn publish_askers(&self) {
+        let Some(shared) = &self.known.shared else { return };
+        let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
+        let now = self.clock.now();
+        for (key, name, given) in self.askers.take_changed() {
+            lists.entry(key).or_default().push((name.to_string(), format!("{} {given:x}", now.0)));
+        }
+        for (key, notes) in lists {
+            if let Err(error) = shared.store().note(&list_of(&key), &notes, KEPT_FOR).await {
+                tracing::debug!(%error, "other replicas do not know who asked a question");
+                return;
+            }
+        }
+    }
+
+    /// All ApplicationSets that asked `question`, at any replica. Its key is `key`.
+    pub(crate) async fn all_askers(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+        match &question.application_set {
+            Some(name) => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
+            None => self.known_askers(key).await.into_iter().map(|asker| asker.name).collect(),
+        }
+    }
+
+    /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now. Nobody if there is no
+    /// answer that can be served.
+    pub(crate) async fn given_other(&self, routes: &RouteTable, question: &Question) -> Vec<Arc<str>> {
+        let Some(asked) = live(routes, question) else { return Vec::new() };
+        let usable = self.known.usable(&asked.route, &asked.key, self.clock.now());
+        let Some((entry, _)) = usable else { return Vec::new() };
+        let stored = entry.encoded.fingerprint();
+        let askers = self.known_askers(&asked.key).await;
+        askers.into_iter().filter(|asker| asker.given != stored).map(|asker| asker.name).collect()
+    }
+
+    /// Whether no replica has claimed `name` within the time `lasts`. Without contact with the store, each replica counts as the first.
+    pub(crate) async fn is_first(&self, name: &str, lasts: Duration) -> bool {
+        let Some(shared) = &self.known.shared else { return true };
+        shared.store().claim(name, lasts).await.unwrap_or(true)
+    }
+
+    async fn known_askers(&self, key: &Key) -> Vec<Asker> {
+        let now = self.clock.now();
+        let mut askers = self.askers.of(key, now);
+        let Some(shared) = &self.known.shared else { return askers };
+        let notes = shared.store().notes(&list_of(key)).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "it is not known who asked other replicas");
+            Vec::new()
+        });
+        for (name, note) in notes {
+            let Some((at, given)) = read(&note).filter(|(at, _)| now.since(*at).is_none_or(|age| age < KEPT_FOR))
+            else {
+                continue;
+            };
+            match askers.iter_mut().find(|asker| *asker.name == *name) {
+                Some(own) if own.at < at => (own.at, own.given) = (at, given),
+                Some(_) => {}
+                None => askers.push(Asker { name: name.into(), at, given }),
+            }
+        }
+        askers
+    }
+}
+
+fn list_of(key: &Key) -> String {
+    format!("askers:{key}")
+}
+
+fn read(note: &str) -> Option<(Timestamp, Given)> {
+    let (at, given) = note.split_once(' ')?;
+    Some((Timestamp(at.parse().ok()?), Given::from_str_radix(given, 16).ok()?))
+}

@@ -1,0 +1,81 @@
+//! What the gateway told Argo CD.
+
+use std::time::Duration;
+
+use prometheus::{Histogram, IntCounter, IntCounterVec};
+
+use super::registry::{Made, Meaning, MetricRegistry, is_explained};
+
+const RESULTS: [Meaning; 3] = [
+    ("annotated", "Argo CD reconciles it now"),
+    ("unknown", "no ApplicationSet of this name asks this gateway"),
+    ("failed", "the API server did not take it"),
+];
+
+const RECORDED: [Meaning; 2] =
+    [("written", "it is there, or was counted"), ("failed", "the API server did not take it")];
+
+/// Counts refreshes of ApplicationSets by [result](RESULTS), and Kubernetes Events.
+#[derive(Debug, Clone)]
+pub(crate) struct RefreshMetrics {
+    refreshes: IntCounterVec,
+    seconds: Histogram,
+    dropped: IntCounter,
+    events: IntCounterVec,
+}
+
+impl RefreshMetrics {
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
+        let metrics = Self {
+            refreshes: registry.explained(
+                "appset_gateway_refreshes_total",
+                "Attempts to tell an ApplicationSet that there is another answer.",
+                &["result"],
+                &RESULTS,
+            )?,
+            seconds: registry
+                .histograms(
+                    "appset_gateway_refresh_duration_seconds",
+                    "How long it took from another answer until its ApplicationSet was told.",
+                    &[],
+                )?
+                .with_label_values::<&str>(&[]),
+            dropped: registry.counter(
+                "appset_gateway_refreshes_dropped_total",
+                "ApplicationSets that were not told, after many attempts or because too many waited.",
+            )?,
+            events: registry.explained(
+                "appset_gateway_kubernetes_events_total",
+                "Kubernetes Events on ApplicationSets.",
+                &["result"],
+                &RECORDED,
+            )?,
+        };
+        for (result, _) in RESULTS {
+            metrics.refreshes.with_label_values(&[result]);
+        }
+        for (result, _) in RECORDED {
+            metrics.events.with_label_values(&[result]);
+        }
+        Ok(metrics)
+    }
+
+    /// Counts an attempt with this `result`, so long after it was wanted.
+    pub(crate) fn ended(&self, result: &str, took: Duration) {
+        debug_assert!(is_explained(&RESULTS, result), "{result}");
+        self.refreshes.with_label_values(&[result]).inc();
+        if result == "annotated" {
+            self.seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Counts an ApplicationSet that is not told.
+    pub(crate) fn dropped(&self) {
+        self.dropped.inc();
+    }
+
+    /// Counts a Kubernetes Event.
+    pub(crate) fn recorded(&self, is_written: bool) {
+        self.events.with_label_values(&[if is_written { "written" } else { "failed" }]).inc();
+    }
+}

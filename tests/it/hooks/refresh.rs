@@ -1,0 +1,304 @@
+//! ApplicationSets are told when there is another answer, and only then: an annotation, by a (fake) API server over TLS.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::support::{apiserver::ApiServer, wire::operator_request};
+
+const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
+const SERVICE_TOKEN: &str = "the token of the service account";
+
+/// A scene whose gateway tells the ApplicationSets of an API server.
+struct Told {
+    scene: Scene,
+    api: ApiServer,
+}
+
+impl Told {
+    /// With more keys in `argocd.refresh`, and the lines `more` of the configuration. Routes have `cache`.
+    async fn start(refresh: Value, more: &str, cache: Value) -> Self {
+        let api = ApiServer::start(SERVICE_TOKEN).await;
+        for name in ["a", "b", "c"] {
+            api.add("argocd", name, "gateway");
+        }
+        api.add("argocd", "stranger", "another-gateway");
+        let mut settings = json!({"namespaces": ["argocd", "teams"], "configMaps": ["gateway"], "api": api.url,
+            "token": {"file": "service-token"}, "ca": "cluster.crt"});
+        settings.as_object_mut().unwrap().extend(refresh.as_object().unwrap().clone());
+        let more = format!("{more}argocd: {{ refresh: {settings} }}\n");
+        let files = [("service-token", SERVICE_TOKEN), ("cluster.crt", &*api.ca)];
+        let scene = Scene::of(json!([hook("github", "secret")]), &more, cache, &files).await;
+        Self { scene, api }
+    }
+
+    async fn usual() -> Self {
+        Self::start(json!({}), "", json!({"ttl": "1h"})).await
+    }
+
+    /// Asks for the ApplicationSet `set`.
+    async fn ask(&self, set: &str, sha: &str, n: usize) -> Reply {
+        ask_for(&self.scene.gateway, set, sha, n).await
+    }
+
+    /// CI has finished the commit.
+    async fn finish(&self) {
+        let body = github(SHA);
+        let reply = self.scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
+        assert_eq!(reply.status, 202, "{}", reply.text());
+    }
+
+    async fn looks(&self) -> u64 {
+        let mut count = 0;
+        for result in ["changed", "unchanged", "held", "failed"] {
+            count += self.scene.metric(&format!("appset_gateway_hook_looks_total{{result=\"{result}\"}}")).await;
+        }
+        count
+    }
+
+    /// Waits until exactly these were told, and a moment more.
+    async fn tells(&self, expected: &[&str]) {
+        within("the ApplicationSets are told", async || self.api.refreshed().len() >= expected.len()).await;
+        sleep(Duration::from_millis(500)).await;
+        let mut sets = self.api.refreshed_sets();
+        sets.sort();
+        assert_eq!(sets, expected);
+    }
+}
+
+async fn within(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_reached().await {
+        assert!(Instant::now() < until, "not in time: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn ask_for(gateway: &Gateway, set: &str, sha: &str, n: usize) -> Reply {
+    let parameters = json!({"sha": sha, "n": n.to_string()});
+    let body = json!({"applicationSetName": set, "input": {"parameters": parameters}}).to_string();
+    exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
+}
+
+/// Of 50 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_that_asked_are_told_and_no_others() {
+    let told = Told::usual().await;
+    told.api.add("teams", "b", "gateway");
+    for n in 0..50 {
+        told.ask("c", OTHER, n).await;
+    }
+    for set in ["a", "b", "stranger", "of-nobody"] {
+        assert_eq!(told.ask(set, SHA, 7).await.status, 200);
+    }
+    told.scene.state.store(2, Ordering::SeqCst);
+    told.finish().await;
+    told.tells(&["argocd/a", "argocd/b", "teams/b"]).await;
+    assert_eq!(told.scene.runs(), 52, "one run for the event");
+    let metric = async |name: &str| told.scene.metric(&format!("appset_gateway_{name}")).await;
+    assert_eq!(metric("refreshes_total{result=\"annotated\"}").await, 2);
+    assert_eq!(metric("refreshes_total{result=\"unknown\"}").await, 2);
+    assert_eq!(metric("refresh_duration_seconds_count").await, 2);
+
+    // Whoever has the new answer is not told again. Whoever has not is.
+    assert_eq!(told.ask("a", SHA, 7).await.json()["output"]["parameters"][0]["state"], "2");
+    told.finish().await;
+    told.tells(&["argocd/a", "argocd/b", "argocd/b", "teams/b", "teams/b"]).await;
+    let values: HashSet<String> = told.api.refreshed().into_iter().map(|refreshed| refreshed.value).collect();
+    assert_eq!(values.len(), 5, "the same value again would change nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_of_nothing_new() {
+    let told = Told::usual().await;
+    told.ask("a", SHA, 1).await;
+    told.finish().await;
+    within("a look", async || told.looks().await > 0).await;
+    // Three looks in vain, and one that fails.
+    told.scene.source_fails(true);
+    within("the look after 2 s", async || told.looks().await > 1).await;
+    told.tells(&[]).await;
+}
+
+/// Debian's docker-registry tells of a push by `skopeo copy`, and the ApplicationSets that asked for this tag are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_to_a_registry_is_told() {
+    let api = ApiServer::start(SERVICE_TOKEN).await;
+    (0..3).for_each(|n| api.add("argocd", &format!("set-{n}"), "gateway"));
+    let refresh = json!({"namespaces": ["argocd"], "configMaps": ["gateway"], "api": api.url,
+        "token": {"file": "service-token"}, "ca": "cluster.crt"});
+    let more = format!("argocd: {{ refresh: {refresh} }}\n");
+    let files = [("service-token", SERVICE_TOKEN), ("cluster.crt", &*api.ca)];
+    let (registry, gateway, _folder) = registry_and_gateway(&more, &files).await;
+    let mut before = Vec::new();
+    for n in 0..3 {
+        registry.push("front:feature-branch-1", &format!("org/app:{n}")).await;
+        before.push(digest_for(&gateway, &format!("set-{n}"), &n.to_string()).await);
+    }
+    registry.push("back:feature-branch-1", "org/app:1").await;
+    within("it is told", async || !api.refreshed().is_empty()).await;
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(api.refreshed_sets(), ["argocd/set-1"]);
+    assert_ne!(digest_for(&gateway, "set-1", "1").await, before[1], "Argo CD asks, and has the new digest");
+}
+
+/// Whoever was given an error waits for Argo CD's next attempt, unless it is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_given_an_error_is_told_of_the_first_answer() {
+    let told = Told::usual().await;
+    told.scene.source_fails(true);
+    assert_eq!(told.ask("a", SHA, 1).await.status, 502);
+    told.scene.source_fails(false);
+    told.finish().await;
+    told.tells(&["argocd/a"]).await;
+}
+
+/// A held answer is nobody's. Its release is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_answer_is_told_when_it_is_released() {
+    let told = Told::usual().await;
+    told.ask("a", SHA, 1).await;
+    told.scene.state.store(0, Ordering::SeqCst);
+    told.finish().await;
+    within("it is held", async || {
+        let events = told.api.events();
+        events.iter().any(|event| event["reason"] == "AnswerHeld")
+    })
+    .await;
+    told.tells(&[]).await;
+    let held = exchange_admin(told.scene.gateway.admin, operator_request("GET", "/admin/held", "").as_bytes()).await;
+    let id = held.json()["held"][0]["id"].as_str().unwrap().to_owned();
+    let release = operator_request("POST", &format!("/admin/held/{id}/release"), "");
+    assert_eq!(exchange_admin(told.scene.gateway.admin, release.as_bytes()).await.status, 200);
+    told.tells(&["argocd/a"]).await;
+    let events = told.api.events();
+    let reasons: Vec<&str> = events.iter().map(|event| event["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, ["AnswerHeld", "AnswerReleased"]);
+    let event = &events[0];
+    assert_eq!(event["involvedObject"]["name"], "a");
+    assert_eq!(event["involvedObject"]["uid"], "uid-of-a");
+    assert_eq!((&event["type"], &event["count"]), (&json!("Warning"), &json!(1)));
+    assert!(event["message"].as_str().unwrap().starts_with("route h: "), "{event}");
+}
+
+/// What the gateway finds by itself is told too, unless `on` leaves it out.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_in_the_background_are_told() {
+    for (on, expected) in [(json!(["renewals"]), &["argocd/b"][..]), (json!(["events", "releases"]), &[])] {
+        let cache = json!({"ttl": "300ms", "staleWhileRevalidate": "1h"});
+        let told = Told::start(json!({"on": on}), "", cache).await;
+        told.ask("a", SHA, 1).await;
+        told.ask("b", SHA, 1).await;
+        told.scene.state.store(2, Ordering::SeqCst);
+        within("A asks until it has the new answer", async || {
+            told.ask("a", SHA, 1).await.json()["output"]["parameters"][0]["state"] == "2"
+        })
+        .await;
+        within("the renewal is looked into", async || {
+            let sets = told.api.refreshed_sets();
+            expected.iter().all(|set| sets.contains(&(*set).to_owned()))
+        })
+        .await;
+        sleep(Duration::from_millis(500)).await;
+        // A may be told before it asks again.
+        let mut sets = told.api.refreshed_sets();
+        sets.retain(|set| set != "argocd/a" || expected.is_empty());
+        sets.dedup();
+        assert_eq!(sets, expected, "{on}");
+    }
+}
+
+/// The API server refuses, throttles, conflicts and fails. Each ApplicationSet is told in the end, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_server_refuses_is_tried_again() {
+    let mut told = Told::usual().await;
+    told.ask("a", SHA, 1).await;
+    let mut state = 1;
+    let change = async |told: &Told, state: &mut u64, count: usize| {
+        *state += 1;
+        told.scene.state.store(*state, Ordering::SeqCst);
+        let began = Instant::now();
+        told.finish().await;
+        within("it is told", async || told.api.refreshed().len() >= count).await;
+        sleep(Duration::from_millis(300)).await;
+        assert_eq!(told.api.refreshed().len(), count);
+        assert_eq!(told.ask("a", SHA, 1).await.status, 200);
+        began.elapsed()
+    };
+    for (count, failure) in [(403, None), (409, None), (500, None), (429, Some(3))].into_iter().enumerate() {
+        told.api.fail("PATCH", "applicationsets", &[failure]);
+        let took = change(&told, &mut state, count + 1).await;
+        assert!(failure.1.is_none() || took >= Duration::from_secs(3), "{failure:?}: {took:?}");
+    }
+    // The list expires while it is read, and is refused. It has pages.
+    told.api.add("argocd", "d", "gateway");
+    told.ask("d", SHA, 1).await;
+    told.api.fail("GET", "applicationsets", &[(403, None), (410, None)]);
+    change(&told, &mut state, 6).await;
+    // An ApplicationSet that is gone is nobody's business.
+    told.api.remove("argocd", "d");
+    change(&told, &mut state, 7).await;
+    // The token is replaced.
+    told.api.set_token("the next token");
+    std::fs::write(told.scene.folder.path().join("service-token"), "the next token\n").unwrap();
+    change(&told, &mut state, 8).await;
+    // The server is away for a while.
+    told.api.set_away(true).await;
+    told.scene.state.store(99, Ordering::SeqCst);
+    told.finish().await;
+    within("an attempt has failed", async || {
+        told.scene.metric("appset_gateway_refreshes_total{result=\"failed\"}").await > 4
+    })
+    .await;
+    told.api.set_away(false).await;
+    within("it is told", async || told.api.refreshed().len() >= 9).await;
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(told.api.refreshed_sets().iter().filter(|set| *set == "argocd/a").count(), 8);
+}
+
+/// A source that fails several times, and one that is well again, are shown on the ApplicationSets.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_tell_of_failing_sources() {
+    let told = Told::start(json!({}), "", json!({"ttl": "1ms", "staleIfError": "1h"})).await;
+    told.ask("a", SHA, 1).await;
+    told.scene.source_fails(true);
+    let reasons = || {
+        let events = told.api.events();
+        events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    within("it fails", async || {
+        told.ask("a", SHA, 1).await;
+        reasons() == ["SourceFailing"]
+    })
+    .await;
+    assert!(told.api.events()[0]["message"].as_str().unwrap().contains("503"), "{:?}", told.api.events());
+    told.scene.source_fails(false);
+    within("it is well again", async || {
+        told.ask("a", SHA, 1).await;
+        reasons() == ["SourceFailing", "SourceRecovered"]
+    })
+    .await;
+}
+
+/// Who asked one replica is told by the replica that looks. A delivery that comes to both is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_tell_each_other_who_asked() {
+    let store = StoreServer::start(&[]).await;
+    let cache = format!("cache: {{ shared: {{ url: \"{}\", timeout: 800ms }} }}\n", store.url());
+    let told = Told::start(json!({}), &cache, json!({"ttl": "1h"})).await;
+    let other = Gateway::serve(&told.scene.folder.path().join("gateway.yaml"));
+    within("contact", async || {
+        ask_for(&other, "b", SHA, 1).await.status == 200 && told.ask("a", SHA, 1).await.status == 200
+    })
+    .await;
+    // Who asked is shared a moment later.
+    within("it is shared", async || !store.run(&["KEYS", "*notes:askers*"]).is_empty()).await;
+    sleep(Duration::from_millis(500)).await;
+    told.scene.state.store(2, Ordering::SeqCst);
+    let body = github(SHA);
+    let signature = signed(&body);
+    let headers = [("X-Hub-Signature-256", &*signature), ("X-GitHub-Delivery", "one")];
+    let first = told.scene.post("/hooks/github", &headers, &body).await;
+    let second = post(other.hooks.unwrap(), "/hooks/github", &headers, &body).await;
+    assert_eq!((first.json()["result"].as_str(), second.json()["result"].as_str()), (Some("taken"), Some("duplicate")));
+    told.tells(&["argocd/a", "argocd/b"]).await;
+}
