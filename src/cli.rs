@@ -5,6 +5,7 @@ mod call;
 mod check;
 mod gateway;
 mod held;
+mod hook;
 mod parameters;
 mod serve;
 
@@ -59,6 +60,8 @@ enum Command {
     Answers(answers::AnswersArgs),
     /// List, release or reject the answers that the guard holds in a running gateway.
     Held(held::HeldArgs),
+    /// Send a test event to a hook, or show what an event would concern.
+    Hook(hook::HookArgs),
     /// Print the JSON Schema of the configuration, for editors and CI.
     Schema,
     /// Read a token from standard input and print its SHA-256 for `auth.tokens[].sha256`.
@@ -113,6 +116,7 @@ pub fn run() -> ExitCode {
         Command::Call(arguments) => call::run(&arguments),
         Command::Answers(arguments) => answers::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),
+        Command::Hook(arguments) => hook::run(&arguments),
         Command::Schema => print(&format!("{:#}", config::schema().to_value())),
         Command::HashToken => print_token_hash(),
         Command::Completions { shell } => {

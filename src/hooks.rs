@@ -8,12 +8,13 @@ mod subject;
 
 use std::sync::Arc;
 
+use globset::GlobMatcher;
 use http::HeaderMap;
 use serde_json::Value;
 
 pub(crate) use self::{
     config::HookConfig,
-    proof::Unproven,
+    proof::{SentProof, Unproven},
     subject::{Subject, Subjects},
 };
 use self::{kind::Kind, proof::Proof};
@@ -72,8 +73,24 @@ impl Hook {
         self.proof.needs_body()
     }
 
-    /// Checks that the sender knows the hook's secret. `path_token` is the last part of the path, if there is one. `body` is as it was
-    /// received.
+    /// The names of callers who may send, if a caller proves a delivery. Whoever asks this authenticates the sender.
+    pub(crate) const fn callers(&self) -> Option<&GlobMatcher> {
+        if let Proof::Caller(names) = &self.proof { Some(names) } else { None }
+    }
+
+    /// What a sender would add to a delivery of `body` at `now`.
+    ///
+    /// # Errors
+    /// When the hook's secret cannot be read, or it has none.
+    pub(crate) fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, String> {
+        match &self.proof {
+            Proof::Secret(secret) => secret.sign(body, now),
+            Proof::Caller(_) => Err("its senders prove themselves by a token: give it with --sender-token-file".to_owned()),
+        }
+    }
+
+    /// Checks that the sender knows the hook's secret, if it has one. `path_token` is the last part of the path, if there is one. `body` is
+    /// as it was received.
     ///
     /// # Errors
     /// When the proof is missing or wrong, or the secret cannot be read.
@@ -84,7 +101,13 @@ impl Hook {
         body: &[u8],
         now: Timestamp,
     ) -> Result<(), Unproven> {
-        self.proof.verify(headers, path_token, body, now)
+        match &self.proof {
+            Proof::Secret(secret) => secret.verify(headers, path_token, body, now),
+            Proof::Caller(_) if path_token.is_some() => {
+                Err(Unproven::Wrong("this hook has no token in its path".to_owned()))
+            }
+            Proof::Caller(_) => Ok(()),
+        }
     }
 
     /// Reads what an event is about.

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
 
-from . import evaluations, registry, replicas
+from . import evaluations, push, registry, replicas
 from .client import (
     JWT_SECRET,
     TOKEN,
@@ -53,11 +53,13 @@ from .scenario import (
     TARGET_JWT_RATIO,
     TARGET_LATE_MS,
     TARGET_LOOP_RATIO,
+    TARGET_POLLS_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_RUNS_RATIO,
     TARGET_START_MS,
     TARGET_STORE_RATIO,
     TARGET_TIMES_CHEAPER,
+    TARGET_TOLD_MS,
     WORKER,
     WORKER_COMMAND,
     LoadScenario,
@@ -180,6 +182,7 @@ class Bench:
             "scripts": self.scripts,
             "evaluations": self.evaluations,
             "replicas": self.replicas,
+            "push": self.push,
             "start": self.start,
             "resident": self.resident,
             "binary": self.binary,
@@ -701,6 +704,52 @@ class Bench:
                 f"{growth.calls} calls in {seconds} s; runs {told}"
             )
         table.data["growth"] = {str(count): asdict(growth) for count, growth in runs.items()}
+        return table
+
+    def push(self) -> Table:
+        """How long a push takes to reach Argo CD, and what hooks spare a source."""
+        folder = self.directory / "push"
+        folder.mkdir()
+        (folder / "secret").write_text(push.SECRET)
+        with contextlib.ExitStack() as stack:
+            api, source = stack.enter_context(push.ApiServer()), stack.enter_context(push.Source())
+            hooks, registry_port = free_ports(2)
+            config = folder / "registry.yaml"
+            values = {"port": registry_port, "hooks": hooks, "secret": push.SECRET, "data": folder / "data"}
+            config.write_text(push.REGISTRY.format(**values))
+            argv = ["docker-registry", "serve", str(config)]
+            core = self.settings.client_core
+            stack.enter_context(self.running(self.spawn("docker-registry", argv, registry_port, core=core), listens))
+
+            def gateway(ttl: str, hooks: int) -> contextlib.AbstractContextManager[Server]:
+                port, admin = free_ports(2)
+                values = {"port": port, "admin": admin, "hooks": hooks, "registry": registry_port, "ttl": ttl}
+                values |= {"api": api.server_port, "source": source.server_port}
+                config = folder / f"gateway-{ttl}.yaml"
+                config.write_text(
+                    push.CONFIG.format(token_file=self.token_file, secret_file=folder / "secret", **values)
+                )
+                argv = [str(self.settings.gateway), "serve", "--config", str(config)]
+                return self.running(self.spawn(f"push-{ttl}", argv, port), listens)
+
+            with gateway("10s", hooks) as server:
+                told = push.push_all(server, registry_port, api, folder, progress)
+                progress("push: half an hour with hooks")
+                pushed, pushed_late = push.follow(server, source, hooks)
+            with gateway("1s", hooks) as server:
+                progress("push: half an hour of polling")
+                polled, polled_late = push.follow(server, source, None)
+        table = Table("push", f"{push.PUSHES} pushes by skopeo, until Argo CD is told", ["", "p50 ms", "p99", "max"])
+        figures = (told.percentile(50), told.percentile(99), max(told.milliseconds))
+        table.rows.append(["from the end of the push", *(f"{figure:.0f}" for figure in figures)])
+        table.remarks.append(f"p99: {against(figures[1], TARGET_TOLD_MS, ' ms')}; {told.lost} lost")
+        ratio = pushed / polled
+        table.remarks.append(
+            f"{push.PREVIEWS} previews, each built once, half an hour in {push.MINUTES} s: {pushed} requests with hooks and "
+            f"`ttl: 10m`, {polled} with polling each minute; {ratio:.2f}, {against(ratio, TARGET_POLLS_RATIO)}"
+        )
+        table.remarks.append(f"answers that were old 30 s after the build or later: {pushed_late} with hooks, {polled_late} with polling")
+        table.data = {"told": asdict(told), "pushed": pushed, "polled": polled, "late": [pushed_late, polled_late]}
         return table
 
     @contextlib.contextmanager

@@ -13,6 +13,8 @@ TARGET_JWT_RATIO = 1.1
 TARGET_EDGE_RATIO = 1.05
 TARGET_STORE_RATIO = 1.02
 TARGET_RUNS_RATIO = 1.05
+TARGET_TOLD_MS = 2000
+TARGET_POLLS_RATIO = 0.2
 TARGET_TIMES_CHEAPER = 200.0
 TARGET_EVALUATIONS_MS = 50.0
 TARGET_LATE_MS = 100.0
@@ -198,6 +200,7 @@ def script_scenario(route: str, connections: int) -> LoadScenario:
 OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {
     "evaluations": (),
     "replicas": ("wrk", "redis-server"),
+    "push": ("docker-registry", "skopeo"),
     "start": (),
     "resident": ("wrk",),
     "binary": (),

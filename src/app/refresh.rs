@@ -42,9 +42,9 @@ impl App {
                     let app = Arc::clone(self);
                     concerned.spawn(async move { app.concerned_sets(notice).await });
                 }
-                Some(Ok(names)) = concerned.join_next() => {
+                Some(Ok((names, change))) = concerned.join_next() => {
                     for name in &names {
-                        if !queue.want(name, Instant::now()) {
+                        if !queue.want(name, change, Instant::now()) {
                             self.metrics.refreshes.dropped();
                         }
                     }
@@ -58,10 +58,10 @@ impl App {
         }
     }
 
-    /// The ApplicationSets that are to ask again after `notice`. Also writes Kubernetes Events.
-    async fn concerned_sets(&self, Notice { key, question, what }: Notice) -> Vec<Arc<str>> {
+    /// The ApplicationSets that are to ask again after `notice`, and a hash of the change. Also writes Kubernetes Events.
+    async fn concerned_sets(&self, Notice { key, question, what }: Notice) -> (Vec<Arc<str>>, u64) {
         let setup = self.setup();
-        let Some(argocd) = &setup.argocd else { return Vec::new() };
+        let Some(argocd) = &setup.argocd else { return Default::default() };
         let (cause, event) = match what {
             What::Looked => (Some(Cause::Events), None),
             What::Renewed => (Some(Cause::Renewals), None),
@@ -79,7 +79,7 @@ impl App {
         }
         match cause.filter(|cause| argocd.follows(*cause)) {
             Some(_) => self.engine.given_other(&setup.routes, &question).await,
-            None => Vec::new(),
+            None => Default::default(),
         }
     }
 

@@ -17,6 +17,10 @@ const MAX_WAITING: usize = 1000;
 const BURST: u32 = 10;
 /// After that, how often.
 const EVERY: Duration = Duration::from_secs(5);
+/// An ApplicationSet that is told of one change is not told of the same one again for this time: it is about to ask.
+const SAME_FOR: Duration = Duration::from_secs(5);
+/// How many changes are remembered before old ones are removed.
+const MAX_TOLD: usize = 1000;
 /// The pauses after failures: each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -30,6 +34,8 @@ pub(crate) struct RefreshQueue {
     running: HashSet<Arc<str>>,
     /// When an ApplicationSet would have been told so often that it may be told [`BURST`] times again.
     rested_at: HashMap<Arc<str>, Instant>,
+    /// When an ApplicationSet was to be told of a change.
+    told: HashMap<(Arc<str>, u64), Instant>,
 }
 
 /// A refresh of an ApplicationSet.
@@ -53,9 +59,13 @@ pub(crate) enum End {
 }
 
 impl RefreshQueue {
-    /// The ApplicationSet `name` is to be told as soon as its rate allows. Returns false if too many wait.
-    pub(crate) fn want(&mut self, name: &Arc<str>, now: Instant) -> bool {
-        if self.waiting.contains_key(name) {
+    /// The ApplicationSet `name` is to be told of `change`, a hash of it, as soon as its rate allows. Returns false if too many wait.
+    pub(crate) fn want(&mut self, name: &Arc<str>, change: u64, now: Instant) -> bool {
+        if self.told.len() >= MAX_TOLD {
+            self.told.retain(|_, at| now.duration_since(*at) < SAME_FOR);
+        }
+        let before = self.told.insert((Arc::clone(name), change), now);
+        if self.waiting.contains_key(name) || before.is_some_and(|at| now.duration_since(at) < SAME_FOR) {
             // It is told once for both.
             return true;
         }
@@ -118,9 +128,9 @@ mod tests {
     #[test]
     fn wishes_that_come_together_are_one_refresh() {
         let (mut queue, now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
-        (0..100).for_each(|_| assert!(queue.want(&name, now)));
+        (0..100).for_each(|_| assert!(queue.want(&name, 1, now)));
         let (_, first) = queue.next(now).unwrap();
-        (0..100).for_each(|_| assert!(queue.want(&name, now)));
+        (0..100).for_each(|_| assert!(queue.want(&name, 2, now)));
         assert!(queue.next(now).is_none(), "one at a time");
         assert_eq!(queue.ended(Arc::clone(&name), first, &Refreshed::Annotated(1), now), End::Done);
         let (_, second) = queue.next(now).unwrap();
@@ -134,7 +144,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..300 {
             let now = began + Duration::from_secs(second);
-            queue.want(&name, now);
+            queue.want(&name, second, now);
             if let Some((name, refresh)) = queue.next(now) {
                 told.push(second);
                 queue.ended(name, refresh, &Refreshed::Annotated(1), now);
@@ -143,7 +153,7 @@ mod tests {
         assert!(told[..10].iter().copied().eq(0..10), "{told:?}");
         assert!((68..=72).contains(&told.len()), "{}", told.len());
         let (other, later) = (Arc::from("b"), began + Duration::from_mins(5));
-        queue.want(&other, later);
+        queue.want(&other, 0, later);
         assert!(queue.next(later).is_some(), "each has a rate of its own");
     }
 
@@ -151,7 +161,7 @@ mod tests {
     fn a_failure_is_tried_again_with_longer_pauses_and_then_given_up() {
         let (mut queue, mut now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
         let began = now;
-        queue.want(&name, now);
+        queue.want(&name, 1, now);
         let mut pauses = Vec::new();
         loop {
             let (name, refresh) = queue.next(now).unwrap();
@@ -166,7 +176,7 @@ mod tests {
         assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 60]);
         assert_eq!(pauses.len(), 14);
         assert!(queue.next_at().is_none());
-        queue.want(&name, now);
+        queue.want(&name, 2, now);
         let (_, refresh) = queue.next(queue.next_at().unwrap()).unwrap();
         let asked = Refreshed::Failed("later".to_owned(), Some(Duration::from_secs(90)));
         queue.ended(name, refresh, &asked, now);
@@ -177,9 +187,25 @@ mod tests {
     fn few_are_told_at_once_and_not_all_wait() {
         let (mut queue, now) = (RefreshQueue::default(), Instant::now());
         let names: Vec<Arc<str>> = (0..2000).map(|number| format!("set-{number}").into()).collect();
-        assert_eq!(names.iter().filter(|name| queue.want(name, now)).count(), MAX_WAITING);
+        assert_eq!(names.iter().filter(|name| queue.want(name, 0, now)).count(), MAX_WAITING);
         let running: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
         assert_eq!(running.len(), AT_ONCE);
         assert!(queue.next_at().is_none());
+    }
+
+    #[test]
+    fn the_same_change_is_told_once() {
+        let (mut queue, now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
+        let mut told = |change, after| {
+            let now = now + Duration::from_secs(after);
+            queue.want(&name, change, now);
+            let next = queue.next(now);
+            let is_told = next.is_some();
+            if let Some((name, refresh)) = next {
+                queue.ended(name, refresh, &Refreshed::Annotated(1), now);
+            }
+            is_told
+        };
+        assert_eq!([told(1, 0), told(1, 1), told(2, 2), told(1, 7)], [true, false, true, true]);
     }
 }

@@ -18,6 +18,19 @@ pub(crate) enum Role {
     Caller,
     /// List and change remembered and held answers, on the admin listener.
     Admin,
+    /// Send events to the hooks that name it as `caller`, and nothing else.
+    Sender,
+}
+
+impl Role {
+    /// Its name in the configuration.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Admin => "admin",
+            Self::Sender => "sender",
+        }
+    }
 }
 
 /// An authenticated caller.

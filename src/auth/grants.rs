@@ -21,10 +21,10 @@ macro_rules! entry_config {
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         $visibility struct $name {
             $($(#[$field_meta])* $field_visibility $field: $type,)*
-            /// The routes that its callers may ask, as globs over route names. All routes unless set. Not with the role `admin`.
+            /// The routes that its callers may ask, as globs over route names. All routes unless set. Only with the role `caller`.
             pub(crate) routes: Option<Vec<String>>,
             /// The ApplicationSets that its callers may ask for, as globs over the name in the call. All ApplicationSets unless set. The
-            /// caller chooses that name, so this prevents mistakes and proves nothing. Not with the role `admin`.
+            /// caller chooses that name, so this prevents mistakes and proves nothing. Only with the role `caller`.
             pub(crate) application_sets: Option<Vec<String>>,
             /// How many calls per second its callers may make together; no limit unless set. Further calls wait for their turn. A call whose
             /// turn would come after its deadline gets a 429.

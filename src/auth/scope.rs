@@ -32,10 +32,10 @@ impl Scope {
     ) -> Option<Self> {
         let mut globs = |patterns: Option<&[String]>, key: &str| {
             let Some(patterns) = patterns else { return Some(any()) };
-            if role == Role::Admin {
+            if role != Role::Caller {
                 problems.error_with_help(
                     &path.key(key),
-                    "the role `admin` may not call routes",
+                    format!("the role `{}` may not call routes", role.as_str()),
                     format!("leave `{key}` out, and name another token for callers"),
                 );
             }

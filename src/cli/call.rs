@@ -1,6 +1,7 @@
 //! `appset-gateway call`: runs a route once, with the same engine and without a server. It prints the answer, and what each backend found
 //! before the route shaped it.
 
+mod event;
 mod steps;
 
 use std::{process::ExitCode, sync::Arc};
@@ -10,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::event::EventFile;
 use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print};
 use crate::{
     app::App,
@@ -17,7 +19,7 @@ use crate::{
     config::Loaded,
     domain::{
         clock::SystemClock,
-        generator::{Parameters, Query, watch::Watch},
+        generator::{Evidence, Parameters, Query, watch::Watch},
     },
     engine::{
         answer::{Answer, Unknown},
@@ -49,6 +51,9 @@ pub(crate) struct CallArgs {
     /// The output format: the answer with a summary, or everything as one JSON object.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
+    /// Also tell whether this event would make the gateway look at this call again: the name of a hook, and a file with the event's body.
+    #[arg(long, value_name = "HOOK=FILE")]
+    event: Option<EventFile>,
     #[command(flatten)]
     file: ConfigFile,
 }
@@ -78,9 +83,18 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         let asked = Arc::new(ResolvedQuery::new(Arc::clone(&route), query));
         let answer = app.engine.answer(&asked).await;
         let steps = steps::tell(&watch.steps(), &route.backend.secrets());
+        let concerned = match &arguments.event {
+            Some(event) => {
+                let evidence =
+                    answer.as_ref().map_or_else(|unknown| unknown.failure.evidence(), |answer| &answer.entry.evidence);
+                Some(event.concerns(&app.setup(), &asked, evidence).await?)
+            }
+            None => None,
+        };
+        let shown = Shown { asked: &asked, steps: &steps, concerned, output: arguments.output };
         let shown = match answer {
-            Ok(answer) => show_answer(&answer, &asked, &steps, arguments.output),
-            Err(unknown) => show_unknown(unknown, &asked, &steps, arguments.output),
+            Ok(answer) => shown.answer(&answer),
+            Err(unknown) => shown.unknown(unknown),
         };
         app.launchers.close().await;
         shown
@@ -101,68 +115,82 @@ async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyho
     found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", names()))
 }
 
-fn show_answer(answer: &Answer, asked: &ResolvedQuery, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {
-    let (route, key) = (&asked.route, asked.key.to_string());
-    let entry = &answer.entry;
-    let body: Value = serde_json::from_slice(entry.encoded.body())?;
-    let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
-    let milliseconds = entry.took.as_secs_f64() * 1000.0;
-    let baseline = Baseline::of(route.guard.config(), &entry.encoded.decode());
-    if output == Output::Json {
-        return print(&format!(
-            "{:#}",
-            json!({
+/// What is shown of a call.
+struct Shown<'a> {
+    asked: &'a ResolvedQuery,
+    steps: &'a Value,
+    /// Whether the event of the arguments concerns it.
+    concerned: Option<bool>,
+    output: Output,
+}
+
+impl Shown<'_> {
+    fn answer(&self, answer: &Answer) -> anyhow::Result<ExitCode> {
+        let (route, key) = (&self.asked.route, self.asked.key.to_string());
+        let entry = &answer.entry;
+        let body: Value = serde_json::from_slice(entry.encoded.body())?;
+        let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
+        let milliseconds = entry.took.as_secs_f64() * 1000.0;
+        let baseline = Baseline::of(route.guard.config(), &entry.encoded.decode());
+        if self.output == Output::Json {
+            return self.print(json!({
                 "route": *route.name, "backend": route.kind, "key": key, "outcome": outcome,
-                "evidence": entry.evidence, "steps": steps,
+                "evidence": entry.evidence, "steps": self.steps,
                 "backendMilliseconds": milliseconds, "identity": baseline.keys(), "answer": body,
-            })
-        ));
+            }));
+        }
+        print(&format!("{body:#}"))?;
+        let sets = entry.encoded.sets();
+        eprintln!("route     {} ({})", route.name, route.kind);
+        eprintln!("outcome   {outcome}, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
+        match baseline.keys() {
+            [] => eprintln!("identity  none: the guard counts the parameter sets"),
+            keys => eprintln!("identity  `{}` tells the parameter sets apart", keys.join("`, `")),
+        }
+        self.show_details(&entry.evidence);
+        eprintln!("backend   {milliseconds:.1} ms");
+        eprintln!("key       {key}, fresh for {} s", route.policy.ttl().as_secs());
+        Ok(ExitCode::SUCCESS)
     }
-    print(&format!("{body:#}"))?;
-    let sets = entry.encoded.sets();
-    eprintln!("route     {} ({})", route.name, route.kind);
-    eprintln!("outcome   {outcome}, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
-    match baseline.keys() {
-        [] => eprintln!("identity  none: the guard counts the parameter sets"),
-        keys => eprintln!("identity  `{}` tells the parameter sets apart", keys.join("`, `")),
-    }
-    for each in &entry.evidence {
-        eprintln!("evidence  {each}");
-    }
-    show_steps(steps);
-    eprintln!("backend   {milliseconds:.1} ms");
-    eprintln!("key       {key}, fresh for {} s", route.policy.ttl().as_secs());
-    Ok(ExitCode::SUCCESS)
-}
 
-fn show_steps(steps: &Value) {
-    for line in steps::lines(steps) {
-        eprintln!("{line}");
-    }
-}
-
-fn show_unknown(unknown: Unknown, asked: &ResolvedQuery, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {
-    let (route, key) = (&asked.route, asked.key.to_string());
-    let evidence = unknown.failure.evidence().to_vec();
-    let error = ApiError::of_nothing(unknown, asked);
-    let status = error.code.status().as_u16();
-    if output == Output::Json {
-        let error = json!({ "code": error.code.as_str(), "status": status, "message": error.message });
-        print(&format!(
-            "{:#}",
-            json!({
+    fn unknown(&self, unknown: Unknown) -> anyhow::Result<ExitCode> {
+        let (route, key) = (&self.asked.route, self.asked.key.to_string());
+        let evidence = unknown.failure.evidence().to_vec();
+        let error = ApiError::of_nothing(unknown, self.asked);
+        let status = error.code.status().as_u16();
+        if self.output == Output::Json {
+            let error = json!({ "code": error.code.as_str(), "status": status, "message": error.message });
+            self.print(json!({
                 "route": *route.name, "backend": route.kind, "key": key, "outcome": "unknown", "evidence": evidence,
-                "steps": steps, "error": error,
-            })
-        ))?;
-    } else {
-        eprintln!("error: {}", error.message);
-        eprintln!("outcome   unknown: Argo CD gets {status} {}", error.code.as_str());
+                "steps": self.steps, "error": error,
+            }))?;
+        } else {
+            eprintln!("error: {}", error.message);
+            eprintln!("outcome   unknown: Argo CD gets {status} {}", error.code.as_str());
+            self.show_details(&evidence);
+            eprintln!("key       {key}");
+        }
+        Ok(ExitCode::from(exit::FAILED))
+    }
+
+    fn print(&self, mut whole: Value) -> anyhow::Result<ExitCode> {
+        if let Some(concerned) = self.concerned {
+            whole["concernedByEvent"] = concerned.into();
+        }
+        print(&format!("{whole:#}"))
+    }
+
+    fn show_details(&self, evidence: &[Evidence]) {
         for each in evidence {
             eprintln!("evidence  {each}");
         }
-        show_steps(steps);
-        eprintln!("key       {key}");
+        for line in steps::lines(self.steps) {
+            eprintln!("{line}");
+        }
+        match self.concerned {
+            Some(true) => eprintln!("event     concerns this call: it would be looked at again"),
+            Some(false) => eprintln!("event     does not concern this call"),
+            None => {}
+        }
     }
-    Ok(ExitCode::from(exit::FAILED))
 }

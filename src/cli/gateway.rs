@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use bytes::Bytes;
 use clap::Args;
 use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::Url;
@@ -110,6 +111,11 @@ impl Gateway {
         self.call(Method::POST, self.url(path, query)?, body).await
     }
 
+    /// `POST` of the bytes `body` to `path` below `/admin`, with more `headers`.
+    pub(crate) async fn post_bytes(&self, path: &[&str], headers: HeaderMap, body: Bytes) -> anyhow::Result<Value> {
+        self.send(Method::POST, self.url(path, &[])?, headers, Some(body)).await
+    }
+
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Url> {
         let mut url = self.admin.clone();
         let mut segments =
@@ -123,12 +129,21 @@ impl Gateway {
     }
 
     async fn call(&self, method: Method, url: Url, body: Option<&Value>) -> anyhow::Result<Value> {
+        self.send(method, url, HeaderMap::new(), body.map(|body| body.to_string().into())).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: Url,
+        mut headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> anyhow::Result<Value> {
         let mut authorization = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
             .context("the token holds characters that no header can carry")?;
         authorization.set_sensitive(true);
-        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, authorization)]);
+        headers.insert(header::AUTHORIZATION, authorization);
         let deadline = Instant::now() + TIMEOUT;
-        let body = body.map(|body| body.to_string().into());
         let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, MAX_ANSWER_BYTES, deadline) };
         let client =
             Outbound::new(Arc::new(SystemClock)).client(ClientOptions::default()).map_err(anyhow::Error::msg)?;

@@ -1,5 +1,6 @@
 //! The configuration of hooks.
 
+use globset::Glob;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,7 +14,7 @@ use crate::{
     lang::{evaluator::Evaluator, expression::Expression},
 };
 
-/// A webhook: `POST /hooks/<name>` on `server.hooks`. It needs exactly one of `secret`, `token` and `pathToken`.
+/// A webhook: `POST /hooks/<name>` on `server.hooks`. It needs exactly one of `secret`, `token`, `caller` and `pathToken`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct HookConfig {
@@ -26,6 +27,8 @@ pub(crate) struct HookConfig {
     pub(crate) secret: Option<OneOrTwo>,
     /// The token that the sender puts into a header. A list of two during a rotation.
     pub(crate) token: Option<OneOrTwo>,
+    /// The sender is a caller of `auth` with the role `sender`: a glob over its name. For senders that show a JWT, such as Google Pub/Sub.
+    pub(crate) caller: Option<String>,
     /// The token at the end of the path, `POST /hooks/<name>/<token>`, for senders that cannot sign or send headers. A list of two during a
     /// rotation.
     pub(crate) path_token: Option<OneOrTwo>,
@@ -98,19 +101,35 @@ impl HookConfig {
         if self.registry.is_none() && self.subjects.is_none() && self.kind.needs_registry() {
             problems.error(path, "this kind of sender does not name the registry: set `registry` to its host");
         }
+        let proof = self.proof(base, path, problems);
+        let (kind, registry) = (self.kind, self.registry.clone());
+        Some(Hook { name: self.name.as_str().into(), kind, proof: proof?, registry, mapping })
+    }
+
+    fn proof(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Proof> {
         let given = [(&self.secret, "secret"), (&self.token, "token"), (&self.path_token, "pathToken")];
-        let [(Some(secrets), key)] = given.iter().filter(|(secret, _)| secret.is_some()).collect::<Vec<_>>()[..] else {
-            problems.error(path, "a hook needs exactly one of `secret`, `token` and `pathToken`");
-            return None;
+        let given: Vec<_> = given.iter().filter_map(|(secrets, key)| Some((secrets.as_ref()?, *key))).collect();
+        let (secrets, key) = match (&given[..], &self.caller) {
+            ([], Some(caller)) => {
+                if self.header.is_some() {
+                    problems.error(&path.key("header"), "a caller's token is in `Authorization`");
+                }
+                let glob = Glob::new(caller).map_err(|error| format!("it is no glob: {error}"));
+                return Some(Proof::Caller(problems.note(&path.key("caller"), glob)?.compile_matcher()));
+            }
+            ([(secrets, key)], None) => ((*secrets).clone().into_vec(), *key),
+            _ => {
+                problems.error(path, "a hook needs exactly one of `secret`, `token`, `caller` and `pathToken`");
+                return None;
+            }
         };
-        let secrets = secrets.clone().into_vec();
         if !(1..=2).contains(&secrets.len()) {
-            problems.error(&path.key(*key), "one secret, or a list of two during a rotation");
+            problems.error(&path.key(key), "one secret, or a list of two during a rotation");
         }
         for secret in &secrets {
-            secret.check(base, &path.key(*key), problems);
+            secret.check(base, &path.key(key), problems);
         }
-        if *key == "pathToken" && self.header.is_some() {
+        if key == "pathToken" && self.header.is_some() {
             problems.error(&path.key("header"), "a `pathToken` is in the path, not in a header");
         }
         let header = match &self.header {
@@ -120,12 +139,10 @@ impl HookConfig {
             )?),
             None => None,
         };
-        let proof = match *key {
+        Some(match key {
             "secret" => Proof::signed(secrets, base.clone(), self.kind.signature(), header),
             "token" => Proof::token(secrets, base.clone(), header.unwrap_or_else(|| self.kind.token_header())),
             _ => Proof::path(secrets, base.clone()),
-        };
-        let (kind, registry) = (self.kind, self.registry.clone());
-        Some(Hook { name: self.name.as_str().into(), kind, proof, registry, mapping })
+        })
     }
 }

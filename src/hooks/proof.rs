@@ -3,6 +3,7 @@
 
 use aws_lc_rs::hmac;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use globset::GlobMatcher;
 use http::{HeaderMap, HeaderName, header};
 use subtle::ConstantTimeEq as _;
 
@@ -30,7 +31,16 @@ pub(super) enum Signature {
 
 /// How a hook is proven.
 #[derive(Debug)]
-pub(super) struct Proof {
+pub(super) enum Proof {
+    /// By a secret that sender and gateway share.
+    Secret(SharedSecret),
+    /// By an authenticated caller whose name this glob matches.
+    Caller(GlobMatcher),
+}
+
+/// A secret that sender and gateway share; two of them during a rotation.
+#[derive(Debug)]
+pub(super) struct SharedSecret {
     secrets: Vec<SecretRef>,
     base: BaseDir,
     form: Form,
@@ -59,21 +69,23 @@ impl Proof {
         signature: Signature,
         header: Option<HeaderName>,
     ) -> Self {
-        Self { secrets, base, form: Form::Signed(signature, header) }
+        Self::Secret(SharedSecret { secrets, base, form: Form::Signed(signature, header) })
     }
 
     pub(super) const fn token(secrets: Vec<SecretRef>, base: BaseDir, header: HeaderName) -> Self {
-        Self { secrets, base, form: Form::Token(header) }
+        Self::Secret(SharedSecret { secrets, base, form: Form::Token(header) })
     }
 
     pub(super) const fn path(secrets: Vec<SecretRef>, base: BaseDir) -> Self {
-        Self { secrets, base, form: Form::Path }
+        Self::Secret(SharedSecret { secrets, base, form: Form::Path })
     }
 
     pub(super) const fn needs_body(&self) -> bool {
-        matches!(self.form, Form::Signed(..))
+        matches!(self, Self::Secret(SharedSecret { form: Form::Signed(..), .. }))
     }
+}
 
+impl SharedSecret {
     pub(super) fn verify(
         &self,
         headers: &HeaderMap,
@@ -133,7 +145,61 @@ impl Proof {
     }
 }
 
-/// A signature of Standard Webhooks: `v1,<base64>`, several of them during a rotation at the sender's. The key is base64 after `whsec_`.
+impl SharedSecret {
+    /// The headers of a delivery of `body` at `now`, and the token for its path, as a sender with the first secret would send them.
+    ///
+    /// # Errors
+    /// When the secret cannot be read.
+    pub(super) fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, String> {
+        let secret = self.secrets.first().ok_or("it has no secret")?.read(&self.base)?;
+        let (secret, hex) = (secret.expose(), base16ct::lower::encode_string);
+        let mac = |algorithm, key: &[u8], body: &[u8]| hmac::sign(&hmac::Key::new(algorithm, key), body);
+        let header =
+            |name: &str, value: String| SentProof { headers: vec![(name.to_owned(), value)], path_token: None };
+        Ok(match &self.form {
+            Form::Path => SentProof { headers: Vec::new(), path_token: Some(secret.to_owned()) },
+            Form::Token(name) if *name == header::AUTHORIZATION => header("authorization", format!("Bearer {secret}")),
+            Form::Token(name) => header(name.as_str(), secret.to_owned()),
+            Form::Signed(Signature::Standard, None) => {
+                let (id, time) = (format!("msg_{:x}", now.0), (now.0 / 1000).to_string());
+                let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body].concat();
+                let signature = BASE64_STANDARD.encode(mac(hmac::HMAC_SHA256, &standard_key(secret), &signed));
+                let headers =
+                    [("webhook-id", id), ("webhook-timestamp", time), ("webhook-signature", format!("v1,{signature}"))];
+                let headers = headers.map(|(name, value)| (name.to_owned(), value)).into();
+                SentProof { headers, path_token: None }
+            }
+            Form::Signed(Signature::Sha1(name), own) => {
+                let value = hex(mac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.as_bytes(), body).as_ref());
+                header(own.as_ref().map_or(*name, HeaderName::as_str), value)
+            }
+            Form::Signed(form, own) => {
+                let names = if let Signature::Sha256(names) = form { *names } else { &[] };
+                let name = own.as_ref().map(HeaderName::as_str).or(names.first().copied()).unwrap_or_default();
+                let value = hex(mac(hmac::HMAC_SHA256, secret.as_bytes(), body).as_ref());
+                let is_github = name.to_ascii_lowercase().starts_with("x-hub-signature");
+                header(name, if is_github { format!("sha256={value}") } else { value })
+            }
+        })
+    }
+}
+
+/// What proves a delivery, on its sender's side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SentProof {
+    /// Headers, by name.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The last part of the path.
+    pub(crate) path_token: Option<String>,
+}
+
+/// The key of Standard Webhooks: base64 after `whsec_`.
+fn standard_key(secret: &str) -> Vec<u8> {
+    let decoded = secret.strip_prefix("whsec_").and_then(|key| BASE64_STANDARD.decode(key).ok());
+    decoded.unwrap_or_else(|| secret.as_bytes().to_vec())
+}
+
+/// A signature of Standard Webhooks: `v1,<base64>`, several of them during a rotation at the sender's.
 fn is_standard(secret: &Secret, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<bool, Unproven> {
     let (id, time) = (only(headers, "webhook-id")?, only(headers, "webhook-timestamp")?);
     let signatures = only(headers, "webhook-signature")?;
@@ -142,9 +208,7 @@ fn is_standard(secret: &Secret, headers: &HeaderMap, body: &[u8], now: Timestamp
     if now.0.abs_diff(seconds.saturating_mul(1000)) > WINDOW_MS {
         return Err(Unproven::Wrong("its `webhook-timestamp` is more than 5 minutes from now".to_owned()));
     }
-    let key = secret.expose();
-    let decoded = key.strip_prefix("whsec_").and_then(|key| BASE64_STANDARD.decode(key).ok());
-    let key = hmac::Key::new(hmac::HMAC_SHA256, decoded.as_deref().unwrap_or(key.as_bytes()));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &standard_key(secret.expose()));
     let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body].concat();
     let mut ours = signatures.split(' ').filter_map(|each| BASE64_STANDARD.decode(each.strip_prefix("v1,")?).ok());
     Ok(ours.any(|given| hmac::verify(&key, &signed, &given).is_ok()))

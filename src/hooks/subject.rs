@@ -6,7 +6,8 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, header};
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::Mapping;
@@ -50,6 +51,21 @@ impl Subject {
     pub(super) fn commit(sha: &str) -> Option<Self> {
         let is_whole = is_sha(sha) && sha.bytes().any(|byte| byte != b'0');
         is_whole.then(|| Self::Commit(sha.to_ascii_lowercase()))
+    }
+}
+
+/// As operators see it.
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Image { repository, tag } => {
+                let tag = tag.as_ref().map(|tag| format!(":{tag}")).unwrap_or_default();
+                json!({"image": format!("{repository}{tag}")})
+            }
+            Self::Commit(sha) => json!({"commit": sha}),
+            Self::Questions(selector) => json!({"route": selector.route, "parameters": selector.parameters}),
+        }
+        .serialize(serializer)
     }
 }
 

@@ -2,6 +2,7 @@
 //! told by a real docker-registry.
 
 mod refresh;
+mod senders;
 
 use std::{
     io::Write as _,

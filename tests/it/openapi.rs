@@ -39,7 +39,8 @@ fn can_end_with(code: Code, template: &str) -> bool {
         );
     }
     match code {
-        Code::NotFound | Code::Conflict => template.contains("{id}"),
+        Code::NotFound => template.contains("{id}") || template.contains("{name}"),
+        Code::Conflict => template.contains("{id}"),
         Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
         // The gateway sends this code without a whole request.

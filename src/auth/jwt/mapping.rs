@@ -58,8 +58,9 @@ impl Mapping {
                     problems
                         .error(&at, "it replaces `routes` and `applicationSets`, so it cannot be combined with them");
                 }
-                if config.role == Role::Admin {
-                    problems.error_with_help(&at, "the role `admin` may not call routes", "leave `scopes` out");
+                if config.role != Role::Caller {
+                    let message = format!("the role `{}` may not call routes", config.role.as_str());
+                    problems.error_with_help(&at, message, "leave `scopes` out");
                 }
                 expression(scopes, &at, problems).map(ScopeOf::Claims)
             }

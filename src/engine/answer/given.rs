@@ -1,7 +1,8 @@
 //! Which ApplicationSets were given something else than the answer that is stored now. They ask again when they are told.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, hash::BuildHasher as _, sync::Arc, time::Duration};
 
+use foldhash::quality::FixedState;
 use tokio::sync::mpsc::Receiver;
 
 use super::{
@@ -48,15 +49,16 @@ impl Engine {
         }
     }
 
-    /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now. Nobody if there is no
-    /// answer that can be served.
-    pub(crate) async fn given_other(&self, routes: &RouteTable, question: &Question) -> Vec<Arc<str>> {
-        let Some(asked) = live(routes, question) else { return Vec::new() };
+    /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now, and a hash of question
+    /// and answer. Nobody if there is no answer that can be served.
+    pub(crate) async fn given_other(&self, routes: &RouteTable, question: &Question) -> (Vec<Arc<str>>, u64) {
+        let Some(asked) = live(routes, question) else { return Default::default() };
         let usable = self.known.usable(&asked.route, &asked.key, self.clock.now());
-        let Some((entry, _)) = usable else { return Vec::new() };
+        let Some((entry, _)) = usable else { return Default::default() };
         let stored = entry.encoded.fingerprint();
         let askers = self.known_askers(&asked.key).await;
-        askers.into_iter().filter(|asker| asker.given != stored).map(|asker| asker.name).collect()
+        let names = askers.into_iter().filter(|asker| asker.given != stored).map(|asker| asker.name);
+        (names.collect(), FixedState::default().hash_one((asked.key, stored)))
     }
 
     /// Whether no replica has claimed `name` within the time `lasts`. Without contact with the store, each replica counts as the first.

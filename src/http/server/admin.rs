@@ -4,6 +4,7 @@
 mod answers;
 mod config;
 mod held;
+mod hooks;
 
 use std::{
     panic::AssertUnwindSafe,
@@ -19,7 +20,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{StatusCode, Uri, header};
+use http::{HeaderMap, StatusCode, Uri, header};
 use serde_json::Value;
 
 use super::{
@@ -63,6 +64,9 @@ const HELD: &str = "/admin/held";
 const RELEASE: &str = "/admin/held/{id}/release";
 const REJECT: &str = "/admin/held/{id}/reject";
 
+/// What an event would concern.
+const CONCERNS: &str = "/admin/hooks/{name}/concerns";
+
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
     let decide = |template, decision: Decision| {
@@ -85,6 +89,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route(HELD, get(list_held).fallback(wrong_method))
         .route(RELEASE, decide(RELEASE, Decision::Released))
         .route(REJECT, decide(REJECT, Decision::Rejected))
+        .route(CONCERNS, post(concerns).fallback(post_only))
         .fallback(unknown_path)
         .with_state(app)
 }
@@ -135,9 +140,20 @@ async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, HELD, request, async |app, _| Ok(held::list(&app))).await
 }
 
+async fn concerns(
+    State(app): State<Arc<App>>,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+    let work = async |app, asked: OperatorRequest| hooks::concerns(app, &name, &asked.headers, &asked.body).await;
+    authorized(app, CONCERNS, request, work).await
+}
+
 /// A request of an authenticated operator.
 struct OperatorRequest {
     uri: Uri,
+    headers: HeaderMap,
     body: Bytes,
     by: Operator,
 }
@@ -173,7 +189,7 @@ where
     }
     let steps = async {
         let body = read(body).await?;
-        work(app, OperatorRequest { uri: head.uri, body, by }).await
+        work(app, OperatorRequest { uri: head.uri, headers: head.headers, body, by }).await
     };
     let context = completion.span_context();
     match trace::at(context, AssertUnwindSafe(steps).catch_unwind()).await {
@@ -193,7 +209,7 @@ async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response
     let completion = Completion::start(app, &request, None);
     discard(request.into_body()).await;
     let message = "there is nothing at this path; the admin listener has /livez, /startupz, /readyz, /metrics, /admin/answers, \
-                   /admin/config and /admin/held";
+                   /admin/config, /admin/held and /admin/hooks/<name>/concerns";
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 

@@ -234,9 +234,10 @@ fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
     let name = &caller.name;
     let message = match caller.role {
         Role::Caller => format!("the caller `{name}` may not ask the route `{}`; see its `routes`", short(route)),
-        Role::Admin => {
+        role => {
+            let role = role.as_str();
             format!(
-                "the caller `{name}` has the role `admin` and may not call routes; Argo CD needs a token of its own"
+                "the caller `{name}` has the role `{role}` and may not call routes; Argo CD needs a token of its own"
             )
         }
     };
@@ -244,7 +245,7 @@ fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
 }
 
 fn not_for(caller: &Caller, application_set: &str) -> ApiError {
-    if caller.role == Role::Admin {
+    if caller.role != Role::Caller {
         return out_of_scope(caller, "");
     }
     let name = &caller.name;

@@ -8,7 +8,8 @@ use axum::{
     response::Response,
     routing::any,
 };
-use http::{HeaderMap, Method, header};
+use globset::GlobMatcher;
+use http::{HeaderMap, Method, header, request::Parts};
 use serde_json::json;
 
 use super::{
@@ -16,10 +17,11 @@ use super::{
     completion::Completion,
     discard,
     error::{ApiError, Code},
-    is_too_large, note_failure, read, too_large,
+    is_too_large, note_failure, of_stranger, peer, read, too_large,
 };
 use crate::{
     app::App,
+    auth::{Auth, Role},
     domain::lifecycle::Phase,
     hooks::{Hook, Unproven},
     http::edge::{Edge, Limits},
@@ -104,9 +106,11 @@ async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> R
             if error.code == Code::Forbidden { note_failure(&setup.auth, &head.extensions, error) } else { error }
         })
     };
-    if !hook.needs_body()
-        && let Err(error) = prove(b"")
-    {
+    let sender = match hook.callers() {
+        Some(names) => may_send(&setup.auth, &head, names).await.inspect_err(|_| count("unproven")),
+        None => Ok(()),
+    };
+    if let Err(error) = sender.and_then(|()| if hook.needs_body() { Ok(()) } else { prove(b"") }) {
         discard(body).await;
         return Err(error);
     }
@@ -137,6 +141,18 @@ fn check_head(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::new(Code::InvalidRequest, "the body must be JSON (`Content-Type: application/json`)"));
     }
     if is_too_large(headers) { Err(too_large()) } else { Ok(()) }
+}
+
+/// Checks that the sender is a caller with the role `sender`, whose name is among `names`.
+async fn may_send(auth: &Auth, head: &Parts, names: &GlobMatcher) -> Result<(), ApiError> {
+    let unknown = "this hook wants the token of a caller with `role: sender`, see `auth`";
+    let caller = auth.authenticate(&head.headers, peer(&head.extensions)).await;
+    let caller = caller.map_err(|refused| of_stranger(auth, &head.extensions, refused, unknown))?;
+    if caller.role == Role::Sender && names.is_match(&caller.name) {
+        return Ok(());
+    }
+    let message = format!("`{}` may not send to this hook: it wants another `caller` with `role: sender`", caller.name);
+    Err(ApiError::new(Code::Forbidden, message))
 }
 
 fn refusal(unproven: Unproven) -> ApiError {

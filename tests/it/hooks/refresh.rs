@@ -99,8 +99,11 @@ async fn those_that_asked_are_told_and_no_others() {
     assert_eq!(metric("refreshes_total{result=\"unknown\"}").await, 2);
     assert_eq!(metric("refresh_duration_seconds_count").await, 2);
 
-    // Whoever has the new answer is not told again. Whoever has not is.
+    // Whoever has the new answer is not told again. Whoever has not asked for some time is.
     assert_eq!(told.ask("a", SHA, 7).await.json()["output"]["parameters"][0]["state"], "2");
+    told.finish().await;
+    told.tells(&["argocd/a", "argocd/b", "teams/b"]).await;
+    sleep(Duration::from_secs(5)).await;
     told.finish().await;
     told.tells(&["argocd/a", "argocd/b", "argocd/b", "teams/b", "teams/b"]).await;
     let values: HashSet<String> = told.api.refreshed().into_iter().map(|refreshed| refreshed.value).collect();

@@ -1,0 +1,225 @@
+//! `appset-gateway hook`: sends a test event to a hook of a running gateway, or shows what an event would concern.
+
+use std::{net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use reqwest::Url;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    ConfigFile, Output, exit,
+    gateway::{AdminArgs, Gateway, HELP, asked_by, text},
+    print,
+};
+use crate::{
+    app::{App, Setup},
+    clients::{
+        launcher::own_program,
+        outbound::{Call, ClientOptions, Outbound, Tls},
+    },
+    config::Loaded,
+    domain::{
+        clock::{Clock as _, SystemClock},
+        secret::{Secret, SecretRef},
+    },
+    file::base_dir::BaseDir,
+    hooks::SentProof,
+};
+
+/// How long the gateway may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer that is read, in bytes.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+
+/// The arguments of `hook`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("`explain` asks the admin listener. {HELP}
+
+Examples:
+  appset-gateway hook explain registry --event push.json
+  appset-gateway hook send github --event workflow-run.json --header 'X-GitHub-Delivery: test-1'
+  appset-gateway hook send github --event workflow-run.json --url https://hooks.example.com
+
+Exit codes: 0 the event was taken or explained, 1 it was not, 78 the configuration is wrong."))]
+pub(crate) struct HookArgs {
+    #[command(subcommand)]
+    command: HookCommand,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+#[derive(Debug, Subcommand)]
+enum HookCommand {
+    /// Send an event to a hook, signed as its sender would sign it.
+    Send {
+        #[command(flatten)]
+        event: EventArgs,
+        /// Where the hooks are, if not at `server.hooks` of the configuration on this machine.
+        #[arg(long, value_name = "URL")]
+        url: Option<Url>,
+        /// A PEM file with the certificate authority of the gateway's certificate.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// A file with the sender's token, for hooks with `caller`.
+        #[arg(long, value_name = "FILE")]
+        sender_token_file: Option<PathBuf>,
+    },
+    /// Show which questions an event would concern. Nothing is looked at again.
+    Explain {
+        #[command(flatten)]
+        event: EventArgs,
+        /// The output format.
+        #[arg(long, short, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+struct EventArgs {
+    /// The hook.
+    name: String,
+    /// The file with the event's body, or `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    event: PathBuf,
+    /// A header of the event, such as `X-GitHub-Event: push`. May be given several times.
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
+    let name = name.trim().parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
+    Ok((name, value.trim().parse().map_err(|_| "its value has characters that no header can carry")?))
+}
+
+impl EventArgs {
+    fn body(&self) -> anyhow::Result<Bytes> {
+        if self.event.as_os_str() == "-" {
+            let mut body = Vec::new();
+            std::io::Read::read_to_end(&mut std::io::stdin(), &mut body)?;
+            return Ok(body.into());
+        }
+        Ok(std::fs::read(&self.event).with_context(|| format!("cannot read {}", self.event.display()))?.into())
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut headers = HeaderMap::from_iter([json]);
+        headers.extend(self.headers.iter().cloned());
+        headers
+    }
+}
+
+/// Runs the command and prints its result.
+pub(crate) fn run(arguments: &HookArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match &arguments.command {
+        HookCommand::Explain { event, output } => {
+            let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+            let path = ["hooks", &event.name, "concerns"];
+            let reply = runtime.block_on(gateway.post_bytes(&path, event.headers(), event.body()?))?;
+            explain(&reply, *output)
+        }
+        HookCommand::Send { event, url, ca, sender_token_file } => {
+            let built = Loaded::read(&arguments.file.path)
+                .and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
+            let app = match built {
+                Ok((app, _)) => app,
+                Err(report) => {
+                    eprint!("{report}");
+                    return Ok(ExitCode::from(exit::CONFIG));
+                }
+            };
+            let token = sender_token_file.clone().map(|file| SecretRef::File(file).read(&BaseDir::default()));
+            let token = token.transpose().map_err(anyhow::Error::msg)?;
+            let delivery = Delivery::of(&app.setup(), event, url.as_ref(), token.as_ref())?;
+            runtime.block_on(delivery.send(ca.clone()))
+        }
+    }
+}
+
+/// A delivery, ready to be sent.
+struct Delivery {
+    url: Url,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Delivery {
+    fn of(setup: &Setup, event: &EventArgs, url: Option<&Url>, token: Option<&Secret>) -> anyhow::Result<Self> {
+        let names = setup.hooks.iter().map(|hook| &*hook.name).collect::<Vec<_>>().join(", ");
+        let hook = setup.hooks.by_name(&event.name);
+        let hook = hook.with_context(|| format!("there is no hook `{}`; there are: {names}", event.name))?;
+        let (body, mut headers) = (event.body()?, event.headers());
+        let proof = match token {
+            Some(token) => {
+                let header = ("authorization".to_owned(), format!("Bearer {}", token.expose()));
+                SentProof { headers: vec![header], path_token: None }
+            }
+            None => hook.sign(&body, SystemClock.now()).map_err(|why| anyhow!("the hook `{}`: {why}", hook.name))?,
+        };
+        for (name, value) in proof.headers {
+            let mut value =
+                HeaderValue::try_from(value).context("the secret has characters that no header can carry")?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::try_from(name)?, value);
+        }
+        let mut url = url.cloned().map_or_else(|| own_url(setup), Ok)?;
+        let mut segments = url.path_segments_mut().map_err(|()| anyhow!("the URL cannot have a path"))?;
+        segments.pop_if_empty().extend(["hooks", &event.name]).extend(proof.path_token);
+        drop(segments);
+        Ok(Self { url, headers, body })
+    }
+
+    async fn send(self, ca: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+        let options = ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() };
+        let client = Outbound::new(Arc::new(SystemClock)).client(options).map_err(anyhow::Error::msg)?;
+        let call = Call {
+            method: Method::POST,
+            headers: self.headers,
+            body: Some(self.body),
+            may_repeat: false,
+            ..Call::get(self.url, MAX_ANSWER_BYTES, Instant::now() + TIMEOUT)
+        };
+        let reply = client.fetch(call).await?;
+        let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let said = ["result", "message"].iter().find_map(|key| answer[*key].as_str());
+        print(&format!("{}: {}", reply.status, said.unwrap_or("no explanation").escape_debug()))?;
+        Ok(if reply.status.is_success() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+    }
+}
+
+/// Where the hooks of this configuration are on this machine.
+fn own_url(setup: &Setup) -> anyhow::Result<Url> {
+    let mut address = setup.server.hooks.context("the configuration has no `server.hooks`; give --url")?;
+    if address.ip().is_unspecified() {
+        address.set_ip(IpAddr::from([127, 0, 0, 1]));
+    }
+    let scheme = if setup.server.tls.is_some() { "https" } else { "http" };
+    Ok(Url::parse(&format!("{scheme}://{address}"))?)
+}
+
+fn explain(reply: &Value, output: Output) -> anyhow::Result<ExitCode> {
+    if output == Output::Json {
+        return print(&format!("{reply:#}"));
+    }
+    let list = |name: &str| reply[name].as_array().cloned().unwrap_or_default();
+    for subject in list("subjects") {
+        print(&format!("about      {subject}"))?;
+    }
+    for question in list("questions") {
+        print(&format!("concerns   {} {}{}", text(&question, "route"), question["input"], asked_by(&question)))?;
+    }
+    let (all, listed) = (reply["count"].as_u64().unwrap_or_default(), list("questions").len());
+    match all.saturating_sub(listed as u64) {
+        0 if all == 0 => print("it concerns no known question"),
+        0 => Ok(ExitCode::SUCCESS),
+        more => print(&format!("… and {more} more questions")),
+    }
+}
