@@ -85,7 +85,9 @@ impl Hook {
     pub(crate) fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, String> {
         match &self.proof {
             Proof::Secret(secret) => secret.sign(body, now),
-            Proof::Caller(_) => Err("its senders prove themselves by a token: give it with --sender-token-file".to_owned()),
+            Proof::Caller(_) => {
+                Err("its senders prove themselves by a token: give it with --sender-token-file".to_owned())
+            }
         }
     }
 

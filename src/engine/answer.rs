@@ -198,12 +198,11 @@ impl Engine {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let askers = Askers::new(shared.is_some());
         Self {
             known: EngineState::new(Answers::new(memory), shared),
             flights: Flights::default(),
             confirmations: Confirmations::default(),
-            askers,
+            askers: Askers::default(),
             clock,
             metrics,
         }

@@ -76,6 +76,7 @@ impl Engine {
         if let Some(shared) = &self.known.shared {
             shared.found_on(&disk);
         }
+        self.restore_askers(&disk);
         self.known.answers.keep_on(disk);
     }
 

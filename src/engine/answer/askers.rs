@@ -2,21 +2,22 @@
 //! when there is another answer. Where the answer does not depend on the ApplicationSet, neither the question nor its key names one.
 //!
 //! A cache hit costs one hash and one load: a table of atomic numbers tells that the asker was recorded within the hour, with the
-//! answer of the same run. Otherwise the lock is taken. Nothing is written to disk: after a start the names return with the next
-//! calls.
+//! answer of the same run. Otherwise the lock is taken. Changes are written to the file and told to other replicas in the background
+//! if Argo CD is to be told. Otherwise the names return with the next calls after a start.
 
 use std::{
     collections::{HashMap, HashSet},
     hash::BuildHasher,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::{domain::clock::Timestamp, engine::cache::Key};
 
@@ -46,8 +47,8 @@ pub(super) struct Askers {
     /// Hashes of a question, a name and the hour. A slot that is overwritten costs one more look into the book.
     noted: Box<[AtomicU64]>,
     book: Mutex<Book>,
-    /// Whether other replicas are told.
-    is_shared: bool,
+    /// Whether somebody takes the changes.
+    is_followed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -58,12 +59,12 @@ struct Book {
     /// The older generation. A question that is asked again moves to the young one; the rest is dropped with the next change.
     old: HashMap<Key, Vec<Asker>>,
     names: HashSet<Arc<str>>,
-    /// What other replicas have not been told.
+    /// The changes that nobody has taken.
     changed: HashMap<(Key, Arc<str>), Given>,
 }
 
 /// An ApplicationSet that asked a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     /// Its name.
     pub(crate) name: Arc<str>,
@@ -76,13 +77,14 @@ pub(crate) struct Asker {
 /// A hash of what a caller was given; 0 for an error.
 pub(crate) type Given = u64;
 
-impl Askers {
-    /// Nobody has asked anything yet. `is_shared`: other replicas are told who asked.
-    pub(crate) fn new(is_shared: bool) -> Self {
+impl Default for Askers {
+    fn default() -> Self {
         let noted = std::iter::repeat_with(AtomicU64::default).take(1 << SLOT_BITS).collect();
-        Self { hasher: RandomState::default(), noted, book: Mutex::default(), is_shared }
+        Self { hasher: RandomState::default(), noted, book: Mutex::default(), is_followed: AtomicBool::new(false) }
     }
+}
 
+impl Askers {
     /// Notes that the ApplicationSet `name` asked the question with `key` at `now`, and was given what `run` brought. `given` is called
     /// only if that was not noted yet.
     pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, given: impl FnOnce() -> Given) {
@@ -101,7 +103,7 @@ impl Askers {
         // Anything else is not a Kubernetes name, and could do harm on a terminal.
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name {
-            self.book.lock().write(key, name, now, given, self.is_shared);
+            self.book.lock().write(key, name, now, given, self.is_followed.load(Ordering::Relaxed));
         }
     }
 
@@ -112,17 +114,38 @@ impl Askers {
         askers.filter(|asker| now.since(asker.at).is_none_or(|passed| passed < TOLD_FOR)).cloned().collect()
     }
 
-    /// What other replicas were not told yet.
+    /// The changes since the last call. The first call takes everything.
     pub(crate) fn take_changed(&self) -> Vec<(Key, Arc<str>, Given)> {
-        let changed = std::mem::take(&mut self.book.lock().changed);
-        changed.into_iter().map(|((key, name), given)| (key, name, given)).collect()
+        let mut book = self.book.lock();
+        if !self.is_followed.swap(true, Ordering::Relaxed) {
+            let all =
+                book.old.iter().chain(&book.young).flat_map(|(key, askers)| askers.iter().map(|asker| (*key, asker)));
+            return all.map(|(key, asker)| (key, Arc::clone(&asker.name), asker.given)).collect();
+        }
+        std::mem::take(&mut book.changed).into_iter().map(|((key, name), given)| (key, name, given)).collect()
+    }
+
+    /// Takes over those that asked the question with `key` before a start, the last one first. Returns whether any of them asked in the day
+    /// before `now`.
+    pub(crate) fn restore(&self, key: Key, askers: &[Asker], now: Timestamp) -> bool {
+        let mut book = self.book.lock();
+        let recent = |asker: &&Asker| now.since(asker.at).is_none_or(|passed| passed < TOLD_FOR);
+        let mut is_recent = false;
+        for asker in askers.iter().filter(recent).rev() {
+            book.write(key, &asker.name, asker.at, asker.given, false);
+            is_recent = true;
+        }
+        is_recent
     }
 }
 
 impl Book {
-    fn write(&mut self, key: Key, name: &str, now: Timestamp, given: Given, is_shared: bool) {
+    fn write(&mut self, key: Key, name: &str, now: Timestamp, given: Given, is_followed: bool) {
         let Some(name) = self.intern(name) else { return };
-        if is_shared && self.changed.len() < MAX_CHANGED {
+        let known = self.young.get(&key).into_iter().flatten().find(|asker| asker.name == name);
+        let is_same = known
+            .is_some_and(|asker| asker.given == given && asker.at.0 / RENEWED_EVERY_MS == now.0 / RENEWED_EVERY_MS);
+        if is_followed && !is_same && self.changed.len() < MAX_CHANGED {
             self.changed.insert((key, Arc::clone(&name)), given);
         }
         if !self.young.contains_key(&key) {
@@ -175,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_last_few_are_told_the_last_one_first() {
-        let (askers, now) = (Askers::new(false), Timestamp(0));
+        let (askers, now) = (Askers::default(), Timestamp(0));
         for name in ["a", "b", "c", "a"] {
             note(&askers, 1, name, now);
         }
@@ -190,7 +213,7 @@ mod tests {
 
     #[test]
     fn whoever_has_not_asked_for_a_day_is_not_told() {
-        let (askers, hour) = (Askers::new(false), Duration::from_hours(1));
+        let (askers, hour) = (Askers::default(), Duration::from_hours(1));
         let at = |hours: u32| Timestamp(0).plus(hour * hours);
         note(&askers, 1, "left", at(0));
         for hours in 0..24 {
@@ -202,7 +225,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let (askers, now) = (Askers::new(false), Timestamp(0));
+        let (askers, now) = (Askers::default(), Timestamp(0));
         for number in 0..3 * MAX_QUESTIONS {
             note(&askers, number, "a", now);
             let later = Timestamp(0).plus(Duration::from_millis(RENEWED_EVERY_MS) * u32::from(number % 2 == 1));
@@ -224,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_question_that_begins_a_generation_keeps_its_names() {
-        let (askers, now) = (Askers::new(false), Timestamp(0));
+        let (askers, now) = (Askers::default(), Timestamp(0));
         (0..=MAX_QUESTIONS).for_each(|number| note(&askers, number, "a", now));
         // The first is of the old generation now; the young one is full before it is asked again.
         (MAX_QUESTIONS + 1..2 * MAX_QUESTIONS).for_each(|number| note(&askers, number, "a", now));
@@ -234,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_not_kept() {
-        let (askers, now) = (Askers::new(false), Timestamp(0));
+        let (askers, now) = (Askers::default(), Timestamp(0));
         for name in ["", "a\u{1b}[2J", "ü", "a b", &"x".repeat(MAX_NAME_BYTES + 1)] {
             note(&askers, 1, name, now);
         }
@@ -243,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_last_thing_that_was_given_counts() {
-        let (askers, now) = (Askers::new(true), Timestamp(0));
+        let (askers, now) = (Askers::default(), Timestamp(0));
         let given = |askers: &Askers| askers.of(&key(1), now)[0].given;
         askers.note(&key(1), "a", now, 1, || 11);
         askers.note(&key(1), "a", now, 1, || unreachable!("this run is noted"));
@@ -252,5 +275,15 @@ mod tests {
         assert_eq!(given(&askers), 12);
         assert_eq!(askers.take_changed(), [(key(1), "a".into(), 12)]);
         assert!(askers.take_changed().is_empty());
+        askers.note(&key(1), "a", now, 3, || 12);
+        assert!(askers.take_changed().is_empty(), "the same answer of another run");
+        askers.note(&key(1), "a", now, 4, || 13);
+        assert_eq!(askers.take_changed(), [(key(1), "a".into(), 13)]);
+
+        let after = Askers::default();
+        assert!(after.restore(key(1), &askers.of(&key(1), now), now));
+        assert_eq!(after.of(&key(1), now), askers.of(&key(1), now));
+        let later = Timestamp(0).plus(TOLD_FOR);
+        assert!(!after.restore(key(2), &askers.of(&key(1), now), later) && names(&after, 2, later).is_empty());
     }
 }

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     domain::{clock::Timestamp, generator::Question},
-    engine::{cache::Key, route::RouteTable},
+    engine::{
+        cache::{Disk, Key},
+        route::RouteTable,
+    },
 };
 
 /// For how long the store keeps who asked a question.
@@ -25,14 +28,19 @@ impl Engine {
         self.known.notices.follow()
     }
 
-    /// Tells the other replicas who asked what, and was given what, since the last call.
+    /// Writes to the file, and tells the other replicas, who asked what, and was given what, since the last call.
     pub(crate) async fn publish_askers(&self) {
-        let Some(shared) = &self.known.shared else { return };
         let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
         let now = self.clock.now();
         for (key, name, given) in self.askers.take_changed() {
             lists.entry(key).or_default().push((name.to_string(), format!("{} {given:x}", now.0)));
         }
+        if let Some(disk) = self.answers().disk() {
+            for key in lists.keys() {
+                disk.put_askers(*key, Some(&self.askers.of(key, now)));
+            }
+        }
+        let Some(shared) = &self.known.shared else { return };
         for (key, notes) in lists {
             if let Err(error) = shared.store().note(&list_of(&key), &notes, KEPT_FOR).await {
                 tracing::debug!(%error, "other replicas do not know who asked a question");
@@ -65,6 +73,16 @@ impl Engine {
     pub(crate) async fn is_first(&self, name: &str, lasts: Duration) -> bool {
         let Some(shared) = &self.known.shared else { return true };
         shared.store().claim(name, lasts).await.unwrap_or(true)
+    }
+
+    /// Takes over from `disk` who asked what before the start.
+    pub(super) fn restore_askers(&self, disk: &Disk) {
+        let now = self.clock.now();
+        for (key, askers) in disk.askers::<Asker>() {
+            if !self.askers.restore(key, &askers, now) {
+                disk.put_askers::<Asker>(key, None);
+            }
+        }
     }
 
     async fn known_askers(&self, key: &Key) -> Vec<Asker> {

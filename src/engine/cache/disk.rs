@@ -209,6 +209,17 @@ impl Disk {
         })
     }
 
+    /// Stores who asked the question with `key`, or removes it.
+    pub(crate) fn put_askers<T: Serialize>(&self, key: Key, askers: Option<&[T]>) {
+        self.change(RecordKind::Askers, key, askers.and_then(|askers| record::draft(&askers, &[])));
+    }
+
+    /// Who asked which question.
+    #[must_use]
+    pub(crate) fn askers<T: DeserializeOwned>(&self) -> Vec<(Key, Vec<T>)> {
+        self.read_all::<Vec<T>, _>(RecordKind::Askers, |key, askers, _| (key, askers))
+    }
+
     /// The held answers, by lineage.
     #[must_use]
     pub(crate) fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {

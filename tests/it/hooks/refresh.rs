@@ -258,6 +258,27 @@ async fn what_the_api_server_refuses_is_tried_again() {
     assert_eq!(told.api.refreshed_sets().iter().filter(|set| *set == "argocd/a").count(), 8);
 }
 
+/// A restart forgets neither who asked nor what they were given. What changed meanwhile is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_forgets_nobody() {
+    let mut told = Told::start(json!({}), "cache: { path: answers.redb }\n", json!({"ttl": "1h"})).await;
+    for set in ["a", "b"] {
+        told.ask(set, SHA, 1).await;
+    }
+    // Who asked is written a moment later.
+    sleep(Duration::from_secs(1)).await;
+    let file = told.scene.folder.path().join("gateway.yaml");
+    told.scene.gateway.signal(nix::sys::signal::Signal::SIGKILL);
+    told.scene.state.store(2, Ordering::SeqCst);
+    told.scene.gateway = Gateway::serve(&file);
+    told.tells(&["argocd/a", "argocd/b"]).await;
+    assert_eq!(told.ask("b", SHA, 1).await.json()["output"]["parameters"][0]["state"], "2");
+    sleep(Duration::from_secs(1)).await;
+    told.scene.gateway.signal(nix::sys::signal::Signal::SIGKILL);
+    told.scene.gateway = Gateway::serve(&file);
+    told.tells(&["argocd/a", "argocd/a", "argocd/b"]).await;
+}
+
 /// A source that fails several times, and one that is well again, are shown on the ApplicationSets.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_tell_of_failing_sources() {

@@ -19,11 +19,13 @@ pub(super) enum RecordKind {
     Baseline,
     /// How much of a shared store the file holds. It has one key.
     Copy,
+    /// Which ApplicationSets asked a question, and what each was given.
+    Askers,
 }
 
 impl RecordKind {
     /// All of them.
-    pub(super) const ALL: [Self; 4] = [Self::Answer, Self::Held, Self::Baseline, Self::Copy];
+    pub(super) const ALL: [Self; 5] = [Self::Answer, Self::Held, Self::Baseline, Self::Copy, Self::Askers];
 
     /// Its table.
     pub(super) const fn table(self) -> Records {
@@ -32,6 +34,7 @@ impl RecordKind {
             Self::Held => TableDefinition::new("held"),
             Self::Baseline => TableDefinition::new("baselines"),
             Self::Copy => TableDefinition::new("copy"),
+            Self::Askers => TableDefinition::new("askers"),
         }
     }
 
@@ -42,6 +45,7 @@ impl RecordKind {
             Self::Held => 2,
             Self::Baseline => 3,
             Self::Copy => 4,
+            Self::Askers => 5,
         }
     }
 
