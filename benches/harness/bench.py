@@ -736,7 +736,7 @@ class Bench:
                 told = push.push_all(server, registry_port, api, folder, progress)
                 progress("push: half an hour with hooks")
                 pushed, pushed_late = push.follow(server, source, hooks)
-            with gateway("1s", hooks) as server:
+            with gateway("500ms", hooks) as server:
                 progress("push: half an hour of polling")
                 polled, polled_late = push.follow(server, source, None)
         table = Table("push", f"{push.PUSHES} pushes by skopeo, until Argo CD is told", ["", "p50 ms", "p99", "max"])
