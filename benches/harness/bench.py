@@ -47,6 +47,7 @@ from .scenario import (
     SCRIPT_PARAMETERS,
     SCRIPTS,
     TARGET_BASELINE_RATIO,
+    TARGET_BESIDE_MS,
     TARGET_BINARY_MIB,
     TARGET_EDGE_RATIO,
     TARGET_EVALUATIONS_MS,
@@ -734,6 +735,8 @@ class Bench:
 
             with gateway("10s", hooks) as server:
                 told = push.push_all(server, registry_port, api, folder, progress)
+                progress("push: 10,000 events")
+                burst = push.burst(server, hooks)
                 progress("push: half an hour with hooks")
                 pushed, pushed_late = push.follow(server, source, hooks)
             with gateway("500ms", hooks) as server:
@@ -749,7 +752,11 @@ class Bench:
             f"`ttl: 10m`, {polled} with polling each minute; {ratio:.2f}, {against(ratio, TARGET_POLLS_RATIO)}"
         )
         table.remarks.append(f"answers that were old 30 s after the build or later: {pushed_late} with hooks, {polled_late} with polling")
-        table.data = {"told": asdict(told), "pushed": pushed, "polled": polled, "late": [pushed_late, polled_late]}
+        table.remarks.append(
+            f"{push.EVENTS} events in {burst.seconds:.0f} s: {burst.taken} taken, {burst.refused} refused, resident {burst.grown_mib:+.1f} MiB; "
+            f"calls of others, with the client's time, p99 {burst.p99_ms:.1f} ms, {against(burst.p99_ms, TARGET_BESIDE_MS, ' ms')}"
+        )
+        table.data = {"burst": asdict(burst), "told": asdict(told), "pushed": pushed, "polled": polled, "late": [pushed_late, polled_late]}
         return table
 
     @contextlib.contextmanager

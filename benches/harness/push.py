@@ -24,6 +24,8 @@ MINUTES = 30
 PREVIEWS = 200
 SECRET = "a-secret-of-the-sender"
 LOST_AFTER = 15.0
+EVENTS = 10_000
+SENDERS = 8
 
 REGISTRY = """\
 version: 0.1
@@ -202,6 +204,51 @@ def push_all(gateway: Server, registry_port: int, api: ApiServer, layouts: Path,
         else:
             told.lost += 1
     return told
+
+
+@dataclass(frozen=True)
+class Burst:
+    """What a mad sender costs."""
+
+    seconds: float
+    taken: int
+    refused: int
+    p99_ms: float
+    grown_mib: float
+
+
+def burst(gateway: Server, hooks: int) -> Burst:
+    """Sends 10,000 events within about ten seconds, by several senders, and measures the calls of others meanwhile."""
+    ask(gateway.port, "items", "set-0", {"n": "0"})
+    before, statuses = gateway.resident_mib(), []
+
+    def send(first: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", hooks, timeout=30)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {SECRET}"}
+        for number in range(first, EVENTS, SENDERS):
+            connection.request("POST", "/hooks/builds", json.dumps({"n": f"unknown-{number}"}), headers)
+            response = connection.getresponse()
+            response.read()
+            statuses.append(response.status)
+        connection.close()
+
+    senders = [threading.Thread(target=send, args=(first,)) for first in range(SENDERS)]
+    began = time.monotonic()
+    for sender in senders:
+        sender.start()
+    times = []
+    while any(sender.is_alive() for sender in senders):
+        asked = time.perf_counter()
+        ask(gateway.port, "items", "set-0", {"n": "0"})
+        times.append(time.perf_counter() - asked)
+        time.sleep(0.01)
+    seconds = time.monotonic() - began
+    refused = sum(status == http.HTTPStatus.SERVICE_UNAVAILABLE for status in statuses)
+    taken = sum(status == http.HTTPStatus.ACCEPTED for status in statuses)
+    if taken + refused != EVENTS:
+        raise BenchError(f"the hook answered {set(statuses)}")
+    p99 = sorted(times)[len(times) * 99 // 100] * 1000
+    return Burst(seconds, taken, refused, p99, gateway.resident_mib() - before)
 
 
 def follow(gateway: Server, source: Source, hooks: int | None) -> tuple[int, int]:

@@ -28,8 +28,7 @@ impl App {
         let (mut notices, mut queue) = (self.engine.notices(), RefreshQueue::default());
         let (mut concerned, mut refreshes) = (JoinSet::new(), JoinSet::new());
         let mut draining = std::pin::pin!(self.lifecycle.reached(Phase::Draining));
-        let mut publishing = interval(PUBLISHED_EVERY);
-        publishing.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut publishing = std::pin::pin!(self.publish_askers());
         loop {
             while let Some((name, refresh)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
@@ -52,8 +51,20 @@ impl App {
                 Some(Ok((result, name, refresh))) = refreshes.join_next() => {
                     self.note_refresh(&mut queue, name, refresh, &result);
                 }
-                _ = publishing.tick() => if self.setup().argocd.is_some() { self.engine.publish_askers().await },
+                () = &mut publishing => {}
                 () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Tells the file and other replicas who asked what. Never returns.
+    async fn publish_askers(&self) {
+        let mut ticks = interval(PUBLISHED_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if self.setup().argocd.is_some() {
+                self.engine.publish_askers().await;
             }
         }
     }

@@ -15,6 +15,8 @@ use crate::domain::error::BackendError;
 const READ_EVERY: Duration = Duration::from_mins(1);
 /// For how long a list is used that lacks a name.
 const LACKS_FOR: Duration = Duration::from_secs(5);
+/// After a list that failed, none is read for this time. Otherwise all that wait for it would wait one after the other.
+const FAILS_FOR: Duration = Duration::from_secs(1);
 /// How many ApplicationSets one answer has. Their specifications may be large.
 const PAGE: &str = "100";
 /// The largest answer that is read, in bytes.
@@ -35,6 +37,7 @@ pub(super) struct ApplicationSet {
 pub(super) struct Directory {
     sets: HashMap<Arc<str>, Vec<ApplicationSet>>,
     read_at: Option<Instant>,
+    failed: Option<(Instant, BackendError)>,
 }
 
 #[derive(Deserialize)]
@@ -76,13 +79,23 @@ impl Argocd {
         if directory.read_at.is_some_and(|at| at.elapsed() < limit) {
             return Ok(known);
         }
-        match self.list().await {
+        let failed = directory.failed.clone().filter(|(at, _)| at.elapsed() < FAILS_FOR);
+        let listed = match failed {
+            Some((_, error)) => Err(error),
+            None => self.list().await,
+        };
+        match listed {
             Ok(sets) => {
-                *directory = Directory { sets, read_at: Some(Instant::now()) };
+                *directory = Directory { sets, read_at: Some(Instant::now()), failed: None };
                 Ok(directory.sets.get(name).cloned().unwrap_or_default())
             }
-            Err(_) if !known.is_empty() => Ok(known),
-            Err(error) => Err(error),
+            Err(error) => {
+                let is_new = directory.failed.as_ref().is_none_or(|(at, _)| at.elapsed() >= FAILS_FOR);
+                if is_new {
+                    directory.failed = Some((Instant::now(), error.clone()));
+                }
+                if known.is_empty() { Err(error) } else { Ok(known) }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Each `yaml` block is a gateway's configuration, or a part of one, and passes `check`. Kubernetes manifests are not looked at, nor
-//! is a block that begins with `` ```yaml fragment ``. A part is completed here: `routes:` and `auth:`, a route around a
-//! `backend:`, the files that it names.
+//! is a block that begins with `` ```yaml fragment ``. A part is completed here: `routes:`, `auth:` and `server.hooks`, a route around
+//! a `backend:`, the files that it names.
 
 use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
@@ -165,7 +165,8 @@ fn completed(block: &Block, part: Part, document: &Value, folder: &Path) -> Stri
         _ => "",
     };
     let auth = if matches!(part, Part::Whole) && has("auth") { String::new() } else { TestApp::auth() };
-    format!("{text}{missing}{auth}")
+    let server = if has("hooks") && !has("server") { "server: { hooks: 0.0.0.0:4357 }\n" } else { "" };
+    format!("{text}{missing}{server}{auth}")
 }
 
 /// The errors of `check` for `block` as `part` of a configuration.

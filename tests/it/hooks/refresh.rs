@@ -79,12 +79,12 @@ async fn ask_for(gateway: &Gateway, set: &str, sha: &str, n: usize) -> Reply {
     exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
 }
 
-/// Of 50 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
+/// Of 500 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn those_that_asked_are_told_and_no_others() {
     let told = Told::usual().await;
     told.api.add("teams", "b", "gateway");
-    for n in 0..50 {
+    for n in 0..500 {
         told.ask("c", OTHER, n).await;
     }
     for set in ["a", "b", "stranger", "of-nobody"] {
@@ -93,7 +93,7 @@ async fn those_that_asked_are_told_and_no_others() {
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
     told.tells(&["argocd/a", "argocd/b", "teams/b"]).await;
-    assert_eq!(told.scene.runs(), 52, "one run for the event");
+    assert_eq!(told.scene.runs(), 502, "one run for the event");
     let metric = async |name: &str| told.scene.metric(&format!("appset_gateway_{name}")).await;
     assert_eq!(metric("refreshes_total{result=\"annotated\"}").await, 2);
     assert_eq!(metric("refreshes_total{result=\"unknown\"}").await, 2);
@@ -277,6 +277,19 @@ async fn a_restart_forgets_nobody() {
     told.scene.gateway.signal(nix::sys::signal::Signal::SIGKILL);
     told.scene.gateway = Gateway::serve(&file);
     told.tells(&["argocd/a", "argocd/a", "argocd/b"]).await;
+}
+
+/// An API server that does not answer one request is asked again. Callers are answered meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_hangs_is_asked_again() {
+    let told = Told::usual().await;
+    told.ask("a", SHA, 1).await;
+    told.api.fail("PATCH", "applicationsets", &[(0, None)]);
+    told.scene.state.store(2, Ordering::SeqCst);
+    told.finish().await;
+    told.scene.shows(SHA, 1, 2).await;
+    assert_eq!(told.api.refreshed(), []);
+    told.tells(&["argocd/a"]).await;
 }
 
 /// A source that fails several times, and one that is well again, are shown on the ApplicationSets.

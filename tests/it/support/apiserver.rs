@@ -76,7 +76,11 @@ impl ApiServer {
     pub async fn start(token: &str) -> Self {
         let state = Arc::new(Mutex::new(State { token: token.to_owned(), ..State::default() }));
         let own = Arc::clone(&state);
-        let upstream = Upstream::start(move |request| vec![Step::Send(own.lock().unwrap().answer(request))]).await;
+        let upstream = Upstream::start(move |request| {
+            let answer = own.lock().unwrap().answer(request);
+            vec![if answer.is_empty() { Step::Hang } else { Step::Send(answer) }]
+        })
+        .await;
         let ca = Ca::new("cluster");
         let (certificate, key) = ca.certificate(&["localhost"]);
         let port = serve(&certificate, &key, upstream.address).await;
@@ -103,7 +107,7 @@ impl ApiServer {
         token.clone_into(&mut self.state().token);
     }
 
-    /// Answers the next requests of `method` on a path that ends with `path` with this status.
+    /// Answers the next requests of `method` on a path that ends with `path` with this status; 0: never.
     pub fn fail(&self, method: &'static str, path: &'static str, statuses: &[(u16, Option<u32>)]) {
         let failures = statuses.iter().map(|(status, after)| (method, path, *status, *after));
         self.state().failures.extend(failures);
@@ -170,7 +174,7 @@ impl State {
         };
         if let Some(at) = self.failures.iter().position(failing) {
             let (_, _, code, after) = self.failures.remove(at);
-            return status(code, "it fails", after);
+            return if code == 0 { Vec::new() } else { status(code, "it fails", after) };
         }
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         match (&*request.method, &parts[..]) {

@@ -61,8 +61,9 @@ fn read(info: &str) -> StoreProbe {
         (version, _) => format!("Valkey {version}"),
     };
     let mut problems = Vec::new();
-    let major = get("redis_version").split('.').next().and_then(|major| major.parse::<u32>().ok());
-    if major.is_some_and(|major| major < 6) {
+    let mut parts = get("redis_version").split('.').map(|part| part.parse::<u32>().ok());
+    let version = (parts.next().flatten(), parts.next().flatten());
+    if version.0.is_some() && version < (Some(6), Some(2)) {
         problems.push(format!("{server} is too old; use Valkey, or Redis 6.2 or later"));
     }
     let has_file = get("aof_enabled") == "1";
@@ -111,7 +112,7 @@ mod tests {
             ("policy:noeviction", "policy:allkeys-lru", "`maxmemory-policy` is `allkeys-lru`"),
             ("role:master", "role:slave", "read-only standby"),
             ("loading:0", "loading:1", "still reading"),
-            ("redis_version:7.2.4", "redis_version:5.0.14", "too old"),
+            ("redis_version:7.2.4", "redis_version:6.0.16", "too old"),
         ] {
             let probe = read(&GOOD.replace(from, to));
             assert!(probe.problems.len() == 1 && probe.problems[0].contains(expected), "{:?}", probe.problems);
