@@ -1,11 +1,10 @@
 //! The fuzz targets: libFuzzer searches for bytes that break the properties of `tests/it/fuzz`. The tests check the same
 //! properties with the seeds.
 
+use appset_gateway::conformance::judge as argo;
+
 #[path = "../tests/it/fuzz/answers.rs"]
 pub mod answers;
-#[allow(unused, reason = "tests judge by more of it")]
-#[path = "../tests/it/support/argo.rs"]
-mod argo;
 #[path = "../tests/it/fuzz/callers.rs"]
 pub mod callers;
 #[path = "../tests/it/fuzz/configuration.rs"]

@@ -36,7 +36,10 @@ use crate::{
         secret::Secrets,
     },
     file::base_dir::BaseDir,
-    lang::evaluator::Evaluator,
+    lang::{
+        evaluator::Evaluator,
+        scope::{NameScope, ValueType},
+    },
 };
 
 /// A source of parameter sets.
@@ -56,6 +59,16 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Whether the backend wants to see the notes that it made with the lineage's last answer.
     fn takes_notes(&self) -> bool {
         false
+    }
+
+    /// What is known of an item before the source is asked.
+    fn item(&self) -> ValueType {
+        ValueType::Anything
+    }
+
+    /// Tries whether its sources can be reached, for `check --connect`. Only reads, and asks none of the call's questions.
+    async fn reach(&self, _deadline: tokio::time::Instant) -> Vec<Reached> {
+        Vec::new()
     }
 
     /// Forgets what earlier questions taught the backend, so that the next question asks the source.
@@ -87,6 +100,15 @@ pub(crate) async fn ask(
     let found = result.as_ref().map(|outcome| &*outcome.sets).map_err(|error| &*error.message);
     watch.end(started.elapsed(), found);
     result
+}
+
+/// A source that was tried.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    /// The source, such as `https://inventory.example.com`.
+    pub(crate) source: String,
+    /// What it said, or why it cannot be reached.
+    pub(crate) result: Result<String, BackendError>,
 }
 
 /// The configuration of one kind of backend.
@@ -235,11 +257,22 @@ pub struct BuildContext<'a> {
     pub raw: &'a Value,
     /// The registries.
     pub registries: &'a Registries,
-    /// Whether the backend gets the items of a step before it.
-    pub has_items: bool,
+    /// The names that templates over the call can use. They include `items` if the backend gets the items of a step before it.
+    pub scope: &'a NameScope,
     /// The package that the backend's programs belong to.
     pub package: Option<&'a script::Package>,
 }
+
+impl BuildContext<'_> {
+    /// Whether the backend gets the items of a step before it.
+    #[must_use]
+    pub(crate) fn has_items(&self) -> bool {
+        self.scope.has(ITEMS)
+    }
+}
+
+/// The variable with the items of the step before.
+pub(crate) const ITEMS: &str = "items";
 
 /// The parameter sets of a document that must be a list of objects.
 ///

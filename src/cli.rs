@@ -3,6 +3,7 @@
 mod answers;
 mod call;
 mod check;
+mod conformance;
 mod gateway;
 mod held;
 mod hook;
@@ -41,18 +42,14 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Check the configuration and report all problems at once. Opens no socket without `--connect`.
     #[command(
-        after_help = "Exit codes: 0 the configuration is good (it may have warnings), 1 `--connect` found a problem, 78 the \
-                      configuration is wrong."
+        after_help = "Exit codes: 0 the configuration is good (it may have warnings, unless `--strict` is given), 1 `--connect` found a \
+                      problem, 78 the configuration is wrong."
     )]
     Check {
         #[command(flatten)]
         file: ConfigFile,
-        /// Try the shared store (`cache.shared`) too: connect, and tell how it is set up.
-        #[arg(long)]
-        connect: bool,
-        /// The output format.
-        #[arg(long, short, value_enum, default_value_t)]
-        output: Output,
+        #[command(flatten)]
+        options: check::CheckOptions,
     },
     /// Run a route once, without a server, and print the answer that Argo CD would get.
     Call(call::CallArgs),
@@ -62,6 +59,8 @@ enum Command {
     Held(held::HeldArgs),
     /// Send a test event to a hook, or show what an event would concern.
     Hook(hook::HookArgs),
+    /// Test any plugin server against the contract of Argo CD's plugin generator.
+    Conformance(conformance::ConformanceArgs),
     /// Print the JSON Schema of the configuration, for editors and CI.
     Schema,
     /// Read a token from standard input and print its SHA-256 for `auth.tokens[].sha256`.
@@ -112,11 +111,12 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Check { file, connect, output } => check::run(&file.path, connect, output),
+        Command::Check { file, options } => check::run(&file.path, options),
         Command::Call(arguments) => call::run(&arguments),
         Command::Answers(arguments) => answers::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),
         Command::Hook(arguments) => hook::run(&arguments),
+        Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Schema => print(&format!("{:#}", config::schema().to_value())),
         Command::HashToken => print_token_hash(),
         Command::Completions { shell } => {

@@ -28,7 +28,7 @@ use crate::{
     backend::script::ScriptsConfig,
     clients::{collector::TracesConfig, oci::RegistryConfig, outbound::OutboundConfig},
     domain::{
-        problem::{Path, Problem, Problems},
+        problem::{Path, Problem, ProblemKind, Problems},
         units::HumanDuration,
     },
     engine::{cache::CacheLimits, route::RouteConfig},
@@ -161,6 +161,8 @@ pub struct Loaded {
     pub(crate) base: BaseDir,
     /// The plugins, in the order of their folders' names.
     pub(crate) plugins: Vec<LoadedPlugin>,
+    /// Whether secrets, keys and certificates need not be there.
+    forgives_secrets: bool,
     report: Report,
     tree: Node,
 }
@@ -199,7 +201,7 @@ impl Loaded {
         let hashes =
             sources.flat_map(Report::sources).map(|(name, source)| Sha256::digest(format!("{name}\0{source}")));
         let hash = hashes.fold(Sha256::new(), Sha256::chain_update).finalize().into();
-        Ok(Self { config, raw, hash, base, plugins, report, tree })
+        Ok(Self { config, raw, hash, base, plugins, forgives_secrets: false, report, tree })
     }
 
     /// The files from which the configuration was read, if it came from `file`, and a name in the folder of plugins, so that new plugins are
@@ -214,10 +216,17 @@ impl Loaded {
         files.into_iter().collect()
     }
 
+    /// Checks only the form of references to secrets, keys and certificates. They need not be on this machine.
+    #[must_use]
+    pub(crate) fn without_secrets(self) -> Self {
+        Self { forgives_secrets: true, ..self }
+    }
+
     /// The report of all problems; `problems` are those that building the parts found.
     #[must_use]
     pub(crate) fn report(mut self, problems: Vec<Problem>) -> Report {
-        for problem in problems {
+        let is_forgiven = |problem: &Problem| self.forgives_secrets && problem.kind == ProblemKind::Secret;
+        for problem in problems.into_iter().filter(|problem| !is_forgiven(problem)) {
             self.report.add(&self.tree, problem);
         }
         for plugin in self.plugins {

@@ -6,6 +6,8 @@ pub mod document;
 pub mod error;
 pub mod generator;
 pub mod lifecycle;
+pub(crate) mod pattern;
 pub mod problem;
 pub mod secret;
+pub(crate) mod spelling;
 pub(crate) mod units;

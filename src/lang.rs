@@ -2,4 +2,5 @@
 
 pub mod evaluator;
 pub mod expression;
+pub mod scope;
 pub mod template;

@@ -28,6 +28,7 @@ pub(crate) mod bounded_cache;
 pub mod cli;
 pub mod clients;
 pub mod config;
+pub mod conformance;
 pub mod domain;
 pub mod engine;
 pub mod file;

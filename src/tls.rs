@@ -80,7 +80,7 @@ impl TlsConfig {
             client_ca: self.client_ca.as_ref().map(|file| base.resolve(file)),
             ..*self
         };
-        let loaded = problems.note(path, Loaded::read(&config))?;
+        let loaded = problems.note_secret(path, Loaded::read(&config))?;
         Some(Arc::new(ServerTls { config, now: ArcSwap::from_pointee(loaded), trouble: Mutex::default() }))
     }
 }

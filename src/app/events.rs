@@ -1,19 +1,18 @@
 //! Deliveries of hooks until their questions have been looked at again: events about one question are one look, few looks are under way
 //! at once, and one that finds nothing new is repeated, since registries and CI may be behind their events.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+mod queue;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use moka::sync::Cache;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     task::JoinSet,
-    time::{Instant, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
+use self::queue::{AGAIN, AT_ONCE, Batch, Late, Queue, Receipt};
 use super::App;
 use crate::{
     bounded_cache::{self, Bounded},
@@ -22,24 +21,27 @@ use crate::{
     hooks::{Delivery, Subject, Subjects},
 };
 
-/// How many looks are under way at once.
-const AT_ONCE: usize = 8;
 /// How many subjects may wait to be compared with the known questions.
 const MAX_WAITING: usize = 10_000;
 /// Subjects that come within this time are compared together.
 const GATHER: Duration = Duration::from_millis(50);
-/// When a look that found nothing new is repeated, after the look before.
-const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(1)];
+/// When subjects are compared once more, with the answers on disk and with questions that were asked for the first time meanwhile.
+const LATE: Duration = Duration::from_secs(30);
+/// For how long other replicas leave a delivery to the one that took it. Once its work is done, it is seen for [`SEEN_FOR`].
+const TAKEN_FOR: Duration = Duration::from_mins(2);
 /// How many delivery ids are remembered, and for how long.
 const MAX_SEEN: u64 = 20_000;
 const SEEN_FOR: Duration = Duration::from_hours(24);
 
 /// The way of events from the listener to the task that follows them.
 pub(crate) struct Events {
-    sender: Sender<Subject>,
-    receiver: parking_lot::Mutex<Option<Receiver<Subject>>>,
-    seen: Bounded<(Arc<str>, String), ()>,
+    sender: Sender<Event>,
+    receiver: parking_lot::Mutex<Option<Receiver<Event>>>,
+    seen: Bounded<Receipt, ()>,
 }
+
+/// What an event is about, and the delivery that it came with.
+type Event = (Subject, Option<Arc<Receipt>>);
 
 impl Default for Events {
     fn default() -> Self {
@@ -49,129 +51,135 @@ impl Default for Events {
     }
 }
 
-/// A question that is looked at when it is due.
-#[derive(Debug, Clone)]
-struct Due {
-    question: Question,
-    at: Instant,
-    /// Tells questions apart that are due at the same time.
-    number: u64,
-    /// How many looks have found nothing new.
-    looks: usize,
-}
-
-/// The questions to look at. Pure: it knows no time but what it is given.
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: HashMap<Key, Due>,
-    order: BTreeMap<(Instant, u64), Key>,
-    running: HashSet<Key>,
-    numbers: u64,
-}
-
-impl Queue {
-    /// An event concerns `question`: it is looked at as soon as possible, after a look that is under way.
-    fn concern(&mut self, key: Key, question: Question, now: Instant) {
-        self.put(key, question, now, 0);
-    }
-
-    fn put(&mut self, key: Key, question: Question, at: Instant, looks: usize) {
-        self.numbers += 1;
-        let due = Due { question, at, number: self.numbers, looks };
-        if let Some(before) = self.waiting.insert(key, due) {
-            self.order.remove(&(before.at, before.number));
-        }
-        self.order.insert((at, self.numbers), key);
-    }
-
-    /// The next question that is due and not under way.
-    fn next(&mut self, now: Instant) -> Option<(Key, Due)> {
-        if self.running.len() >= AT_ONCE {
-            return None;
-        }
-        let (place, key) = self.order.range(..=(now, u64::MAX)).find(|(_, key)| !self.running.contains(key))?;
-        let (place, key) = (*place, *key);
-        self.order.remove(&place);
-        self.running.insert(key);
-        self.waiting.remove(&key).map(|due| (key, due))
-    }
-
-    /// A look has ended. If it found nothing new, and no event came meanwhile, it is repeated later.
-    fn ended(&mut self, key: Key, due: Due, look: Look, now: Instant) {
-        self.running.remove(&key);
-        let is_over = matches!(look, Look::Changed | Look::Held) || self.waiting.contains_key(&key);
-        if let Some(after) = AGAIN.get(due.looks).filter(|_| !is_over) {
-            self.put(key, due.question, now + *after, due.looks + 1);
-        }
-    }
-
-    /// When the next question is due.
-    fn next_at(&self) -> Option<Instant> {
-        let (at, _) = self.order.iter().find(|(_, key)| !self.running.contains(key))?.0;
-        Some(*at)
-    }
-}
-
 impl App {
     /// Takes a delivery of `hook`. Returns what became of it.
     pub(crate) async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
         let Delivery { id, subjects } = delivery;
-        let key = id.map(|id| (Arc::clone(hook), id));
-        if key.as_ref().is_some_and(|key| self.events.seen.contains_key(key)) {
+        let receipt = id.map(|id| Receipt { hook: Arc::clone(hook), id });
+        if receipt.as_ref().is_some_and(|receipt| self.events.seen.contains_key(receipt)) {
             return "duplicate";
         }
         // All of its subjects are taken, or none.
         let Ok(permits) = self.events.sender.try_reserve_many(subjects.len()) else { return "refused" };
-        if let Some((hook, id)) = &key
-            && !self.engine.is_first(&format!("delivery:{hook}:{id}"), SEEN_FOR).await
+        if let Some(receipt) = &receipt
+            && !self.engine.is_first(&receipt.name(), TAKEN_FOR).await
         {
             return "duplicate";
         }
-        if let Some(key) = key {
-            self.events.seen.insert(key, ());
+        if let Some(receipt) = &receipt {
+            self.events.seen.insert(receipt.clone(), ());
         }
         let outcome = if subjects.is_empty() { "ignored" } else { "taken" };
-        permits.zip(subjects).for_each(|(permit, subject)| permit.send(subject));
+        let receipt = receipt.map(Arc::new);
+        permits.zip(subjects).for_each(|(permit, subject)| permit.send((subject, receipt.clone())));
         outcome
     }
 
-    /// Looks again at the questions that events concern. Returns when the gateway drains.
+    /// Looks again at the questions that events concern. Returns at [`Phase::Closing`], after a note about what was not looked at.
     pub async fn follow_events(self: &Arc<Self>) {
         let Some(mut events) = self.events.receiver.lock().take() else { return };
-        let (mut queue, mut looks) = (Queue::default(), JoinSet::new());
+        let (mut queue, mut late, mut looks) = (Queue::default(), Late::default(), JoinSet::new());
         let mut draining = std::pin::pin!(self.lifecycle.reached(Phase::Draining));
+        let mut closing = std::pin::pin!(self.lifecycle.reached(Phase::Closing));
+        let (mut turns, mut is_draining) = (interval(LATE), false);
+        // While nothing waits, no turn is taken, and those that were missed must not come at once afterwards.
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if is_draining {
+                // Nobody is left for further looks. Whoever asks next makes the source be asked.
+                self.expire_questions(queue.take_repeats()).await;
+            }
             while let Some((key, due)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
                 looks.spawn(async move { (key, app.look(&due.question).await, due) });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
             tokio::select! {
-                () = &mut draining => return,
-                Some(subject) = events.recv() => {
-                    for (key, question) in self.concerned(subject, &mut events).await {
-                        queue.concern(key, question, Instant::now());
+                () = &mut draining, if !is_draining => is_draining = true,
+                () = &mut closing => {
+                    return self.leave_unfinished(queue, late, events).await;
+                }
+                Some(event) = events.recv() => {
+                    let (subjects, batch) = gather(event, &mut events).await;
+                    let (subjects, found) = self.concerned(subjects, false).await;
+                    late.add(&subjects, found.keys().copied());
+                    for (key, question) in found {
+                        queue.concern(key, question, Some(&batch), Instant::now());
+                    }
+                    self.settle(batch);
+                }
+                Some(Ok((key, look, mut due))) = looks.join_next() => {
+                    let batches = std::mem::take(&mut due.batches);
+                    queue.ended(key, due, look, Instant::now());
+                    for batch in batches {
+                        self.settle(batch);
                     }
                 }
-                Some(Ok((key, look, due))) = looks.join_next() => queue.ended(key, due, look, Instant::now()),
+                _ = turns.tick(), if !late.is_empty() => {
+                    let (subjects, known) = late.turn();
+                    for (key, question) in self.concerned(subjects, true).await.1 {
+                        if !known.contains(&key) {
+                            queue.concern(key, question, None, Instant::now());
+                        }
+                    }
+                }
                 () = sleep_until(next), if looks.len() < AT_ONCE => {}
             }
         }
     }
 
-    /// The questions that `first` and all subjects that come shortly after it concern.
-    async fn concerned(self: &Arc<Self>, first: Subject, events: &mut Receiver<Subject>) -> HashMap<Key, Question> {
-        tokio::time::sleep(GATHER).await;
-        let mut subjects = Subjects::default();
-        subjects.add(first);
-        while let Ok(subject) = events.try_recv() {
+    /// Makes the sources be asked about everything that no look has ended for. The process is about to end.
+    async fn leave_unfinished(self: &Arc<Self>, queue: Queue, late: Late, mut events: Receiver<Event>) {
+        let mut subjects = late.into_subjects();
+        // A delivery that is being taken has its place already, and is waited for.
+        events.close();
+        while let Some((subject, _)) = events.recv().await {
             subjects.add(subject);
         }
+        let (_, found) = self.concerned(subjects, true).await;
+        self.expire_questions(found.into_values().chain(queue.into_unfinished()).collect()).await;
+    }
+
+    /// Notes for other replicas that all work for `batch` is done, if this is the last question that had it. In the background: the store
+    /// may be slow, and looks must not wait for it.
+    fn settle(self: &Arc<Self>, batch: Arc<Batch>) {
+        let Some(batch) = Arc::into_inner(batch).filter(|batch| !batch.is_empty()) else { return };
         let app = Arc::clone(self);
-        let found = tokio::task::spawn_blocking(move || app.engine.concerned(&app.setup().routes, &subjects)).await;
-        let found = found.unwrap_or_default();
-        self.metrics.hooks.concerned(found.len());
-        found
+        tokio::spawn(async move {
+            for receipt in batch {
+                if !app.engine.note_done(&receipt.name(), SEEN_FOR).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Makes the sources of `questions` be asked before their answers are served again.
+    async fn expire_questions(&self, questions: Vec<Question>) {
+        let setup = self.setup();
+        for question in questions {
+            if let Err(error) = self.engine.expire_question(&setup.routes, &question).await {
+                tracing::warn!(%error, route = &*question.route, "events are lost: the shared store does not answer");
+                return;
+            }
+        }
+    }
+
+    /// The questions that `subjects` concern.
+    async fn concerned(self: &Arc<Self>, subjects: Subjects, everywhere: bool) -> (Subjects, HashMap<Key, Question>) {
+        if subjects.len() == 0 {
+            return Default::default();
+        }
+        let app = Arc::clone(self);
+        let compare = move || {
+            let found = app.engine.concerned(&app.setup().routes, &subjects, everywhere);
+            (subjects, found)
+        };
+        let (subjects, found) = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
+        if !everywhere {
+            self.metrics.hooks.concerned(found.len());
+        }
+        (subjects, found)
     }
 
     async fn look(&self, question: &Question) -> Look {
@@ -186,55 +194,15 @@ impl App {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn question(number: u8) -> (Key, Question) {
-        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
-        (Key::of_bytes([number; 32]), question)
+/// `first` and all subjects that come shortly after it, and their deliveries.
+async fn gather(first: Event, events: &mut Receiver<Event>) -> (Subjects, Arc<Batch>) {
+    sleep(GATHER).await;
+    let (mut subjects, mut batch) = (Subjects::default(), Batch::new());
+    let mut next = Some(first);
+    while let Some((subject, receipt)) = next {
+        subjects.add(subject);
+        batch.extend(receipt.filter(|receipt| batch.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
+        next = events.try_recv().ok();
     }
-
-    #[test]
-    fn events_about_one_question_are_at_most_two_looks() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        (0..100).for_each(|_| queue.concern(key, of.clone(), now));
-        let (_, due) = queue.next(now).unwrap();
-        assert!(queue.next(now).is_none());
-        (0..100).for_each(|_| queue.concern(key, of.clone(), now));
-        assert!(queue.next(now).is_none(), "one look at a time");
-        queue.ended(key, due, Look::Changed, now);
-        let (_, due) = queue.next(now).unwrap();
-        queue.ended(key, due, Look::Changed, now);
-        assert!(queue.next(now).is_none() && queue.next_at().is_none());
-    }
-
-    #[test]
-    fn a_look_that_finds_nothing_new_is_repeated_three_times() {
-        let (mut queue, mut now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        queue.concern(key, of, now);
-        for (number, after) in AGAIN.iter().map(Some).chain([None]).enumerate() {
-            let (_, due) = queue.next(now).unwrap();
-            queue.ended(key, due, if number == 0 { Look::Failed } else { Look::Unchanged }, now);
-            assert_eq!(queue.next_at(), after.map(|after| now + *after));
-            assert!(queue.next(now).is_none());
-            now = queue.next_at().unwrap_or(now);
-        }
-    }
-
-    #[test]
-    fn few_looks_are_under_way_at_once() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        for number in 0..20 {
-            let (key, of) = question(number);
-            queue.concern(key, of, now);
-        }
-        let first: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
-        assert_eq!(first.len(), AT_ONCE);
-        let (key, due) = first[0].clone();
-        queue.ended(key, due, Look::Held, now);
-        assert!(queue.next(now).is_some());
-    }
+    (subjects, Arc::new(batch))
 }

@@ -32,7 +32,7 @@ impl App {
         loop {
             while let Some((name, refresh)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
-                refreshes.spawn(async move { (app.refresh(&name).await, name, refresh) });
+                refreshes.spawn(async move { (app.refresh(&name, &refresh.told).await, name, refresh) });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
@@ -102,30 +102,34 @@ impl App {
         }
     }
 
-    async fn refresh(&self, name: &str) -> Refreshed {
+    async fn refresh(&self, name: &str, told: &[Arc<str>]) -> Refreshed {
         match &self.setup().argocd {
-            Some(argocd) => argocd.refresh(name).await,
+            Some(argocd) => argocd.refresh(name, told).await,
             None => Refreshed::Unknown,
         }
     }
 
     fn note_refresh(&self, queue: &mut RefreshQueue, name: Arc<str>, refresh: Refresh, result: &Refreshed) {
         let application_set = Arc::clone(&name);
+        let waited = refresh.since.elapsed();
         let end = queue.ended(name, refresh, result, Instant::now());
-        self.metrics.refreshes.ended(result.as_str(), refresh.since.elapsed());
+        self.metrics.refreshes.ended(result.as_str(), waited);
         match (result, end) {
             (Refreshed::Annotated(count), _) => {
                 tracing::info!(%application_set, count, "the ApplicationSet was told that there is another answer");
+            }
+            (Refreshed::Unlisted(_), _) => {
+                tracing::debug!(%application_set, "the list of ApplicationSets is read again first");
             }
             (Refreshed::Unknown, _) => tracing::debug!(
                 %application_set,
                 "no ApplicationSet of this name in `argocd.refresh.namespaces` asks this gateway by one of `argocd.refresh.configMaps`"
             ),
-            (Refreshed::Failed(error, _), RefreshEnd::GivenUp) => {
+            (Refreshed::Failed { error, .. }, RefreshEnd::GivenUp) => {
                 self.metrics.refreshes.dropped();
                 tracing::error!(%application_set, error, "the ApplicationSet is not told; Argo CD asks when it is its time");
             }
-            (Refreshed::Failed(error, _), _) => {
+            (Refreshed::Failed { error, .. }, _) => {
                 tracing::warn!(%application_set, error, "the ApplicationSet could not be told; it is tried again");
             }
         }

@@ -23,6 +23,7 @@ use crate::{
     engine::route::{RouteTable, check_deadline},
     file::base_dir::BaseDir,
     hooks::Hooks,
+    lang::scope::NameScope,
     telemetry::metrics::Metrics,
     tls::ServerTls,
 };
@@ -99,7 +100,7 @@ impl Setup {
             launchers: &common.launchers,
             evaluator: &common.evaluators.of_route(),
             registries: &shared.registries,
-            has_items: false,
+            scope: &NameScope::input(),
             package: None,
         };
         let (deadline, metrics) = (config.server.deadline, &*common.metrics);

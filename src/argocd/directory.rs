@@ -1,7 +1,11 @@
 //! Which ApplicationSets there are. A call names an ApplicationSet without its namespace, so a list tells where sets of that name have
 //! a plugin generator that points at this gateway.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::Method;
 use serde::Deserialize;
@@ -15,7 +19,7 @@ use crate::domain::error::BackendError;
 const READ_EVERY: Duration = Duration::from_mins(1);
 /// For how long a list is used that lacks a name.
 const LACKS_FOR: Duration = Duration::from_secs(5);
-/// After a list that failed, none is read for this time. Otherwise all that wait for it would wait one after the other.
+/// For how long a list is used in which a namespace failed. Otherwise all that wait for it would wait one after the other.
 const FAILS_FOR: Duration = Duration::from_secs(1);
 /// How many ApplicationSets one answer has. Their specifications may be large.
 const PAGE: &str = "100";
@@ -36,8 +40,22 @@ pub(super) struct ApplicationSet {
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     sets: HashMap<Arc<str>, Vec<ApplicationSet>>,
+    /// Why a namespace could not be read. Its ApplicationSets are those of the list before.
+    error: Option<BackendError>,
+    /// The namespaces that were read at least once.
+    known: HashSet<Arc<str>>,
     read_at: Option<Instant>,
-    failed: Option<(Instant, BackendError)>,
+}
+
+/// The ApplicationSets of one name.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// Those that are known.
+    pub(super) sets: Vec<ApplicationSet>,
+    /// Why there may be more.
+    pub(super) error: Option<BackendError>,
+    /// None is known, and the list is read again after this time.
+    pub(super) unlisted: Option<Duration>,
 }
 
 #[derive(Deserialize)]
@@ -68,50 +86,52 @@ struct Metadata {
 }
 
 impl Argocd {
-    /// The ApplicationSets with this name that ask this gateway.
-    ///
-    /// # Errors
-    /// When no list can be read, and the last one does not have the name.
-    pub(super) async fn sets(&self, name: &str) -> Result<Vec<ApplicationSet>, BackendError> {
+    /// The ApplicationSets that ask this gateway and are called `name`: a name, or a namespace and a name with a `/` between them.
+    pub(super) async fn sets(&self, name: &str) -> Listed {
+        let (namespace, name) = name.split_once('/').map_or((None, name), |(namespace, name)| (Some(namespace), name));
         let mut directory = self.directory.lock().await;
-        let known = directory.sets.get(name).cloned().unwrap_or_default();
-        let limit = if known.is_empty() { LACKS_FOR } else { READ_EVERY };
-        if directory.read_at.is_some_and(|at| at.elapsed() < limit) {
-            return Ok(known);
-        }
-        let failed = directory.failed.clone().filter(|(at, _)| at.elapsed() < FAILS_FOR);
-        let listed = match failed {
-            Some((_, error)) => Err(error),
-            None => self.list().await,
+        let limit = match (directory.sets.contains_key(name), &directory.error) {
+            (false, Some(_)) => FAILS_FOR,
+            (true, None) => READ_EVERY,
+            (true, Some(_)) | (false, None) => LACKS_FOR,
         };
-        match listed {
-            Ok(sets) => {
-                *directory = Directory { sets, read_at: Some(Instant::now()), failed: None };
-                Ok(directory.sets.get(name).cloned().unwrap_or_default())
-            }
-            Err(error) => {
-                let is_new = directory.failed.as_ref().is_none_or(|(at, _)| at.elapsed() >= FAILS_FOR);
-                if is_new {
-                    directory.failed = Some((Instant::now(), error.clone()));
-                }
-                if known.is_empty() { Err(error) } else { Ok(known) }
-            }
+        let age = directory.read_at.map(|at| at.elapsed());
+        let left = age.and_then(|age| limit.checked_sub(age)).filter(|left| !left.is_zero());
+        if left.is_none() {
+            self.list(&mut directory).await;
         }
+        let sets: Vec<_> = directory.sets.get(name).into_iter().flatten().cloned().collect();
+        let sets: Vec<_> =
+            sets.into_iter().filter(|set| namespace.is_none_or(|namespace| *set.namespace == *namespace)).collect();
+        let unlisted = left.filter(|_| sets.is_empty());
+        // A namespace that was read before has those of then. One that never was may have more.
+        let is_whole = self.namespaces.iter().all(|namespace| directory.known.contains(&**namespace));
+        let error = directory.error.clone().filter(|_| sets.is_empty() || !is_whole);
+        Listed { sets, error, unlisted }
     }
 
     /// Forgets the list, because an ApplicationSet in it is gone.
     pub(super) async fn forget_sets(&self) {
-        *self.directory.lock().await = Directory::default();
+        self.directory.lock().await.read_at = None;
     }
 
-    async fn list(&self) -> Result<HashMap<Arc<str>, Vec<ApplicationSet>>, BackendError> {
-        let mut sets: HashMap<Arc<str>, Vec<ApplicationSet>> = HashMap::new();
+    /// Reads the list of each namespace. Where that fails, the list before stays.
+    async fn list(&self, directory: &mut Directory) {
+        let (mut sets, mut error): (HashMap<Arc<str>, Vec<ApplicationSet>>, _) = (HashMap::new(), None);
+        let mut known = std::mem::take(&mut directory.known);
         for namespace in &self.namespaces {
-            for set in self.list_of(namespace).await? {
+            let listed = self.list_of(namespace).await.inspect(|_| _ = known.insert(namespace.as_str().into()));
+            let found = listed.unwrap_or_else(|why| {
+                tracing::warn!(namespace, error = %why, "the ApplicationSets of a namespace cannot be listed");
+                error = Some(why);
+                let before = directory.sets.values().flatten();
+                before.filter(|set| *set.namespace == **namespace).cloned().collect()
+            });
+            for set in found {
                 sets.entry(Arc::clone(&set.name)).or_default().push(set);
             }
         }
-        Ok(sets)
+        *directory = Directory { sets, error, known, read_at: Some(Instant::now()) };
     }
 
     async fn list_of(&self, namespace: &str) -> Result<Vec<ApplicationSet>, BackendError> {

@@ -12,7 +12,10 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ApiCall, Argocd, deadline, directory::ApplicationSet};
+use super::{
+    ApiCall, Argocd, deadline,
+    directory::{ApplicationSet, Listed},
+};
 use crate::domain::error::BackendError;
 
 /// Repeated events with the same reason are one, if they come within this time.
@@ -109,13 +112,22 @@ impl Recorded {
     }
 }
 
+impl Recorded {
+    /// The event of `set` could not be written, or has expired. The next one is written anew.
+    fn forget(&mut self, set: &ApplicationSet, reason: EventReason) {
+        self.0.remove(&(set.clone(), reason));
+    }
+}
+
 impl Argocd {
     /// Writes an event with this `message` on the ApplicationSets named `name`. Repeated ones are counted.
     ///
     /// # Errors
     /// When the API server does not take it.
     pub(crate) async fn record(&self, name: &str, reason: EventReason, message: &str) -> Result<(), BackendError> {
-        for set in self.sets(name).await? {
+        let Listed { sets, error, .. } = self.sets(name).await;
+        let mut result = error.map_or(Ok(()), Err);
+        for set in sets {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let step = self.recorded.lock().count(&set, reason, since.as_nanos(), Instant::now());
             let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
@@ -123,16 +135,24 @@ impl Argocd {
                 Step::Wait => {}
                 Step::Create(name) => {
                     let event = event(&set, reason, message, &name, &at);
-                    self.write(Method::POST, &set, None, "application/json", &event).await?;
+                    let written = self.write(Method::POST, &set, None, "application/json", &event).await;
+                    if let Err(error) = written {
+                        self.recorded.lock().forget(&set, reason);
+                        result = Err(error);
+                    }
                 }
                 Step::Count(name, count) => {
                     let patch = json!({"count": count, "lastTimestamp": at, "message": shortened(message)});
                     let kind = "application/merge-patch+json";
-                    self.write(Method::PATCH, &set, Some(&name), kind, &patch).await?;
+                    match self.write(Method::PATCH, &set, Some(&name), kind, &patch).await {
+                        Ok(StatusCode::NOT_FOUND) => self.recorded.lock().forget(&set, reason),
+                        Ok(_) => {}
+                        Err(error) => result = Err(error),
+                    }
                 }
             }
         }
-        Ok(())
+        result
     }
 
     async fn write(
@@ -142,7 +162,7 @@ impl Argocd {
         name: Option<&str>,
         kind: &'static str,
         body: &Value,
-    ) -> Result<(), BackendError> {
+    ) -> Result<StatusCode, BackendError> {
         let mut path = vec!["api", "v1", "namespaces", &set.namespace, "events"];
         path.extend(name);
         let call = ApiCall {
@@ -156,7 +176,7 @@ impl Argocd {
         let right = format!("create and patch events in the namespace `{}`", set.namespace);
         // 404: the event has expired. 409: the request was repeated, and the first one has made it.
         let expected = [StatusCode::NOT_FOUND.as_u16(), StatusCode::CONFLICT.as_u16()];
-        self.send(call, &right, &expected).await.map(drop)
+        self.send(call, &right, &expected).await.map(|reply| reply.status)
     }
 }
 

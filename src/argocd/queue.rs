@@ -39,12 +39,14 @@ pub(crate) struct RefreshQueue {
 }
 
 /// A refresh of an ApplicationSet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refresh {
     at: Instant,
     /// Since when it is wanted.
     pub(crate) since: Instant,
     attempts: u32,
+    /// The namespaces whose ApplicationSet of this name is told already.
+    pub(crate) told: Vec<Arc<str>>,
 }
 
 /// What became of a refresh.
@@ -64,16 +66,23 @@ impl RefreshQueue {
         if self.told.len() >= MAX_TOLD {
             self.told.retain(|_, at| now.duration_since(*at) < SAME_FOR);
         }
-        let before = self.told.insert((Arc::clone(name), change), now);
-        if self.waiting.contains_key(name) || before.is_some_and(|at| now.duration_since(at) < SAME_FOR) {
-            // It is told once for both.
+        let before = self.told.get(&(Arc::clone(name), change));
+        if before.is_some_and(|at| now.duration_since(*at) < SAME_FOR) {
             return true;
         }
-        if self.waiting.len() >= MAX_WAITING {
+        if !self.waiting.contains_key(name) && self.waiting.len() >= MAX_WAITING {
             return false;
         }
+        // An earlier change that comes back is a change too.
+        self.told.retain(|(other, _), _| other != name);
+        self.told.insert((Arc::clone(name), change), now);
+        if let Some(waiting) = self.waiting.get_mut(name) {
+            // It is told once for both, and in each namespace.
+            waiting.told.clear();
+            return true;
+        }
         let at = self.rested_at.get(name).map_or(now, |rested| (*rested).max(now + EVERY * BURST) - EVERY * BURST);
-        self.waiting.insert(Arc::clone(name), Refresh { at: at.max(now), since: now, attempts: 0 });
+        self.waiting.insert(Arc::clone(name), Refresh { at: at.max(now), since: now, attempts: 0, told: Vec::new() });
         true
     }
 
@@ -100,14 +109,21 @@ impl RefreshQueue {
     /// A refresh has ended. One that failed is tried again after a pause.
     pub(crate) fn ended(&mut self, name: Arc<str>, refresh: Refresh, result: &Refreshed, now: Instant) -> End {
         self.running.remove(&name);
-        let Refreshed::Failed(_, asked) = result else { return End::Done };
+        let (asked, told) = match result {
+            Refreshed::Failed { after, told, .. } => (*after, told.clone()),
+            Refreshed::Unlisted(after) => (Some(*after), refresh.told),
+            Refreshed::Annotated(_) | Refreshed::Unknown => return End::Done,
+        };
         let attempts = refresh.attempts + 1;
         if attempts >= MAX_ATTEMPTS {
             return End::GivenUp;
         }
         let pause = (FIRST_PAUSE * (1 << refresh.attempts.min(6))).min(LONGEST_PAUSE).max(asked.unwrap_or_default());
-        let since = refresh.since.min(self.waiting.get(&name).map_or(now, |waiting| waiting.since));
-        self.waiting.insert(name, Refresh { at: now + pause, since, attempts });
+        // A wish that came meanwhile is to be told everywhere.
+        let meanwhile = self.waiting.get(&name).map(|waiting| waiting.since);
+        let told = if meanwhile.is_some() { Vec::new() } else { told };
+        let since = refresh.since.min(meanwhile.unwrap_or(now));
+        self.waiting.insert(name, Refresh { at: now + pause, since, attempts, told });
         End::Again
     }
 
@@ -122,7 +138,7 @@ mod tests {
     use super::*;
 
     fn fails() -> Refreshed {
-        Refreshed::Failed("no".to_owned(), None)
+        Refreshed::Failed { error: "no".to_owned(), after: None, told: vec!["argocd".into()] }
     }
 
     #[test]
@@ -166,6 +182,7 @@ mod tests {
         loop {
             let (name, refresh) = queue.next(now).unwrap();
             assert_eq!(refresh.since, began);
+            assert_eq!(refresh.told.len(), usize::from(!pauses.is_empty()), "what was told is not told again");
             if queue.ended(name, refresh, &fails(), now) == End::GivenUp {
                 break;
             }
@@ -178,7 +195,8 @@ mod tests {
         assert!(queue.next_at().is_none());
         queue.want(&name, 2, now);
         let (_, refresh) = queue.next(queue.next_at().unwrap()).unwrap();
-        let asked = Refreshed::Failed("later".to_owned(), Some(Duration::from_secs(90)));
+        let after = Some(Duration::from_secs(90));
+        let asked = Refreshed::Failed { error: "later".to_owned(), after, told: Vec::new() };
         queue.ended(name, refresh, &asked, now);
         assert_eq!(queue.next_at(), Some(now + Duration::from_secs(90)));
     }
@@ -207,5 +225,6 @@ mod tests {
             is_told
         };
         assert_eq!([told(1, 0), told(1, 1), told(2, 2), told(1, 7)], [true, false, true, true]);
+        assert_eq!([told(2, 20), told(1, 21), told(2, 22)], [true, true, true], "an answer that comes back is told");
     }
 }

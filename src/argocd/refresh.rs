@@ -3,14 +3,17 @@
 //! <https://argo-cd.readthedocs.io/en/stable/operator-manual/applicationset/Controlling-Resource-Modification/>
 
 use std::{
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
 use http::{Method, StatusCode};
 use serde_json::json;
 
-use super::{ApiCall, Argocd, deadline, directory::ApplicationSet};
+use super::{
+    ApiCall, Argocd, deadline,
+    directory::{ApplicationSet, Listed},
+};
 use crate::domain::error::{BackendError, ErrorKind};
 
 /// The annotation that makes Argo CD reconcile an ApplicationSet.
@@ -25,8 +28,17 @@ pub(crate) enum Refreshed {
     Annotated(usize),
     /// There is no ApplicationSet of this name that asks this gateway.
     Unknown,
-    /// It did not work, for this reason. It may later, after this time if the API server said so.
-    Failed(String, Option<Duration>),
+    /// The list of ApplicationSets is about to be read again, after this time. It may lack a new one.
+    Unlisted(Duration),
+    /// It did not work.
+    Failed {
+        /// Why.
+        error: String,
+        /// When it may work, if the API server said so.
+        after: Option<Duration>,
+        /// The namespaces in which it worked, now or before.
+        told: Vec<Arc<str>>,
+    },
 }
 
 impl Refreshed {
@@ -35,27 +47,41 @@ impl Refreshed {
         match self {
             Self::Annotated(_) => "annotated",
             Self::Unknown => "unknown",
-            Self::Failed(..) => "failed",
+            Self::Unlisted(_) => "unlisted",
+            Self::Failed { .. } => "failed",
         }
     }
 }
 
 impl Argocd {
-    /// Makes Argo CD reconcile the ApplicationSets with this name, in each of the namespaces.
-    pub(crate) async fn refresh(&self, name: &str) -> Refreshed {
-        let sets = match self.sets(name).await {
-            Ok(sets) => sets,
-            Err(error) => return failed(&error),
-        };
-        let mut annotated = 0;
-        for set in &sets {
-            match self.annotate(set).await {
-                Ok(true) => annotated += 1,
+    /// Makes Argo CD reconcile the ApplicationSets with this name, in each of the namespaces except those of `told`. A name may have a
+    /// namespace before it, with a `/`.
+    pub(crate) async fn refresh(&self, name: &str, told: &[Arc<str>]) -> Refreshed {
+        let mut told = told.to_vec();
+        let Listed { sets, error, unlisted } = self.sets(name).await;
+        let (mut annotated, mut errors) = (0, Vec::from_iter(error));
+        for set in sets {
+            if told.contains(&set.namespace) {
+                continue;
+            }
+            match self.annotate(&set).await {
+                Ok(true) => {
+                    annotated += 1;
+                    told.push(set.namespace);
+                }
                 Ok(false) => self.forget_sets().await,
-                Err(error) => return failed(&error),
+                Err(error) => errors.push(error),
             }
         }
-        if annotated == 0 { Refreshed::Unknown } else { Refreshed::Annotated(annotated) }
+        match (errors.first(), unlisted) {
+            (Some(error), _) => {
+                let after = if let ErrorKind::Throttled { retry_after } = error.kind { retry_after } else { None };
+                Refreshed::Failed { error: error.to_string(), after, told }
+            }
+            (None, Some(after)) if annotated == 0 => Refreshed::Unlisted(after),
+            (None, _) if annotated == 0 => Refreshed::Unknown,
+            (None, _) => Refreshed::Annotated(annotated),
+        }
     }
 
     /// Annotates `set`. Returns false if it is gone.
@@ -76,9 +102,4 @@ impl Argocd {
         let reply = self.send(call, &right, &[404]).await?;
         Ok(reply.status != StatusCode::NOT_FOUND)
     }
-}
-
-fn failed(error: &BackendError) -> Refreshed {
-    let after = if let ErrorKind::Throttled { retry_after } = error.kind { retry_after } else { None };
-    Refreshed::Failed(error.to_string(), after)
 }

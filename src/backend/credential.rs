@@ -87,7 +87,7 @@ impl Credential {
                 let path = path.key("githubApp");
                 let api = problems.note(&path.key("api"), github_app::api_url(config.api.as_deref()));
                 let app = github_app::GithubApp::new(config, &api?, client?, context);
-                problems.note(&path.key("privateKey"), app.check());
+                problems.note_secret(&path.key("privateKey"), app.check());
                 Some(Self::with_issuer(app, context))
             }
         }

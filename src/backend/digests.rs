@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use self::{
     decision::OnMissing,
@@ -29,11 +30,14 @@ use self::{
     revision::RevisionConfig,
     source::ImageConfig,
 };
-use super::{Backend, BuildContext, KindConfig};
-use crate::domain::{
-    error::BackendError,
-    generator::{Outcome, Query},
-    problem::{Path, Problems},
+use super::{Backend, BuildContext, ITEMS, KindConfig, Reached};
+use crate::{
+    domain::{
+        error::BackendError,
+        generator::{Outcome, Query},
+        problem::{Path, Problems},
+    },
+    lang::scope::ValueType,
 };
 
 /// How long a digest that was looked up for one question is reused for others, at most.
@@ -75,6 +79,9 @@ impl Digests {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
+        // It asks about the call, and does not look at the items of a step before it.
+        let scope = &context.scope.without(ITEMS);
+        let context = BuildContext { scope, ..context };
         let Some(list) = &config.list else {
             return Some(Self::Images(Images::build(config, context, path, problems)?));
         };
@@ -118,6 +125,13 @@ impl Backend for Digests {
         }
     }
 
+    fn item(&self) -> ValueType {
+        match self {
+            Self::Images(images) => images.item(),
+            Self::List(_) => List::item(),
+        }
+    }
+
     fn reads_application_set(&self) -> bool {
         match self {
             Self::Images(images) => images.reads_application_set(),
@@ -127,6 +141,13 @@ impl Backend for Digests {
 
     fn takes_notes(&self) -> bool {
         matches!(self, Self::Images(_))
+    }
+
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        match self {
+            Self::Images(images) => images.reach(deadline).await,
+            Self::List(_) => Vec::new(),
+        }
     }
 
     fn forget(&self) {

@@ -7,10 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Backend, BuildContext, KindConfig};
-use crate::domain::{
-    error::BackendError,
-    generator::{Outcome, ParameterSet, Parameters, Query},
-    problem::{Path, Problems},
+use crate::{
+    domain::{
+        error::BackendError,
+        generator::{Outcome, ParameterSet, Parameters, Query},
+        problem::{Path, Problems},
+    },
+    lang::scope::ValueType,
 };
 
 /// The list.
@@ -46,6 +49,10 @@ impl KindConfig for Config {
 impl Backend for Fixed {
     async fn resolve(&self, _: &Query) -> Result<Outcome, BackendError> {
         Ok(Outcome::of_list(self.sets.clone(), "the configuration", "an empty list"))
+    }
+
+    fn item(&self) -> ValueType {
+        ValueType::any_of(self.sets.iter().map(|set| ValueType::of_object(&set.0)))
     }
 
     fn reads_application_set(&self) -> bool {

@@ -16,21 +16,23 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::Method;
 use serde_json::Value;
 use tokio::time::Instant;
 
 pub(crate) use self::config::Config;
 use self::{api::Api, question::ItemQuery, redirect::Redirects, whole::time_to_live};
-use super::{Backend, BuildContext, KindConfig};
+use super::{Backend, BuildContext, KindConfig, Reached};
 use crate::{
     clients::outbound::{Call, HttpClient, TlsKeys},
     domain::{
         error::BackendError,
-        generator::{Outcome, ParameterSet, Query},
+        generator::{Evidence, Outcome, ParameterSet, Query},
         problem::{Path, Problems},
         secret::Secrets,
         units::HumanDuration,
     },
+    lang::scope::ValueType,
 };
 
 /// How many items of a `forEach` are asked for at the same time.
@@ -51,10 +53,8 @@ struct Found {
     sets: Vec<ParameterSet>,
     /// The time to live that each page states, if any.
     lives: Vec<Option<Duration>>,
-    /// The request, as evidence for an empty list.
-    asked: String,
-    /// What the upstream answered, as evidence for an empty list.
-    empty: String,
+    /// What was asked, and how the upstream answered.
+    evidence: Vec<Evidence>,
 }
 
 impl Http {
@@ -114,13 +114,15 @@ impl Http {
             counted.push(page.counted);
             let Some((paging, next)) = self.api.paging().zip(page.next) else {
                 page::check_counted(&counted).map_err(clean)?;
-                // Only an empty list needs evidence.
-                if !sets.is_empty() {
-                    return Ok(Found { sets, lives, asked: String::new(), empty: String::new() });
-                }
                 let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
-                let empty = format!("{status}, an explicit empty list");
-                return Ok(Found { sets, lives, asked: format!("{asked}{pages}"), empty });
+                let asked = format!("{asked}{pages}");
+                let evidence = match sets.len() {
+                    0 => Evidence::absent(asked, format!("{status}, an explicit empty list")),
+                    count => {
+                        Evidence::present(asked, format!("{status}, {count} item{}", if count == 1 { "" } else { "s" }))
+                    }
+                };
+                return Ok(Found { sets, lives, evidence: vec![evidence] });
             };
             let url = paging.next_url(&asked.url, &next, &mut seen).map_err(clean)?;
             (call, hops) = (Call { url, ..asked }, 0);
@@ -129,15 +131,17 @@ impl Http {
 
     /// Sends one request for each item of `list`, several at the same time.
     async fn find_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Found, BackendError> {
-        let number = list.len();
+        if list.is_empty() {
+            let evidence = vec![Evidence::absent("forEach, 0 questions", "it gives an explicit empty list")];
+            return Ok(Found { sets: Vec::new(), lives: Vec::new(), evidence });
+        }
         let asks = list.into_iter().enumerate().map(|(index, each)| self.find_each(query, index, each, deadline));
         let found: Vec<Found> = stream::iter(asks).buffered(MAX_CONCURRENT_QUESTIONS).try_collect().await?;
-        let empty = if number == 0 { "it gives an explicit empty list" } else { "each an explicit empty list" };
-        let asked = format!("forEach, {number} questions");
-        let mut whole = Found { sets: Vec::new(), lives: Vec::new(), asked, empty: empty.to_owned() };
+        let mut whole = Found { sets: Vec::new(), lives: Vec::new(), evidence: Vec::new() };
         for found in found {
             whole.sets.extend(found.sets);
             whole.lives.extend(found.lives);
+            whole.evidence.extend(found.evidence);
         }
         Ok(whole)
     }
@@ -178,7 +182,14 @@ impl Backend for Http {
             Some(list) => Box::pin(self.find_all(query, list, deadline)).await?,
         };
         let life = life(&found.lives, query.ttl);
-        Ok(Outcome::of_list(found.sets, found.asked, found.empty).lasting(life))
+        Ok(Outcome::of_sources(found.sets, found.evidence).lasting(life))
+    }
+
+    fn item(&self) -> ValueType {
+        match &self.api {
+            Api::Json(json) => json.item.clone(),
+            Api::Plugin(_) => ValueType::Anything,
+        }
     }
 
     fn reads_application_set(&self) -> bool {
@@ -186,6 +197,17 @@ impl Backend for Http {
             Api::Json(json) => json.reads_application_set(),
             Api::Plugin(_) => true,
         }
+    }
+
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let Some(mut url) = self.api.fixed_destination() else { return Vec::new() };
+        url.set_path("/");
+        url.set_query(None);
+        let source = url.origin().ascii_serialization();
+        let call = Call { method: Method::HEAD, may_repeat: false, ..Call::get(url, self.max_body, deadline) };
+        // Any status proves that the server is there. What a path needs is not known without a call.
+        let result = self.client.fetch(call).await.map(|reply| format!("answers {}", reply.status));
+        vec![Reached { source, result }]
     }
 
     fn secrets(&self) -> Secrets {

@@ -8,18 +8,22 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::join::{Join, join};
 use super::{
-    Backend, BuildContext, KindConfig,
+    Backend, BuildContext, KindConfig, Reached,
     step::{MergeConfig, StepConfig},
     steps::{StepReport, Steps},
 };
-use crate::domain::{
-    error::BackendError,
-    generator::{Outcome, Query},
-    problem::{Path, Problems},
-    secret::Secrets,
+use crate::{
+    domain::{
+        error::BackendError,
+        generator::{Outcome, Query},
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
+    lang::scope::{NameScope, ValueType},
 };
 
 /// The `merge` backend of a route or step.
@@ -52,8 +56,9 @@ impl KindConfig for MergeConfig {
             problems.error_with_help(&path, "there is nothing to merge", "name two backends or more");
         }
         let raw = context.raw.pointer("/backend/merge/backends").unwrap_or(&Value::Null);
-        let steps = Steps::build(&self.backends, "backend", false, BuildContext { raw, ..context }, &path, problems);
-        Some(Arc::new(Merge { keys: self.merge_keys.clone(), join: self.join, steps: steps? }))
+        let steps = Steps::build(&self.backends, "backend", false, BuildContext { raw, ..context }, &path, problems)?;
+        check_keys(&self.merge_keys, &steps, &keys_path, problems);
+        Some(Arc::new(Merge { keys: self.merge_keys.clone(), join: self.join, steps }))
     }
 
     fn takes_notes(&self) -> bool {
@@ -80,12 +85,20 @@ impl Backend for Merge {
         Ok(self.steps.conclude(Outcome::of_list(sets, asked, "nothing is left"), reports, query.ttl))
     }
 
+    fn item(&self) -> ValueType {
+        ValueType::any_of(self.steps.items())
+    }
+
     fn reads_application_set(&self) -> bool {
         self.steps.reads_application_set()
     }
 
     fn takes_notes(&self) -> bool {
         self.steps.takes_notes()
+    }
+
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        self.steps.reach(deadline).await
     }
 
     fn forget(&self) {
@@ -98,6 +111,22 @@ impl Backend for Merge {
 
     fn secrets(&self) -> Secrets {
         self.steps.secrets()
+    }
+}
+
+/// Notes the merge keys that the items of a backend cannot have.
+fn check_keys(keys: &[String], steps: &Steps, path: &Path, problems: &mut Problems) {
+    for (index, key) in keys.iter().enumerate() {
+        for (step, item) in steps.items().enumerate() {
+            let scope = NameScope::of(&[]).with_keys_of(&item);
+            // A key may itself have dots.
+            if let Err(unknown) = scope.follow(key)
+                && scope.get(key).is_none()
+            {
+                let message = format!("the items of {} have no key `{key}`", steps.label(step));
+                problems.mistake(&path.index(index), message, unknown.help);
+            }
+        }
     }
 }
 

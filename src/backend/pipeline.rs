@@ -7,17 +7,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
-    Backend, BuildContext, KindConfig,
+    Backend, BuildContext, KindConfig, Reached,
     step::StepConfig,
     steps::{StepReport, Steps},
 };
-use crate::domain::{
-    error::BackendError,
-    generator::{Outcome, ParameterSet, Query},
-    problem::{Path, Problems},
-    secret::Secrets,
+use crate::{
+    domain::{
+        error::BackendError,
+        generator::{Outcome, ParameterSet, Query},
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
+    lang::scope::ValueType,
 };
 
 /// The `pipeline` backend of a route or step.
@@ -35,7 +39,7 @@ impl KindConfig for Vec<StepConfig> {
             return None;
         }
         let raw = context.raw.pointer("/backend/pipeline").unwrap_or(&Value::Null);
-        let first_with_items = usize::from(!context.has_items);
+        let first_with_items = usize::from(!context.has_items());
         for (index, step) in self.iter().enumerate().skip(first_with_items) {
             if let Some(kind) = step.ignores_items() {
                 problems.warning(
@@ -68,12 +72,20 @@ impl Backend for Pipeline {
         Ok(self.0.conclude(last, reports, query.ttl))
     }
 
+    fn item(&self) -> ValueType {
+        self.0.items().last().unwrap_or_default()
+    }
+
     fn reads_application_set(&self) -> bool {
         self.0.reads_application_set()
     }
 
     fn takes_notes(&self) -> bool {
         self.0.takes_notes()
+    }
+
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        self.0.reach(deadline).await
     }
 
     fn forget(&self) {

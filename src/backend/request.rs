@@ -19,11 +19,12 @@ use crate::{
         document::Document,
         error::BackendError,
         problem::{Path, Problems},
-        secret::{SecretRef, Secrets, TextOrSecret},
+        secret::{SecretRef, Secrets, TextOrSecret, literal},
     },
     file::base_dir::BaseDir,
     lang::{
         evaluator::Context,
+        scope::NameScope,
         template::{Template, ValueContext},
     },
 };
@@ -53,7 +54,7 @@ pub struct Parts<'a> {
     /// The body. Its strings are templates.
     pub body: Option<&'a Value>,
     /// The names that the templates can use.
-    pub scope: &'a [&'a str],
+    pub scope: &'a NameScope,
 }
 
 /// A request with its parsed templates.
@@ -173,8 +174,8 @@ fn build_headers(
     problems: &mut Problems,
 ) -> Vec<(HeaderName, HeaderSource)> {
     let mut headers = Vec::new();
-    for (name, value) in parts.headers {
-        let path = path.key(name);
+    for (written, value) in parts.headers {
+        let (path, name) = (path.key(written), written);
         let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not the name of a header"));
         let Some(name) = problems.note(&path, parsed) else { continue };
         if matches!(
@@ -189,7 +190,8 @@ fn build_headers(
         }
         let source = match value {
             TextOrSecret::Text(text) => {
-                problems.note(&path, Template::parse(text, ValueContext::Text, parts.scope)).map(HeaderSource::Template)
+                literal::check(written, text, &path, problems);
+                Template::build(text, ValueContext::Text, parts.scope, &path, problems).map(HeaderSource::Template)
             }
             TextOrSecret::Secret(secret) => {
                 secret.check(base, &path, problems);

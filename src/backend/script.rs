@@ -58,6 +58,7 @@ use crate::{
     lang::{
         evaluator::{Evaluator, Variables},
         expression::Expression,
+        scope::ValueType,
     },
     telemetry::trace::{self, Span, SpanKind},
 };
@@ -74,6 +75,8 @@ pub(crate) struct Script {
     package: Option<Package>,
     protocol: Protocol,
     parameters: Option<Arc<Expression>>,
+    /// What is known of an item.
+    item: ValueType,
     inherited: Vec<(String, OsString)>,
     env: BTreeMap<String, TextOrSecret>,
     base: BaseDir,
@@ -141,6 +144,10 @@ impl Backend for Script {
             BackendError { message: error.message + &run.stderr.tail(&secrets), ..error }
         })?;
         Ok(Outcome::of_list(reading.items, format!("ran {name}"), "an explicit []").lasting(reading.ttl))
+    }
+
+    fn item(&self) -> ValueType {
+        self.item.clone()
     }
 
     fn reads_application_set(&self) -> bool {

@@ -5,8 +5,13 @@ use std::{borrow::Cow, sync::Arc};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
-use super::{Backend, BackendConfig, BuildContext, KINDS, StepFields, merge::join::Join, pipeline::select::Select};
-use crate::domain::problem::{Path, Problems};
+use super::{
+    Backend, BackendConfig, BuildContext, ITEMS, KINDS, StepFields, merge::join::Join, pipeline::select::Select,
+};
+use crate::{
+    domain::problem::{Path, Problems},
+    lang::scope::ValueType,
+};
 
 /// One step, with a name if wanted.
 #[derive(Debug, Clone, Deserialize)]
@@ -139,13 +144,16 @@ fn select(
     problems: &mut Problems,
 ) -> Option<BuiltStep> {
     let path = path.key("select");
+    let is_usable = is_pipeline && context.has_items();
     if !is_pipeline {
         let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
         problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
-    } else if !context.has_items {
+    } else if !context.has_items() {
         let help = "`select` chooses among the items of the step before it";
         problems.error_with_help(&path, "there is nothing to select from", help);
     }
-    let select = problems.note(&path, Select::compile(expression, context.evaluator))?;
+    // Where there are no items, that is the only problem worth a line.
+    let scope = &if is_usable { context.scope.clone() } else { context.scope.with(ITEMS, ValueType::Anything) };
+    let select = Select::build(expression, BuildContext { scope, ..context }, &path, problems)?;
     Some(BuiltStep { kind: "select", backend: Arc::new(select), gets_old: false })
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    BuildContext, ask,
+    BuildContext, ITEMS, Reached, ask,
     step::{BuiltStep, StepConfig},
 };
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
         problem::{Path, Problems},
         secret::Secrets,
     },
+    lang::scope::ValueType,
     telemetry::trace::{self, SpanKind},
 };
 
@@ -41,7 +42,7 @@ impl Steps {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let mut steps = Vec::new();
+        let mut steps = Vec::<Option<Step>>::new();
         for (index, config) in configs.iter().enumerate() {
             let path = path.index(index);
             let name = config.name.clone().unwrap_or_else(|| (index + 1).to_string());
@@ -51,16 +52,35 @@ impl Steps {
             if configs[..index].iter().any(|other| config.name.is_some() && other.name == config.name) {
                 problems.error(&path.key("name"), format!("another {word} is called `{}`", name.escape_debug()));
             }
-            let has_items = context.has_items || (is_pipeline && index > 0);
+            let before = steps.last().filter(|_| is_pipeline);
+            let item = before.map(|step| step.as_ref().map_or(ValueType::Anything, |step| step.built.backend.item()));
+            let scope = &match item {
+                Some(item) => context.scope.with(ITEMS, ValueType::List(Box::new(item))),
+                None => context.scope.clone(),
+            };
             // Shaped like a route's configuration, in which a backend finds its own.
             let raw = json!({ "backend": context.raw.get(index).unwrap_or(context.raw) });
-            let built = config.build(is_pipeline, BuildContext { raw: &raw, has_items, ..context }, &path, problems);
+            let built = config.build(is_pipeline, BuildContext { raw: &raw, scope, ..context }, &path, problems);
             steps.push(built.map(|built| {
                 let name = format!("{word} {name}");
                 Step { label: format!("{name} ({})", built.kind), name, built }
             }));
         }
         steps.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    /// What is known of an item of each step.
+    pub(crate) fn items(&self) -> impl Iterator<Item = ValueType> {
+        self.0.iter().map(|step| step.built.backend.item())
+    }
+
+    /// Tries the sources of all steps.
+    pub(crate) async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let mut reached = Vec::new();
+        for step in &self.0 {
+            reached.extend(step.built.backend.reach(deadline).await);
+        }
+        reached
     }
 
     /// The number of steps.

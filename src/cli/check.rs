@@ -1,12 +1,16 @@
 //! `appset-gateway check`.
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 
-use super::{Output, exit, print};
+use clap::{Args, ValueEnum};
+use tokio::time::Instant;
+
+use super::{exit, print};
 use crate::{
-    app::App,
+    app::{App, Setup},
+    backend::Reached,
     clients::{launcher::own_program, store::StoreConfig},
-    config::Loaded,
+    config::{Loaded, report::Strictness},
     domain::clock::SystemClock,
     engine::route::Route,
     file::base_dir::BaseDir,
@@ -18,28 +22,64 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
     Ok(runtime.block_on(app.launchers.lacks()).unwrap_or_else(|why| vec![format!("no script can be started: {why}")]))
 }
 
-/// Checks `file` as a start would, and prints the report.
-pub(crate) fn run(file: &Path, connect: bool, output: Output) -> anyhow::Result<ExitCode> {
+/// How long a source may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What `check` looks at, and how it reports.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct CheckOptions {
+    /// Warnings are errors too.
+    #[arg(long)]
+    strict: bool,
+    /// Check only the form of references to secrets, keys and certificates: they need not be on this machine.
+    #[arg(long)]
+    no_secrets: bool,
+    /// Try the sources of the routes and the shared store (`cache.shared`) too. Only reads.
+    #[arg(long)]
+    connect: bool,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: CheckOutput,
+}
+
+/// The output format of `check`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum CheckOutput {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// SARIF, for code hosts.
+    Sarif,
+}
+
+/// Checks `file`, and prints the report. Mistakes that a start only warns of are errors.
+pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode> {
+    let CheckOptions { strict, no_secrets, connect, output } = options;
     let checked = Loaded::read(file).and_then(|loaded| {
+        let loaded = if no_secrets { loaded.without_secrets() } else { loaded };
         let (store, base) =
             (loaded.config.as_ref().and_then(|config| config.cache.shared.clone()), loaded.base.clone());
         App::build(loaded, Arc::new(SystemClock), own_program()).map(|built| (built, store.map(|store| (store, base))))
     });
-    let (report, routes, lacks, exposed, store) = match checked {
+    let (report, routes, lacks, exposed, tried) = match checked {
         Ok(((app, report), store)) => {
             let setup = app.setup();
             let identities = setup.routes.iter().map(|route| identity(route)).collect();
-            (report, identities, lacks(&app)?, app.exposed_secrets(), store.filter(|_| connect))
+            let tried = connect.then(|| (app.setup(), store));
+            (report, identities, lacks(&app)?, app.exposed_secrets(), tried)
         }
         Err(report) => (report, Vec::new(), Vec::new(), Vec::new(), None),
     };
+    let report = report.counted(if strict { Strictness::Strict } else { Strictness::Check });
     for lack in lacks {
         eprintln!("note: on this machine scripts are not completely contained: {lack}");
     }
-    if output == Output::Json {
-        print(&format!("{:#}", report.to_json()))?;
-    } else {
-        eprint!("{report}");
+    match output {
+        CheckOutput::Text => eprint!("{report}"),
+        CheckOutput::Json => drop(print(&format!("{:#}", report.to_json()))?),
+        CheckOutput::Sarif => drop(print(&format!("{:#}", report.to_sarif()))?),
     }
     if report.has_errors() {
         eprintln!("{}: {}", file.display(), report.summary());
@@ -51,15 +91,36 @@ pub(crate) fn run(file: &Path, connect: bool, output: Output) -> anyhow::Result<
         }
         return Ok(ExitCode::from(exit::CONFIG));
     }
-    if output == Output::Text {
+    if output == CheckOutput::Text {
         let plural = if routes.len() == 1 { "" } else { "s" };
         let found = if report.is_empty() { String::new() } else { format!(", {}", report.summary()) };
         print(&format!("{}: good, {} route{plural}{found}", file.display(), routes.len()))?;
         print("How the guard identifies the parameter sets of each route (`guard.identity`):")?;
         routes.iter().try_for_each(|line| print(line).map(drop))?;
     }
-    let is_good = store.map_or(Ok(true), |(store, base)| try_store(&store, &base))?;
+    let is_good = match tried {
+        Some((setup, store)) => {
+            let reaches_sources = try_sources(&setup)?;
+            store.map_or(Ok(true), |(store, base)| try_store(&store, &base))? && reaches_sources
+        }
+        None => true,
+    };
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// Tries the sources of all routes, and prints to standard error what they say. Returns whether all were reached.
+fn try_sources(setup: &Setup) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut is_good = true;
+    for route in setup.routes.iter() {
+        let reached = runtime.block_on(route.backend.reach(Instant::now() + TIMEOUT));
+        for Reached { source, result } in reached {
+            is_good &= result.is_ok();
+            let said = result.unwrap_or_else(|error| format!("cannot be used: {error}"));
+            eprintln!("route {}: {source} {said}", route.name);
+        }
+    }
+    Ok(is_good)
 }
 
 /// Tries the shared store, and prints to standard error what it says of itself. Returns whether nothing is wrong.

@@ -9,7 +9,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     task::{JoinError, JoinHandle},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -160,7 +160,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         "ready"
     );
     let traces = app.traces.start();
-    start_tasks(&app, file, hangup);
+    let events = start_tasks(&app, file, hangup);
     let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, hooks));
 
     let signal = signals.next().await;
@@ -173,6 +173,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::FAILED));
         }
     }
+    let _ = timeout(FLUSH, events).await;
     app.launchers.close().await;
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
@@ -182,8 +183,8 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the tasks that run beside the requests.
-fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) {
+/// Starts the tasks that run beside the requests. Returns the one that follows events, which has work until the end.
+fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> JoinHandle<()> {
     app.start_ahead();
     let renewing = Arc::clone(app);
     tokio::spawn(async move { renewing.renew().await });
@@ -194,11 +195,12 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) {
     let warming = Arc::clone(app);
     tokio::spawn(async move { warming.warm_up().await });
     let events = Arc::clone(app);
-    tokio::spawn(async move { events.follow_events().await });
+    let events = tokio::spawn(async move { events.follow_events().await });
     let telling = Arc::clone(app);
     tokio::spawn(async move { telling.follow_notices().await });
     let confirming = Arc::clone(app);
     tokio::spawn(async move { confirming.confirm_held().await });
+    events
 }
 
 /// Drains after `signal`, then waits for the last request. Returns whether all requests were finished in time.

@@ -24,7 +24,7 @@ use crate::{
     clients::outbound::{ClientCertificate, Outbound, TlsKeys, fixed_url},
     domain::{
         problem::{Path, Problems},
-        secret::TextOrSecret,
+        secret::{TextOrSecret, literal},
     },
     file::base_dir::BaseDir,
     telemetry::{metrics::SpanMetrics, trace::Tracer},
@@ -173,7 +173,7 @@ fn build_headers(
             TextOrSecret::Text(text) if text.contains(|c: char| c.is_control()) => {
                 problems.error(&path, "a header's value is one line");
             }
-            TextOrSecret::Text(_) => {}
+            TextOrSecret::Text(text) => literal::check(name.as_str(), text, &path, problems),
             TextOrSecret::Secret(secret) => secret.check(base, &path, problems),
         }
         headers.push((name, value.clone()));

@@ -83,7 +83,7 @@ impl ApiServer {
         let tls = keys.build(is_plain, base, path, problems);
         let at = tls.at(path);
         let options = ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() };
-        let client = problems.note(&at, outbound.client(options));
+        let client = problems.note_secret(&at, outbound.client(options));
         outbound.name_destination(api.as_ref());
         Some(Self { url: api?, token: token.clone(), base: base.clone(), tls, client: client? })
     }

@@ -2,13 +2,17 @@
 //! reported, taken out, and the rest is decoded again.
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_path_to_error::Segment as SerdeSegment;
 
 use super::{
     Report,
     tree::{Node, NodeKind},
 };
-use crate::domain::problem::{Path, Problem, ProblemKind, Segment, Severity};
+use crate::domain::{
+    problem::{Path, Problem, ProblemKind, Segment, Severity},
+    spelling::advice,
+};
 
 /// The most errors that are reported at once.
 const MAX_ERRORS: usize = 100;
@@ -43,11 +47,14 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
         let path = tree.existing(&own_path(error.path()));
         let target = match cause {
             DecodeCause::UnknownKey(name) | DecodeCause::UnknownValue(name) => tree.existing(&path.key(name)),
-            DecodeCause::MissingKey(_) | DecodeCause::WrongType { .. } | DecodeCause::Other => path,
+            DecodeCause::MissingKey(_)
+            | DecodeCause::WrongType { .. }
+            | DecodeCause::NotOneKey
+            | DecodeCause::Other => path,
         };
         let (_, real) = tree.locate(&target);
         if !follows_from(&pruned, &real, &cause) {
-            report.add(tree, problem(&target, &message, &cause, &knowing));
+            report.add(tree, problem(tree, &target, &message, &cause, &knowing));
         }
         pruned.push(real);
         if !tree.prune(&target) {
@@ -71,6 +78,8 @@ enum DecodeCause<'a> {
         /// A text was expected, and a number or a boolean found.
         is_unquoted_text: bool,
     },
+    /// A mapping names one of several kinds by its only key, and this one has another number of keys.
+    NotOneKey,
     /// Anything else.
     Other,
 }
@@ -85,6 +94,8 @@ impl<'a> DecodeCause<'a> {
             Self::UnknownValue(name)
         } else if let Some(name) = name_after("missing field `") {
             Self::MissingKey(name)
+        } else if message.ends_with("expected map with a single key") {
+            Self::NotOneKey
         } else if let Some(found) = message.strip_prefix("invalid type: ") {
             let is_scalar = ["integer", "floating point", "boolean"].iter().any(|kind| found.starts_with(kind));
             Self::WrongType { is_unquoted_text: is_scalar && found.ends_with("expected a string") }
@@ -113,25 +124,14 @@ fn own_path(path: &serde_path_to_error::Path) -> Path {
         .collect()
 }
 
-/// Advice for `given` where only `known` is known.
-#[must_use]
-pub(crate) fn advice(given: &str, known: &[&str]) -> String {
-    match near(given, known) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None if known.is_empty() => "nothing is known here".to_owned(),
-        None => format!("known here: {}", known.join(", ")),
-    }
-}
-
-/// The name of `known` of which `given` may be a misspelling.
-#[must_use]
-pub(crate) fn near<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distance = |name: &str| strsim::damerau_levenshtein(name, given);
-    known.iter().copied().filter(|name| distance(name) <= given.len().div_ceil(3)).min_by_key(|name| distance(name))
-}
-
 /// The problem at `path`: serde's message in the words of a configuration, with advice.
-fn problem(path: &Path, message: &str, cause: &DecodeCause<'_>, knowing: &impl Fn(&Path, &mut Vec<&str>)) -> Problem {
+fn problem(
+    tree: &Node,
+    path: &Path,
+    message: &str,
+    cause: &DecodeCause<'_>,
+    knowing: &impl Fn(&Path, &mut Vec<&str>),
+) -> Problem {
     let unknown = |what: &str, name: &str| {
         // The message goes on with the names that serde knows there, each in backticks.
         let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
@@ -143,13 +143,42 @@ fn problem(path: &Path, message: &str, cause: &DecodeCause<'_>, knowing: &impl F
         DecodeCause::UnknownKey(name) => unknown("key", name),
         DecodeCause::UnknownValue(name) => unknown("value", name),
         DecodeCause::WrongType { is_unquoted_text: true } => (in_words(message), Some("write it in quotes".to_owned())),
+        DecodeCause::NotOneKey => not_one_key(tree.at(path)),
         DecodeCause::WrongType { is_unquoted_text: false } | DecodeCause::Other => (in_words(message), None),
     };
     Problem { path: path.clone(), message, help, severity: Severity::Error, kind: ProblemKind::Other }
 }
 
+/// What is wrong with `node`, which should be a mapping with one key, and advice. Most often a line has the wrong indentation.
+fn not_one_key(node: Option<&Node>) -> (String, Option<String>) {
+    let Some(NodeKind::Mapping(entries)) = node.map(|node| &node.kind) else {
+        return ("one key is expected here".to_owned(), None);
+    };
+    let names: Vec<String> = entries.iter().map(|(key, ..)| format!("`{key}`")).collect();
+    let is_parent = |node: &Node| matches!(node.kind, NodeKind::Mapping(_) | NodeKind::Scalar(Value::Null));
+    let mut parents = entries.iter().filter(|(.., node)| is_parent(node)).map(|(key, ..)| key);
+    let help = match (parents.next(), parents.next(), names.len()) {
+        (_, _, 0) => None,
+        (Some(parent), None, _) => {
+            let others: Vec<&str> =
+                names.iter().map(String::as_str).filter(|name| *name != format!("`{parent}`")).collect();
+            Some(format!("indent {} further, if it belongs to `{parent}`", others.join(" and ")))
+        }
+        _ => Some("keep one of them".to_owned()),
+    };
+    let message = match &names[..] {
+        [] => "the mapping is empty; exactly one key is expected".to_owned(),
+        _ => format!("exactly one key is expected here, and there are {}", names.join(", ")),
+    };
+    (message, help)
+}
+
 /// serde's message with YAML's names for types.
 fn in_words(message: &str) -> String {
+    // serde takes a list for the fields of a struct, and then misses some.
+    if message.starts_with("invalid length ") && message.contains("expected struct") {
+        return "wrong type: list, expected a mapping".to_owned();
+    }
     message
         .replace("invalid type: ", "wrong type: ")
         .replace("invalid value: ", "wrong value: ")

@@ -1,5 +1,7 @@
 //! The report of a configuration's problems, shown as a compiler shows errors.
 
+mod sarif;
+
 use std::{fmt, sync::LazyLock};
 
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource};
@@ -13,42 +15,81 @@ use crate::domain::{
 };
 
 /// Endings of keys whose values may be secrets that were written into the file by mistake.
-const SECRET_KEYS: [&str; 9] =
-    ["token", "bearer", "password", "passwd", "secret", "sha256", "authorization", "credential", "privatekey"];
+const SECRET_KEYS: [&str; 13] = [
+    "token",
+    "bearer",
+    "password",
+    "passwd",
+    "secret",
+    "sha256",
+    "authorization",
+    "credential",
+    "privatekey",
+    "cookie",
+    "apikey",
+    "api-key",
+    "api_key",
+];
+
+/// How severely a report counts its findings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// As a start does: only what keeps the gateway from starting is an error.
+    #[default]
+    Start,
+    /// As `check` does: mistakes are errors too.
+    Check,
+    /// As `check --strict` does: everything is an error.
+    Strict,
+}
 
 /// The findings for one file, and for the files that belong to it.
 #[derive(Debug, Clone)]
 pub struct Report {
     name: String,
     source: String,
+    strictness: Strictness,
     findings: Vec<Finding>,
     /// The reports of files that belong to it, such as plugins.
     others: Vec<Self>,
 }
 
 /// One problem with its place.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+pub(super) struct Finding {
+    pub(super) at: Position,
+    pub(super) path: String,
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+    severity: Severity,
+    real: crate::domain::problem::Path,
+}
+
+/// One problem as programs read it.
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Finding {
-    file: String,
+struct WrittenFinding<'a> {
+    file: &'a str,
     line: u64,
     column: u64,
-    path: String,
-    message: String,
+    path: &'a str,
+    message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    help: Option<String>,
+    help: Option<&'a str>,
     severity: &'static str,
-    #[serde(skip)]
-    offset: usize,
-    #[serde(skip)]
-    real: crate::domain::problem::Path,
 }
 
 impl Report {
     /// An empty report on `source`, which came from the file `name`.
     #[must_use]
     pub(crate) fn new(name: &str, source: String) -> Self {
-        Self { name: name.to_owned(), source, findings: Vec::new(), others: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            source,
+            strictness: Strictness::default(),
+            findings: Vec::new(),
+            others: Vec::new(),
+        }
     }
 
     /// The report on a file that cannot be read.
@@ -76,7 +117,7 @@ impl Report {
         self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
     }
 
-    /// Notes `problem`, whose path refers to `tree`. A problem of a part is left out if something below that part was found before, because
+    /// Notes `problem`, whose path refers to `tree`. A problem of a part is left out if an error below that part was found before, because
     /// it may only be a consequence.
     pub(crate) fn add(&mut self, tree: &Node, mut problem: Problem) {
         if let Some(Segment::Key(key)) = problem.path.segments().last()
@@ -86,7 +127,9 @@ impl Report {
             problem.message = problem.message.replace(&text, REDACTED);
         }
         let (at, real) = tree.locate(&problem.path);
-        let is_below = |finding: &Finding| finding.real != real && finding.real.is_within(&real);
+        let is_below = |finding: &Finding| {
+            finding.severity == Severity::Error && finding.real != real && finding.real.is_within(&real)
+        };
         if problem.kind != ProblemKind::MissingKey && self.findings.iter().any(is_below) {
             return;
         }
@@ -101,15 +144,38 @@ impl Report {
         }
     }
 
-    /// All findings; those of this file come first.
-    fn all(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().chain(self.others.iter().flat_map(|other| &other.findings))
+    /// Counts the findings as `strictness` says.
+    #[must_use]
+    pub(crate) fn counted(mut self, strictness: Strictness) -> Self {
+        self.strictness = strictness;
+        self.others = self.others.into_iter().map(|other| other.counted(strictness)).collect();
+        self
+    }
+
+    /// All findings with the names of their files; those of this file come first.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Finding)> {
+        let own = self.findings.iter().map(|finding| (&*self.name, finding));
+        let others = self.others.iter().flat_map(|other| other.findings.iter().map(|finding| (&*other.name, finding)));
+        own.chain(others)
+    }
+
+    /// Whether `finding` counts as an error.
+    pub(super) fn is_error(&self, finding: &Finding) -> bool {
+        match finding.severity {
+            Severity::Error => true,
+            Severity::Mistake => self.strictness != Strictness::Start,
+            Severity::Warning => self.strictness == Strictness::Strict,
+        }
+    }
+
+    fn severity(&self, finding: &Finding) -> &'static str {
+        if self.is_error(finding) { "error" } else { "warning" }
     }
 
     /// Sorts the findings by line, and the other files by name.
     pub(crate) fn sort(&mut self) {
         self.others.sort_by(|one, other| one.name.cmp(&other.name));
-        self.findings.sort_by_key(|finding| (finding.line, finding.column));
+        self.findings.sort_by_key(|finding| (finding.at.line, finding.at.column));
     }
 
     /// Whether there are errors, with which the gateway does not start.
@@ -127,10 +193,10 @@ impl Report {
     /// One line per finding: `file:line:column: path: message (help)`.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let line = |finding: &Finding| {
+        let line = |(file, finding): (&str, &Finding)| {
             let path = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
             let help = finding.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
-            format!("{}:{}:{}: {path}{}{help}", finding.file, finding.line, finding.column, finding.message)
+            format!("{file}:{}:{}: {path}{}{help}", finding.at.line, finding.at.column, finding.message)
         };
         self.all().map(line).collect()
     }
@@ -138,7 +204,16 @@ impl Report {
     /// The findings as a JSON list.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(self.all().collect::<Vec<_>>()).unwrap_or_default()
+        let written = self.all().map(|(file, finding)| WrittenFinding {
+            file,
+            line: finding.at.line,
+            column: finding.at.column,
+            path: &finding.path,
+            message: &finding.message,
+            help: finding.help.as_deref(),
+            severity: self.severity(finding),
+        });
+        serde_json::to_value(written.collect::<Vec<_>>()).unwrap_or_default()
     }
 
     /// `2 errors, 1 warning`
@@ -154,7 +229,7 @@ impl Report {
     }
 
     fn count(&self, severity: &str) -> usize {
-        self.all().filter(|finding| finding.severity == severity).count()
+        self.all().filter(|(_, finding)| self.severity(finding) == severity).count()
     }
 
     fn push(
@@ -166,17 +241,11 @@ impl Report {
         severity: Severity,
     ) {
         self.findings.push(Finding {
-            file: self.name.clone(),
-            line: at.line,
-            column: at.column,
+            at: Position { offset: at.offset.min(self.source.len()), ..at },
             path: in_one_line(real.to_string()),
             message: in_one_line(message),
             help: help.map(in_one_line),
-            severity: match severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            },
-            offset: at.offset.min(self.source.len()),
+            severity,
             real,
         });
     }
@@ -198,6 +267,15 @@ static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r#"(?i)((?:{})["']?[ \t]*:[ \t]*)({value})"#, SECRET_KEYS.join("|"))).ok()
 });
 
+/// What stands in the query of a URL, or begins as the secrets of well-known services do.
+static WELL_KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let query = format!(r"[?&][a-z0-9_-]*(?:{})=", SECRET_KEYS.join("|"));
+    Regex::new(&format!(
+        r#"(?i)({query}|gh[opsu]_|github_pat_|glpat-|xox[bp]-|dckr_pat_|npm_|hvs\.)([^\s"'&,{{}}\[\]]+)"#
+    ))
+    .ok()
+});
+
 /// `text` with the second group of `pattern` replaced by stars. Each line keeps its length. Empty if there is no pattern.
 fn without(pattern: Option<&Regex>, text: &str) -> String {
     let Some(pattern) = pattern else { return String::new() };
@@ -214,7 +292,7 @@ fn without(pattern: Option<&Regex>, text: &str) -> String {
 
 /// `source` without values that may be secrets, because reports are logged.
 fn masked(source: &str) -> String {
-    without(USER.as_ref(), &without(VALUE.as_ref(), source))
+    without(WELL_KNOWN.as_ref(), &without(USER.as_ref(), &without(VALUE.as_ref(), source)))
 }
 
 impl fmt::Display for Report {
@@ -223,7 +301,8 @@ impl fmt::Display for Report {
         let handler = GraphicalReportHandler::new().with_width(110);
         let source = masked(&self.source);
         for finding in &self.findings {
-            let rest = &self.source[finding.offset..];
+            let offset = finding.at.offset;
+            let rest = &self.source[offset..];
             let length = rest.find(['\n', ':', ',', ' ', '}']).unwrap_or(rest.len()).max(usize::from(!rest.is_empty()));
             let message = if finding.path.is_empty() {
                 finding.message.clone()
@@ -231,12 +310,8 @@ impl fmt::Display for Report {
                 format!("{}: {}", finding.path, finding.message)
             };
             let mut diagnostic = MietteDiagnostic::new(message)
-                .with_severity(if finding.severity == "error" {
-                    miette::Severity::Error
-                } else {
-                    miette::Severity::Warning
-                })
-                .with_label(LabeledSpan::underline(finding.offset..finding.offset + length));
+                .with_severity(if self.is_error(finding) { miette::Severity::Error } else { miette::Severity::Warning })
+                .with_label(LabeledSpan::underline(offset..offset + length));
             diagnostic.help.clone_from(&finding.help);
             let report = miette::Report::new(diagnostic)
                 .with_source_code(NamedSource::new(&self.name, source.clone()).with_language("yaml"));
@@ -279,6 +354,9 @@ mod tests {
             ("url: http://h:80/a@b", "url: http://h:80/a@b"),
             ("privateKey: |\n  BEGIN\n  hunter2\nx: y", "privateKey: *\n*******\n*********\nx: y"),
             ("secret: >-\n  hunter2", "secret: **\n*********"),
+            ("url: https://h/x?page=1&access_token=hunter2&a=b", "url: https://h/x?page=1&access_token=*******&a=b"),
+            ("args: [ghp_hunter2]", "args: [ghp_*******]"),
+            ("url: https://h/x?token={{ params.t }}", "url: https://h/x?token={{ params.t }}"),
         ] {
             assert_eq!(masked(source), shown);
         }

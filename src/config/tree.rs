@@ -23,6 +23,18 @@ pub(crate) struct Position {
     pub(crate) offset: usize,
 }
 
+impl Position {
+    /// This position with its offset in `source`. Errors of the YAML parser have only a line and a column.
+    fn with_offset(self, source: &str) -> Self {
+        let lines = usize::try_from(self.line).unwrap_or_default().saturating_sub(1);
+        let before: usize = source.split_inclusive('\n').take(lines).map(str::len).sum();
+        let rest = &source[before..];
+        let column = usize::try_from(self.column).unwrap_or_default().saturating_sub(1);
+        let within = rest.char_indices().nth(column).map_or(rest.len(), |(offset, _)| offset);
+        Self { offset: before + within, ..self }
+    }
+}
+
 /// A value and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -52,13 +64,17 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
             Ok(tree) => return checked(report, tree),
             Err(error) => error,
         };
-        let at = error.location().map(position).unwrap_or_default();
+        let at = error.location().map(position).unwrap_or_default().with_offset(&source);
         if let Error::MultipleDocuments { .. } = error.without_snippet() {
             report.syntax(at, "one YAML document is expected, and here is a second one".to_owned());
             return None;
         }
         let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() else {
-            report.syntax(at, message(&error));
+            let message = message(&error);
+            match tab_after(&source, at).filter(|_| message.ends_with("found a tab")) {
+                Some(at) => report.syntax(at, "a tab, where YAML is indented with spaces only".to_owned()),
+                None => report.syntax(at, message),
+            }
             return None;
         };
         report.syntax(at, format!("the key `{key}` stands twice in this mapping"));
@@ -127,11 +143,16 @@ impl Node {
         }
     }
 
+    /// The node at `path`.
+    #[must_use]
+    pub(crate) fn at(&self, path: &Path) -> Option<&Self> {
+        path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))
+    }
+
     /// The text of the scalar at `path`. `None` if there is a list, a mapping or nothing.
     #[must_use]
     pub(crate) fn text(&self, path: &Path) -> Option<String> {
-        let node = path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))?;
-        match &node.kind {
+        match &self.at(path)?.kind {
             NodeKind::Scalar(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
             NodeKind::Scalar(value) => Some(value.to_string()),
             NodeKind::List(_) | NodeKind::Mapping(_) => None,
@@ -217,6 +238,18 @@ fn position(location: Location) -> Position {
     Position { line: location.line(), column: location.column(), offset }
 }
 
+/// The first tab that indents a line of `source`, from the line of `at` on.
+fn tab_after(source: &str, at: Position) -> Option<Position> {
+    let first = usize::try_from(at.line).ok()?.saturating_sub(1);
+    let mut lines = source.split_inclusive('\n').enumerate().skip(first);
+    lines.find_map(|(index, line)| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let column = indent.chars().position(|c| c == '\t')? + 1;
+        let (line, column) = (u64::try_from(index + 1).ok()?, u64::try_from(column).ok()?);
+        Some(Position { line, column, offset: 0 }.with_offset(source))
+    })
+}
+
 /// serde-saphyr's message without the position, which the report shows in its own form.
 fn message(error: &Error) -> String {
     let text = error.without_snippet().to_string();
@@ -225,7 +258,11 @@ fn message(error: &Error) -> String {
     if text.starts_with("budget breached") {
         return "the file is too large or too deep, perhaps by its aliases".to_owned();
     }
-    text.split(" at line ").next().unwrap_or(text).to_owned()
+    let text = text.split(" at line ").next().unwrap_or(text);
+    if text.starts_with("while parsing a block ") {
+        return format!("{text}; compare the indentation of this line with the lines around it");
+    }
+    text.to_owned()
 }
 
 /// 2^63: smaller whole numbers are never read as floats.

@@ -18,12 +18,16 @@ pub type Parameters = Map<String, Value>;
 pub struct Query {
     /// The ApplicationSet that asks. Only the caller's claim: Argo CD sends no namespace and no proof.
     pub(crate) application_set: Arc<str>,
+    /// Its namespace, if the caller says it. No part of the cache key.
+    pub(crate) namespace: Option<Arc<str>>,
     /// `input.parameters`, checked against the route's `input`, with defaults applied.
     pub(crate) parameters: Arc<Parameters>,
     /// When an answer would come too late.
     pub(crate) deadline: Instant,
-    /// How long the route's answers are fresh. Knowledge from another request may be used while it is younger.
+    /// How long the route's answers are fresh.
     pub(crate) ttl: Duration,
+    /// Whether nothing may be used that earlier requests learned, because an event says that it has changed.
+    pub(crate) must_ask: bool,
     /// What the backend noted with earlier answers.
     pub(crate) before: Before,
     /// The result of the previous step, a list of objects, if the backend is a later step of a pipeline.
@@ -38,13 +42,21 @@ impl Query {
     pub const fn new(application_set: Arc<str>, parameters: Arc<Parameters>, deadline: Instant) -> Self {
         Self {
             application_set,
+            namespace: None,
             parameters,
             deadline,
             ttl: Duration::ZERO,
+            must_ask: false,
             before: Before { own: None, lineage: None },
             items: None,
             watch: None,
         }
+    }
+
+    /// How old knowledge from earlier requests may be.
+    #[must_use]
+    pub(crate) const fn reuses_for(&self) -> Duration {
+        if self.must_ask { Duration::ZERO } else { self.ttl }
     }
 }
 
@@ -86,16 +98,30 @@ pub(crate) struct Selector {
     pub(crate) application_set: Option<String>,
     /// Parameters and their values. Other parameters may have any value.
     pub(crate) parameters: Parameters,
+    /// Whether a question must not have other parameters.
+    pub(crate) is_exact: bool,
 }
 
 impl Selector {
+    /// Selects `question` alone.
+    #[must_use]
+    pub(crate) fn only(question: &Question) -> Self {
+        Self {
+            route: Some(question.route.to_string()),
+            application_set: question.application_set.as_ref().map(ToString::to_string),
+            parameters: (*question.parameters).clone(),
+            is_exact: true,
+        }
+    }
+
     /// Whether `question` matches.
     #[must_use]
     pub(crate) fn selects(&self, question: &Question) -> bool {
         let is_unlike = |wanted: &Option<String>, name: &str| wanted.as_ref().is_some_and(|wanted| wanted != name);
         let is_other_set = question.application_set.as_ref().is_some_and(|name| is_unlike(&self.application_set, name));
         let has = |(name, value): (&String, &Value)| question.parameters.get(name) == Some(value);
-        !is_unlike(&self.route, &question.route) && !is_other_set && self.parameters.iter().all(has)
+        let has_others = self.is_exact && self.parameters.len() != question.parameters.len();
+        !is_unlike(&self.route, &question.route) && !is_other_set && !has_others && self.parameters.iter().all(has)
     }
 }
 
@@ -133,6 +159,12 @@ impl Outcome {
     #[must_use]
     pub(crate) const fn absent(evidence: Vec<Evidence>) -> Self {
         Self { sets: Vec::new(), evidence, lasting: None, note: None }
+    }
+
+    /// The outcome of a complete list. `evidence` names each source, and is the proof of an empty list.
+    #[must_use]
+    pub(crate) const fn of_sources(sets: Vec<ParameterSet>, evidence: Vec<Evidence>) -> Self {
+        Self { sets, evidence, lasting: None, note: None }
     }
 
     /// The outcome of a complete list that `asked` gave. `empty` is the source's answer when the list is empty.

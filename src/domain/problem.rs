@@ -83,6 +83,8 @@ impl fmt::Display for Path {
 pub enum Severity {
     /// The gateway does not start.
     Error,
+    /// It cannot work once it is asked, so `check` fails. The gateway starts: an earlier release accepted the configuration.
+    Mistake,
     /// The gateway starts. `check` and the log report it.
     Warning,
 }
@@ -92,6 +94,8 @@ pub enum Severity {
 pub enum ProblemKind {
     /// A required key is missing. This never follows from another problem.
     MissingKey,
+    /// A file or variable with a secret, a key or a certificate cannot be read or used on this machine.
+    Secret,
     /// Anything else. It may follow from a problem in a part below it.
     Other,
 }
@@ -144,6 +148,11 @@ impl Problems {
         self.0.push(Problem { help: help.map(str::to_owned), ..Problem::missing_key(path.clone(), key) });
     }
 
+    /// Notes a mistake at `path`: the gateway starts, and the part fails as soon as it is used.
+    pub(crate) fn mistake(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        self.push(path, message.into(), Some(help.into()), Severity::Mistake);
+    }
+
     /// Notes a warning at `path`: it works, but is probably not intended.
     pub(crate) fn warning(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Warning);
@@ -159,6 +168,17 @@ impl Problems {
     /// The value of `result`, or `None` with the error noted at `path`.
     pub(crate) fn note<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.error(path, error.to_string())).ok()
+    }
+
+    /// The value of `result`, or `None` with the error noted at `path`: a secret, a key or a certificate that cannot be read or used.
+    pub(crate) fn note_secret<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
+        let noted = |error: E| {
+            self.error(path, error.to_string());
+            if let Some(problem) = self.0.last_mut() {
+                problem.kind = ProblemKind::Secret;
+            }
+        };
+        result.map_err(noted).ok()
     }
 
     /// The list, in the order of discovery.

@@ -1,5 +1,6 @@
 //! Secrets. A configuration holds references to them (`file:`, `env:`), never their values. A secret prints as `[redacted]`.
 
+pub(crate) mod literal;
 mod redaction;
 
 use std::{fmt, path::PathBuf};
@@ -108,7 +109,7 @@ impl SecretRef {
 
     /// Notes a problem at `path` if the value cannot be read now, or is too short to be redacted.
     pub(crate) fn check(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
-        let read = problems.note(path, self.read(base));
+        let read = problems.note_secret(path, self.read(base));
         if read.is_some_and(|secret| is_too_short(secret.expose())) {
             let message = format!(
                 "{self} has fewer than {SHORTEST} characters: it is not taken out of messages and logs, since a text that short is \

@@ -3,7 +3,10 @@
 use std::{borrow::Cow, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, Visitor},
+};
 
 /// A duration written as `500ms`, `30s`, `5m`, `24h` or a sum such as `1h 30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,11 +29,54 @@ impl std::fmt::Display for HumanDuration {
     }
 }
 
+/// Reads a text, and tells whoever wrote a bare number to add the unit.
+struct WithUnit {
+    what: &'static str,
+    unit: &'static str,
+}
+
+impl WithUnit {
+    fn bare<T: Error>(&self, number: impl std::fmt::Display) -> T {
+        T::custom(format!("`{number}` has no unit: write `{number}{}`, or {}", self.unit, self.what))
+    }
+}
+
+impl Visitor<'_> for WithUnit {
+    type Value = String;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.what)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<String, E> {
+        Err(self.bare(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
+        Err(self.bare(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<String, E> {
+        Err(self.bare(number))
+    }
+}
+
 impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text =
+            deserializer.deserialize_any(WithUnit { what: "a duration such as `500ms`, `30s` or `5m`", unit: "s" })?;
         let duration = humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format!("`{text}` is not a duration such as `500ms`, `30s` or `5m`: {error}"))
+            let example = format!("`{text}` is not a duration such as `500ms`, `30s` or `5m`");
+            let has_no_unit = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            D::Error::custom(if has_no_unit {
+                format!("{example}: it has no unit; {text} seconds are `{text}s`")
+            } else {
+                format!("{example}: {error}")
+            })
         })?;
         if duration > LONGEST {
             return Err(D::Error::custom(format!("`{text}` is longer than 365 days")));
@@ -85,7 +131,7 @@ impl std::fmt::Display for Percent {
 
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text = deserializer.deserialize_any(WithUnit { what: "a share such as `30%`", unit: "%" })?;
         let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
         number
             .filter(|number| *number <= 100)
@@ -141,7 +187,7 @@ impl std::fmt::Display for ByteSize {
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text = deserializer.deserialize_any(WithUnit { what: "a size such as `512KiB` or `64MiB`", unit: "B" })?;
         text.parse::<bytesize::ByteSize>()
             .map(|size| Self(size.as_u64()))
             .map_err(|error| D::Error::custom(format!("`{text}` is not a size such as `512KiB` or `64MiB`: {error}")))

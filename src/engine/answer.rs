@@ -22,7 +22,13 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
-use self::{askers::Askers, confirm::Confirmations, run::Run, shared::Shared, state::EngineState};
+use self::{
+    askers::{Askers, NO_RUN},
+    confirm::Confirmations,
+    run::Run,
+    shared::Shared,
+    state::EngineState,
+};
 use crate::{
     domain::{
         clock::{Clock, Timestamp},
@@ -229,9 +235,13 @@ impl Engine {
             let answer = self.answer_now(asked).await;
             if !self.is_overtaken(asked, &answer).await || Instant::now() >= asked.query.deadline {
                 let entry = answer.as_ref().ok().map(|answer| &answer.entry);
-                let run = entry.map_or(0, |entry| entry.run_number ^ entry.stored_at.0.rotate_left(32));
+                let run = entry.map_or(NO_RUN, |entry| entry.run_number ^ entry.stored_at.0.rotate_left(32));
                 let given = || entry.map_or(0, |entry| entry.encoded.fingerprint());
-                self.askers.note(&asked.key, &asked.query.application_set, self.clock.now(), run, given);
+                let query = &asked.query;
+                let qualified =
+                    query.namespace.as_ref().map(|namespace| format!("{namespace}/{}", query.application_set));
+                let name = qualified.as_deref().unwrap_or(&query.application_set);
+                self.askers.note(&asked.key, name, self.clock.now(), run, given);
                 return answer;
             }
         }

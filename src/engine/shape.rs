@@ -17,6 +17,7 @@ use crate::{
     },
     lang::{
         evaluator::{Context, EvaluationError, Evaluator},
+        scope::NameScope,
         template::{Template, input_context},
     },
 };
@@ -58,17 +59,29 @@ pub struct Shape {
     evaluator: Evaluator,
 }
 
+/// The configuration of a [`Shape`]: keys of a route.
+#[derive(Debug, Clone, Copy)]
+pub struct ShapeConfig<'a> {
+    /// Templates over the items and the call.
+    pub output: Option<&'a IndexMap<String, String>>,
+    /// Input parameters that come back in each set.
+    pub echo: &'a [String],
+    /// Whether numbers become text.
+    pub stringify: bool,
+    /// What a `null` means.
+    pub nulls: Nulls,
+}
+
 impl Shape {
-    /// Parses the mapping. `path` is the route's.
+    /// Parses the mapping, whose templates know the names of `scope`. `path` is the route's.
     pub fn build(
-        output: Option<&IndexMap<String, String>>,
-        echo: &[String],
-        stringify: bool,
-        nulls: Nulls,
+        config: ShapeConfig<'_>,
+        scope: &NameScope,
         evaluator: &Evaluator,
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
+        let ShapeConfig { output, echo, stringify, nulls } = config;
         let reserved = |key: &str, path: &Path, problems: &mut Problems| {
             if RESERVED.contains(&key) {
                 problems.error_with_help(
@@ -91,6 +104,9 @@ impl Shape {
                 let path = path.key("output").key(key);
                 reserved(key, &path, problems);
                 let template = problems.note(&path, Template::parse_open(source));
+                if let Some(template) = &template {
+                    template.check(scope, &path, problems);
+                }
                 templates.extend(template.map(|template| (key.clone(), template)));
             }
             templates
@@ -284,15 +300,8 @@ mod tests {
         let echo: Vec<String> = serde_json::from_value(config["echo"].clone()).unwrap_or_default();
         let stringify = config["stringify"].as_bool().unwrap_or(true);
         let nulls = if config["nulls"] == "drop" { Nulls::Drop } else { Nulls::Refuse };
-        Shape::build(
-            output.as_ref(),
-            &echo,
-            stringify,
-            nulls,
-            &Evaluator::none(),
-            &Path::root(),
-            &mut Problems::default(),
-        )
+        let config = ShapeConfig { output: output.as_ref(), echo: &echo, stringify, nulls };
+        Shape::build(config, &NameScope::input(), &Evaluator::none(), &Path::root(), &mut Problems::default())
     }
 
     fn apply(config: &Value, set: Value) -> Result<String, String> {

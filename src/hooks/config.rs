@@ -11,7 +11,7 @@ use crate::{
         secret::SecretRef,
     },
     file::base_dir::BaseDir,
-    lang::{evaluator::Evaluator, expression::Expression},
+    lang::{evaluator::Evaluator, expression::Expression, scope::NameScope},
 };
 
 /// A webhook: `POST /hooks/<name>` on `server.hooks`. It needs exactly one of `secret`, `token`, `caller` and `pathToken`.
@@ -91,7 +91,8 @@ impl HookConfig {
             problems.error(&path.key("name"), "a hook's name has 1 to 63 letters, digits, `-` and `_`");
         }
         let mapping = self.subjects.as_ref().and_then(|source| {
-            let expression = problems.note(&path.key("subjects"), Expression::compile(source))?;
+            let scope = NameScope::of(&["body", "headers"]);
+            let (expression, _) = Expression::build(source, &scope, &path.key("subjects"), problems)?;
             Some(Mapping { expression, evaluator: evaluator.clone() })
         });
         if self.subjects.is_none() && self.kind.needs_mapping() {
@@ -100,6 +101,13 @@ impl HookConfig {
         }
         if self.registry.is_none() && self.subjects.is_none() && self.kind.needs_registry() {
             problems.error(path, "this kind of sender does not name the registry: set `registry` to its host");
+        }
+        if self.registry.is_some() && !self.kind.uses_registry() {
+            problems.warning(
+                &path.key("registry"),
+                "never used: this kind of sender names the registry",
+                "leave it out",
+            );
         }
         let proof = self.proof(base, path, problems);
         let (kind, registry) = (self.kind, self.registry.clone());

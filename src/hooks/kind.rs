@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use super::{proof::Signature, subject::Subject};
 
+/// The longest id of a delivery that is remembered, in bytes.
+const MAX_ID_BYTES: usize = 500;
+
 /// A sender of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -84,6 +87,11 @@ impl Kind {
         matches!(self, Self::Jfrog | Self::Nexus)
     }
 
+    /// Whether `registry` says something that its events do not.
+    pub(super) const fn uses_registry(self) -> bool {
+        matches!(self, Self::Jfrog | Self::Nexus | Self::Gitea | Self::Forgejo | Self::Distribution)
+    }
+
     /// The id of a delivery.
     pub(super) fn delivery(self, headers: &HeaderMap, body: &Value) -> Option<String> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -98,11 +106,16 @@ impl Kind {
             Self::Bitbucket => header("x-request-uuid"),
             Self::Acr | Self::Ecr => field("/id"),
             Self::ArtifactRegistry => field("/message/messageId"),
-            Self::CloudEvents => header("ce-id").or_else(|| field("/id")),
+            // Only the source and the id together are unique (CloudEvents 1.0, "id").
+            Self::CloudEvents => {
+                let source = header("ce-source").or_else(|| field("/source")).unwrap_or_default();
+                let id = header("ce-id").or_else(|| field("/id"));
+                return id.map(|id| format!("{source} {id}")).filter(|id| id.len() <= MAX_ID_BYTES);
+            }
             Self::Generic => header("webhook-id"),
             Self::Distribution | Self::Harbor | Self::Quay | Self::DockerHub | Self::Jfrog | Self::Nexus => None,
         };
-        id.filter(|id| (1..=200).contains(&id.len())).map(str::to_owned)
+        id.filter(|id| (1..=MAX_ID_BYTES).contains(&id.len())).map(str::to_owned)
     }
 
     /// What an event is about.

@@ -29,6 +29,8 @@ pub(crate) enum Subject {
     },
     /// A commit, by its full SHA in lower case.
     Commit(String),
+    /// What `http` backends read at a URL, and below it. It has no query.
+    Url(String),
     /// The questions that this selects.
     Questions(Selector),
 }
@@ -47,6 +49,19 @@ impl Subject {
         })
     }
 
+    /// Whether it is one tag of an image.
+    pub(super) const fn has_tag(&self) -> bool {
+        matches!(self, Self::Image { tag: Some(_), .. })
+    }
+
+    /// What is read at `url`. Its query is left out.
+    pub(super) fn url(url: &str) -> Option<Self> {
+        let url = url::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+        let host = url.host_str()?;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(Self::Url(format!("{}://{host}{port}{}", url.scheme(), url.path().trim_end_matches('/'))))
+    }
+
     /// The commit `sha`, if it is a full one and not the zeros that stand for a deleted branch.
     pub(super) fn commit(sha: &str) -> Option<Self> {
         let is_whole = is_sha(sha) && sha.bytes().any(|byte| byte != b'0');
@@ -63,6 +78,7 @@ impl Serialize for Subject {
                 json!({"image": format!("{repository}{tag}")})
             }
             Self::Commit(sha) => json!({"commit": sha}),
+            Self::Url(url) => json!({"url": url}),
             Self::Questions(selector) => json!({"route": selector.route, "parameters": selector.parameters}),
         }
         .serialize(serializer)
@@ -122,14 +138,16 @@ fn subjects_of(result: Value) -> Result<Vec<Subject>, String> {
         let before = subjects.len();
         subjects.extend(text("image").and_then(Subject::image));
         subjects.extend(text("commit").and_then(Subject::commit));
+        subjects.extend(text("url").and_then(Subject::url));
         let parameters = item.get("parameters").and_then(Value::as_object);
         if text("route").is_some() || parameters.is_some() {
             let (route, parameters) = (text("route").map(str::to_owned), parameters.cloned().unwrap_or_default());
-            subjects.push(Subject::Questions(Selector { route, application_set: None, parameters }));
+            subjects.push(Subject::Questions(Selector { route, parameters, ..Selector::default() }));
         }
         if subjects.len() == before {
             return Err(
-                "an item of the hook's `subjects` has no valid `image`, `commit`, `route` or `parameters`".to_owned()
+                "an item of the hook's `subjects` has no valid `image`, `commit`, `url`, `route` or `parameters`"
+                    .to_owned(),
             );
         }
     }
@@ -142,6 +160,7 @@ pub(crate) struct Subjects {
     /// The tags, by repository; `None`: all tags.
     images: HashMap<String, HashSet<Option<String>>>,
     commits: HashSet<String>,
+    urls: HashSet<String>,
     selectors: Vec<Selector>,
 }
 
@@ -151,6 +170,7 @@ impl Subjects {
         match subject {
             Subject::Image { repository, tag } => drop(self.images.entry(repository).or_default().insert(tag)),
             Subject::Commit(sha) => drop(self.commits.insert(sha)),
+            Subject::Url(url) => drop(self.urls.insert(url)),
             Subject::Questions(selector) if !self.selectors.contains(&selector) => self.selectors.push(selector),
             Subject::Questions(_) => {}
         }
@@ -159,7 +179,7 @@ impl Subjects {
     /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` gives the question.
     pub(crate) fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
         let is_named = |text: &str| words(text).any(|word| self.names(word));
-        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.asked)) {
+        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.asked) || self.reads(&each.asked)) {
             return true;
         }
         if self.selectors.is_empty() {
@@ -167,6 +187,35 @@ impl Subjects {
         }
         let question = open();
         self.selectors.iter().any(|selector| selector.selects(&question))
+    }
+
+    /// Whether `asked` is a request for one of the URLs, or for something below it.
+    fn reads(&self, asked: &str) -> bool {
+        if self.urls.is_empty() {
+            return false;
+        }
+        let Some(url) = asked.split_ascii_whitespace().find(|word| word.contains("://")) else { return false };
+        let url = url.trim_end_matches([',', ':', '/']);
+        let ends = url.match_indices('/').map(|(at, _)| at).chain([url.len()]);
+        ends.into_iter().any(|end| self.urls.contains(&url[..end]))
+    }
+
+    /// How many subjects there are.
+    pub(crate) fn len(&self) -> usize {
+        let tags: usize = self.images.values().map(HashSet::len).sum();
+        tags + self.commits.len() + self.urls.len() + self.selectors.len()
+    }
+
+    /// Adds all subjects of `other`.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        for (repository, tags) in &other.images {
+            self.images.entry(repository.clone()).or_default().extend(tags.iter().cloned());
+        }
+        self.commits.extend(other.commits.iter().cloned());
+        self.urls.extend(other.urls.iter().cloned());
+        let is_new = |selector: &&Selector| !self.selectors.contains(selector);
+        let new: Vec<Selector> = other.selectors.iter().filter(is_new).cloned().collect();
+        self.selectors.extend(new);
     }
 
     /// Whether `word` is or has a commit or an image of an event.
@@ -221,6 +270,25 @@ mod tests {
         ] {
             assert_eq!(concerns(pushed, asked), is_meant, "{pushed}, {asked}");
         }
+    }
+
+    #[test]
+    fn a_url_concerns_who_reads_it_or_something_below_it() {
+        for (changed, asked, is_meant) in [
+            ("https://inventory.example.com/v1/tenants?x=1", "GET https://inventory.example.com/v1/tenants", true),
+            ("https://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants, 3 pages", true),
+            ("https://inventory.example.com/v1", "POST https://inventory.example.com/v1/tenants/7", true),
+            ("https://inventory.example.com", "GET https://inventory.example.com/v1/tenants", true),
+            ("https://inventory.example.com/v1/ten", "GET https://inventory.example.com/v1/tenants", false),
+            ("http://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants", false),
+        ] {
+            let mut subjects = Subjects::default();
+            subjects.add(Subject::url(changed).unwrap());
+            let evidence = [Evidence::present(asked, "200")];
+            assert_eq!(subjects.concern("{}", &evidence, || unreachable!()), is_meant, "{changed}, {asked}");
+        }
+        assert_eq!(Subject::url("ftp://h/x"), None);
+        assert_eq!(Subject::url("x"), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! into another.
 
 mod bound;
+mod check;
 mod json;
 mod plain;
 mod structure;
@@ -29,7 +30,13 @@ use self::{
     plain::PlainExpression,
     structure::{depth, nests, parts},
 };
-use crate::domain::document::Document;
+use crate::{
+    domain::{
+        document::Document,
+        problem::{Path, Problems},
+    },
+    lang::scope::{NameScope, ValueType},
+};
 
 /// The longest expression, in bytes. The parser's stack grows with its length.
 const MAX_SOURCE_BYTES: usize = 2048;
@@ -73,6 +80,24 @@ impl Expression {
         }
         let is_nested = nests(program.expression(), false);
         Ok(Self { source: source.to_owned(), plain: PlainExpression::of(program.expression()), program, is_nested })
+    }
+
+    /// Compiles `source`, and notes at `path` everything that is wrong with it. Also returns what is known of its result.
+    pub(crate) fn build(
+        source: &str,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<(Self, ValueType)> {
+        let expression = problems.note(path, Self::compile(source))?;
+        let result = expression.check(scope, path, problems);
+        Some((expression, result))
+    }
+
+    /// Notes at `path` the names, fields and functions that it uses, and that do not exist in `scope`. Returns what is known of its
+    /// result.
+    pub(crate) fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {
+        check::check(self.program.expression(), scope, path, problems)
     }
 
     /// Whether the source contains `name`. If not, the expression cannot use the variable of that name.

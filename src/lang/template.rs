@@ -2,6 +2,7 @@
 //! *data*: it is encoded or refused as its context demands, so a branch called `../../x` stays one path segment.
 
 mod bound;
+mod check;
 mod names;
 mod plain;
 mod refusal;
@@ -19,7 +20,15 @@ use tokio::sync::Semaphore;
 
 pub(crate) use self::refusal::{Misfit, Refusal};
 use self::{bound::Formula, plain::PlainTemplate};
-use crate::domain::{generator::Query, units::in_kib};
+use crate::{
+    domain::{
+        generator::Query,
+        problem::{Path, Problems},
+        spelling::near,
+        units::in_kib,
+    },
+    lang::scope::NameScope,
+};
 
 /// The most work of one rendering, in minijinja's instructions.
 const FUEL: u64 = 50_000;
@@ -69,16 +78,40 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error, or a name that is not in `scope`.
-    pub fn parse(source: &str, place: ValueContext, scope: &[&str]) -> Result<Self, String> {
+    pub fn parse(source: &str, place: ValueContext, scope: &NameScope) -> Result<Self, String> {
         let template = Self::compile(source, place)?;
         let is_known =
-            |name: &str| scope.contains(&name) || template.environment.globals().any(|(global, _)| global == name);
+            |name: &str| scope.get(name).is_some() || template.environment.globals().any(|(global, _)| global == name);
         let tops: BTreeSet<&str> = template.names.iter().filter_map(|name| name.split('.').next()).collect();
         let unknown: Vec<&str> = tops.into_iter().filter(|name| !is_known(name)).collect();
-        if unknown.is_empty() {
-            return Ok(template);
+        let names = scope.names();
+        let callable = [&names[..], check::FUNCTIONS].concat();
+        match &unknown[..] {
+            [] => Ok(template),
+            [name] if near(name, &callable).is_some() => {
+                let meant = near(name, &callable).unwrap_or_default();
+                Err(format!("unknown name `{name}`; did you mean `{meant}`?"))
+            }
+            _ => Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), names.join(", "))),
         }
-        Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), scope.join(", ")))
+    }
+
+    /// Parses `source`, and notes at `path` everything that is wrong with it.
+    pub(crate) fn build(
+        source: &str,
+        place: ValueContext,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let template = problems.note(path, Self::parse(source, place, scope))?;
+        template.check(scope, path, problems);
+        Some(template)
+    }
+
+    /// Notes at `path` the names, filters, tests and functions that it uses, and that do not exist in `scope`.
+    pub(crate) fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) {
+        check::check(&self.source, self.names(), scope, path, problems);
     }
 
     /// Parses without a fixed scope: the names are those of a backend's items.
@@ -194,12 +227,6 @@ impl Template {
     }
 }
 
-/// The names that a template over the input can use.
-pub const INPUT_SCOPE: &[&str] = &["params", "applicationSet"];
-
-/// The names that a template over the input and the items of the previous step can use.
-pub(crate) const STEP_SCOPE: &[&str] = &["params", "applicationSet", "items"];
-
 /// The variables `params` and `applicationSet` of a query, and `items` if there are some.
 #[must_use]
 pub(crate) fn input_context(query: &Query) -> Value {
@@ -282,7 +309,8 @@ fn is_defined(context: &Value, dotted: &str) -> bool {
 
 /// minijinja's message without its `(in <string>:1)`, which names a file that does not exist.
 fn one_line(error: &Error) -> String {
-    let mut text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let mut text = text.replace("end of variable block", "`}}`").replace("end of block", "`%}`");
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         // The message before it says the same about the value.
@@ -300,7 +328,7 @@ mod tests {
 
     fn render(source: &str, place: ValueContext, branch: &str) -> Result<String, String> {
         let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
-        Template::parse(source, place, INPUT_SCOPE)?.render(&context)
+        Template::parse(source, place, &NameScope::input())?.render(&context)
     }
 
     #[test]
@@ -324,7 +352,7 @@ mod tests {
         let error = render("{{ params.head_sha }}", ValueContext::Text, "b").unwrap_err();
         assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
         let error = render("{{ param.branch }}", ValueContext::Text, "b").unwrap_err();
-        assert_eq!(error, "unknown name `param`; known here: params, applicationSet");
+        assert_eq!(error, "unknown name `param`; did you mean `params`?");
         let error = render("a\n{{ params.x }}\n", ValueContext::Text, "b").unwrap_err();
         assert_eq!(error, "`params.x` is not there, and `a {{ params.x }}` needs it");
         assert!(render("{{ params.branch", ValueContext::Text, "b").is_err());

@@ -29,7 +29,10 @@ use appset_gateway::{
         problem::{Path, Problems},
     },
     file::base_dir::BaseDir,
-    lang::evaluator::{Context, Evaluator},
+    lang::{
+        evaluator::{Context, Evaluator},
+        scope::NameScope,
+    },
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -87,7 +90,7 @@ impl GateContext {
             clock: &clock,
             outbound: &outbound,
             registries: &registries,
-            has_items: false,
+            scope: &NameScope::input(),
             package: None,
         };
         let gate = config.build(around, &Path::root().key("gate"), &mut problems);

@@ -1,6 +1,9 @@
 //! Webhooks: a delivery is proven, and the questions that it concerns are looked at again. Signatures are made by `openssl`, and pushes are
 //! told by a real docker-registry.
 
+mod bad_days;
+mod deliveries;
+mod policy;
 mod refresh;
 mod senders;
 
@@ -42,6 +45,8 @@ struct Scene {
     state: Arc<AtomicU64>,
     /// Whether the source fails.
     is_failing: Arc<AtomicBool>,
+    /// How long the source takes.
+    delay_ms: Arc<AtomicU64>,
 }
 
 impl Scene {
@@ -58,11 +63,16 @@ impl Scene {
     async fn of(hooks: Value, more: &str, cache: Value, files: &[(&str, &str)]) -> Self {
         let (state, is_failing) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
         let (told, fails) = (Arc::clone(&state), Arc::clone(&is_failing));
+        let delay_ms = Arc::new(AtomicU64::new(0));
+        let waits = Arc::clone(&delay_ms);
         let source = Upstream::start(move |_| {
             let state = told.load(Ordering::SeqCst);
             let sets = if state == 0 { json!([]) } else { json!([{"name": "app", "state": state}]) };
             let reply = json_response(sets.to_string());
-            vec![Step::Send(if fails.load(Ordering::SeqCst) { response(503, "", "no") } else { reply })]
+            let reply = if fails.load(Ordering::SeqCst) { response(503, "", "no") } else { reply };
+            let (first, rest) = reply.split_at(1);
+            let delay = Duration::from_millis(waits.load(Ordering::SeqCst));
+            vec![Step::Drip(first.to_vec(), delay), Step::Send(rest.to_vec())]
         })
         .await;
         let folder = tempfile::tempdir().unwrap();
@@ -85,7 +95,7 @@ impl Scene {
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, config).unwrap();
         let gateway = Gateway::serve(&file);
-        Self { gateway, folder, source, state, is_failing }
+        Self { gateway, folder, source, state, is_failing, delay_ms }
     }
 
     fn source_fails(&self, is_failing: bool) {
@@ -118,8 +128,7 @@ impl Scene {
     }
 
     async fn metric(&self, name: &str) -> u64 {
-        let text = exchange(self.gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap()
+        metric_of(&self.gateway, name).await
     }
 }
 
@@ -151,6 +160,17 @@ fn openssl(digest: &str, secret: &str, body: &[u8]) -> String {
     child.stdin.take().unwrap().write_all(body).unwrap();
     let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     output.trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+/// The timestamp and the signatures of Standard Webhooks for the message `msg_1`, one of them by another key.
+fn standard(secret: &str, time: u64, body: &[u8]) -> (String, String) {
+    let hex = openssl("sha256", secret, &[format!("msg_1.{time}.").as_bytes(), body].concat());
+    let bytes: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+    (time.to_string(), format!("v1,bm8= v1,{}", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes)))
+}
+
+fn unix_now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
 fn github(sha: &str) -> Vec<u8> {
@@ -236,7 +256,7 @@ async fn repeated_deliveries_and_bursts_cost_little() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_proof_is_checked() {
-    let standard = "whsec_YSBrZXkgb2Ygc3RhbmRhcmQgd2ViaG9va3M=";
+    let whsec = "whsec_YSBrZXkgb2Ygc3RhbmRhcmQgd2ViaG9va3M=";
     let mut hooks = vec![
         hook("github", "secret"),
         hook("gitea", "secret"),
@@ -254,7 +274,7 @@ async fn each_proof_is_checked() {
     let scene = {
         // The secret must be there when the gateway starts.
         let source = Scene::start(json!([hook("github", "secret")])).await;
-        std::fs::write(source.folder.path().join("standard"), standard).unwrap();
+        std::fs::write(source.folder.path().join("standard"), whsec).unwrap();
         let file = source.folder.path().join("gateway.yaml");
         let text = std::fs::read_to_string(&file).unwrap();
         let one = json!([hook("github", "secret")]).to_string();
@@ -265,15 +285,9 @@ async fn each_proof_is_checked() {
     let (sha256, sha1) = (openssl("sha256", SECRET, body), openssl("sha1", SECRET, body));
     let prefixed = format!("sha256={sha256}");
     let bearer = format!("Bearer {SECRET}");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    let standard_of = |time: u64| {
-        let text = [format!("msg_1.{time}.").as_bytes(), body].concat();
-        let hex = openssl("sha256", "a key of standard webhooks", &text);
-        let bytes: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
-        format!("v1,bm8= v1,{}", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes))
-    };
-    let (signature, old) = (standard_of(now), standard_of(now - 400));
-    let (time, old_time) = (now.to_string(), (now - 400).to_string());
+    let key = "a key of standard webhooks";
+    let (time, signature) = standard(key, unix_now(), body);
+    let (old_time, old) = standard(key, unix_now() - 400, body);
     let right: Vec<(&str, Vec<(&str, &str)>)> = vec![
         ("/hooks/github", vec![("X-Hub-Signature-256", &prefixed)]),
         ("/hooks/gitea", vec![("X-Gitea-Signature", &sha256)]),
@@ -358,7 +372,7 @@ async fn what_is_no_delivery_is_refused_and_says_why() {
     let scene = Scene::start(json!([
         hook("github", "secret"),
         hook("distribution", "token"),
-        {"name": "own", "token": {"file": "secret"}, "subjects": "body.list.map(i, {'route': 'h', 'parameters': {'n': i}})"},
+        {"name": "own", "token": {"file": "secret"}, "subjects": "body.list.map(i, {'route': 'h', 'parameters': {'n': i}}) + (has(body.url) ? [{'url': body.url}] : [])"},
     ]))
     .await;
     let bearer = format!("Bearer {SECRET}");
@@ -371,12 +385,12 @@ async fn what_is_no_delivery_is_refused_and_says_why() {
         ("/hooks/distribution", vec![proven], b"nonsense secret-value", 400, "not JSON: a syntax error at line 1"),
         ("/hooks/distribution", vec![proven], b"{}", 400, "no list `events`"),
         ("/hooks/distribution", vec![proven], b"[]", 400, "not a JSON object"),
-        ("/hooks/distribution", vec![proven, ("Content-Encoding", "gzip")], b"{}", 400, "compressed"),
+        ("/hooks/distribution", vec![proven, ("Content-Encoding", "gzip")], b"{}", 415, "compressed"),
         (
             "/hooks/distribution",
             vec![proven, ("Content-Type", "application/x-www-form-urlencoded")],
             b"a=b",
-            400,
+            415,
             "must be JSON",
         ),
         ("/hooks/distribution", vec![proven], &large, 413, "larger than"),
@@ -390,7 +404,7 @@ async fn what_is_no_delivery_is_refused_and_says_why() {
     }
     let get = exchange_admin(scene.gateway.hooks.unwrap(), b"GET /hooks/own HTTP/1.1\r\nHost: g\r\n\r\n").await;
     assert_eq!((get.status, get.header("allow")), (405, Some("POST")));
-    // The mapping names questions.
+    // The mapping names questions, or a URL that answers were read from.
     scene.ask("x", 1).await;
     scene.ask("x", 2).await;
     scene.state.store(2, Ordering::SeqCst);
@@ -398,6 +412,12 @@ async fn what_is_no_delivery_is_refused_and_says_why() {
     assert_eq!(reply.status, 202, "{}", reply.text());
     scene.shows("x", 2, 2).await;
     assert_eq!(scene.ask("x", 1).await, json!("1"));
+    sleep(Duration::from_secs(2)).await;
+    scene.state.store(3, Ordering::SeqCst);
+    let event = json!({"list": [], "url": format!("http://{}/x/2?of=the-query", scene.source.address)}).to_string();
+    assert_eq!(scene.post("/hooks/own", &[proven], event.as_bytes()).await.status, 202);
+    scene.shows("x", 2, 3).await;
+    assert_eq!(scene.ask("x", 1).await, json!("1"), "it reads another URL");
 }
 
 /// What a mad sender may cost: its events wait within a bound, or are refused, and callers are answered meanwhile.
@@ -437,17 +457,33 @@ async fn registry_and_gateway(more: &str, files: &[(&str, &str)]) -> (Registry, 
     let registry = Registry::start_as(Setup { notified: Some(notified), ..Setup::default() }).await;
     let image = json!({"app": {"image": format!("{}/org/app:{{{{ params.tag }}}}", registry.host)}});
     let route = json!({"name": "d", "input": [{"name": "tag"}], "backend": {"digests": {"images": image}}, "output": {"digest": "{{ app.digest }}"}, "cache": {"ttl": "1h"}});
+    let repository = format!("{}/org/app", registry.host);
+    let list = json!({"name": "tags", "backend": {"digests": {"list": {"repositories": [repository]}}}, "cache": {"ttl": "1h"}});
     let config = format!(
         "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"{hooks}\", drain: 0s }}\n{}{more}hooks: {}\n\
          registries: {{ \"{}\": {{ plainHttp: true }} }}\nroutes: {}\n",
         TestApp::auth(),
         json!([hook("distribution", "token")]),
         registry.host,
-        json!([route])
+        json!([route, list])
     );
     let file = folder.path().join("gateway.yaml");
     std::fs::write(&file, config).unwrap();
     (registry, Gateway::serve(&file), folder)
+}
+
+/// How many tags there are, as the ApplicationSet `set` is answered.
+async fn tags_for(gateway: &Gateway, set: &str) -> usize {
+    let body = json!({"applicationSetName": set}).to_string();
+    let reply =
+        exchange(gateway.address, &argo_request("/tags/api/v1/getparams.execute", TOKEN, body.as_bytes())).await;
+    reply.json()["output"]["parameters"].as_array().map_or(0, Vec::len)
+}
+
+/// The value of the metric `name` of `gateway`.
+async fn metric_of(gateway: &Gateway, name: &str) -> u64 {
+    let text = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap()
 }
 
 /// The digest of a tag, as the ApplicationSet `set` is answered.

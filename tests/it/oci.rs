@@ -91,7 +91,7 @@ fn deadline() -> Instant {
 }
 
 async fn look_up(registries: &Registries, reference: &str) -> Result<Lookup, BackendError> {
-    let patience = Patience { deadline: deadline(), max_age: Duration::ZERO };
+    let patience = Patience { deadline: deadline(), max_age: Duration::ZERO, joins: true };
     registries.look_up(&Reference::parse(reference).unwrap(), patience).await
 }
 

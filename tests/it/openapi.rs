@@ -33,6 +33,7 @@ fn can_end_with(code: Code, template: &str) -> bool {
                 | Code::NotFound
                 | Code::MethodNotAllowed
                 | Code::PayloadTooLarge
+                | Code::UnsupportedMediaType
                 | Code::Throttled
                 | Code::Overloaded
                 | Code::Unavailable
@@ -44,7 +45,7 @@ fn can_end_with(code: Code, template: &str) -> bool {
         Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
         // The gateway sends this code without a whole request.
-        Code::HeadTooLarge => false,
+        Code::HeadTooLarge | Code::UnsupportedMediaType => false,
         Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
         Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge | Code::Unavailable | Code::Throttled
             if is_operators =>
@@ -276,8 +277,9 @@ async fn every_refusal_conforms() {
         ("held", call(&format!("/few{GETPARAMS}"), TOKEN, "{}")),
         ("backend_timeout", call(&format!("/slow{GETPARAMS}"), TOKEN, "{}")),
     ];
-    // A head that is too large belongs to no operation, and a conflict to operators.
-    let mut seen = BTreeSet::from(["internal", "overloaded", "head_too_large", "conflict"].map(str::to_owned));
+    // A head that is too large belongs to no operation, a conflict to operators, and an unsupported body to hooks.
+    let others = ["internal", "overloaded", "head_too_large", "conflict", "unsupported_media_type"];
+    let mut seen = BTreeSet::from(others.map(str::to_owned));
     for (code, request) in &requests {
         let reply = asked(&app, Listener::Main, request).await;
         assert_eq!(reply.code(), *code, "{:?}", String::from_utf8_lossy(&request[..request.len().min(200)]));

@@ -253,11 +253,11 @@ routes:
         "11:11: routes[0].backend.pipeline[5]: it names several backends",
         "13:13: routes[0].backend.pipeline[7].name: another step is called `a`",
         "13:37: routes[0].backend.pipeline[7].more: unknown key `more`",
-        "14:19: routes[0].backend.pipeline[8].http.url: unknown name `item`; known here: params, applicationSet, items",
+        "14:19: routes[0].backend.pipeline[8].http.url: unknown name `item`; did you mean `items`?",
         "15:11: routes[0].backend.pipeline[9].fixed: `fixed` does not look at the items of the step before it",
         "16:81: routes[0].backend.pipeline[10].merge.backends[1].select: `select` is a step of a pipeline",
         "18:16: routes[1].backend.pipeline: there are no steps",
-        "20:38: routes[2].backend.pipeline[0].http.url: unknown name `items`; known here: params, applicationSet",
+        "20:38: routes[2].backend.pipeline[0].http.url: unknown name `items`; known here: applicationSet, params",
     ];
     let lines = report.lines();
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");

@@ -353,7 +353,7 @@ async fn a_command_that_cannot_run_stops_the_start() {
             json!({"command": ["no-such-program-at-all"]}),
             "command: there is no program `no-such-program-at-all` in PATH",
         ),
-        (json!({"command": ["./missing.py"]}), "missing.py is not an executable file"),
+        (json!({"command": ["./missing.py"]}), "missing.py does not exist; a relative path starts from"),
         (json!({"command": ["./plain.py"]}), "plain.py is not an executable file"),
         (json!({"command": ["./"]}), "is not an executable file"),
         (json!({"command": []}), "the command is empty"),

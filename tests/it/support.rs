@@ -2,7 +2,6 @@
 
 pub mod apiserver;
 pub mod app;
-pub mod argo;
 pub mod authority;
 pub mod binary;
 pub mod check;
@@ -26,6 +25,7 @@ pub mod visitor;
 pub mod wire;
 
 pub use app::{TestApp, TestClock};
+pub use appset_gateway::conformance::judge as argo;
 pub use argo::Verdict;
 pub use wire::Reply;
 

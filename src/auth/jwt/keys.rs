@@ -67,7 +67,7 @@ impl Keys {
         let metrics = means.metrics.callers.keys(&config.issuer);
         let current = match &source {
             KeySource::Published(_) => None,
-            KeySource::Local(local) => Some(Arc::new(problems.note(&at, local.read(&config.algorithms))?)),
+            KeySource::Local(local) => Some(Arc::new(problems.note_secret(&at, local.read(&config.algorithms))?)),
         };
         if let Some(set) = &current {
             metrics.read(means.clock.now(), set.len());

@@ -12,7 +12,7 @@ use crate::{
         document::{kind_of, read_object},
         problem::{Path, Problems},
     },
-    lang::expression::Expression,
+    lang::{expression::Expression, scope::NameScope},
 };
 
 /// The longest name of a caller, in characters.
@@ -133,7 +133,7 @@ fn evaluate(expression: &Expression, claims: &Value) -> Result<Value, String> {
 
 /// Compiles an expression that any token may be evaluated with.
 fn expression(source: &str, path: &Path, problems: &mut Problems) -> Option<Expression> {
-    let compiled = problems.note(path, Expression::compile(source))?;
+    let (compiled, _) = Expression::build(source, &NameScope::of(&["claims"]), path, problems)?;
     if compiled.is_nested() {
         problems.error_with_help(
             path,

@@ -36,7 +36,9 @@ impl StaticToken {
     ) -> Option<(Self, TokenHash)> {
         check_name(&config.name, &path.key("name"), problems);
         let caller = config.grants(config.role).caller(&config.name, path, problems);
-        let hash = problems.note(&source_path(config, path), hash(config, base));
+        let (at, hash) = (source_path(config, path), hash(config, base));
+        let is_reference = config.sha256.is_none() && at != *path;
+        let hash = if is_reference { problems.note_secret(&at, hash) } else { problems.note(&at, hash) };
         let (not_before, not_after) = limits(config, now, path, problems);
         Some((Self { caller: Arc::new(caller?), config: config.clone(), not_before, not_after }, hash?))
     }

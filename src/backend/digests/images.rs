@@ -1,9 +1,10 @@
 //! Named images: one parameter set with all of them, if all are built.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use minijinja::context;
+use tokio::time::Instant;
 
 use super::{
     Config,
@@ -17,8 +18,8 @@ use super::{
     source::{Found, Image, ImageLookup, ImageRules, parts},
 };
 use crate::{
-    backend::BuildContext,
-    clients::oci::{Reference, Registries},
+    backend::{BuildContext, Reached},
+    clients::oci::{Patience, Reference, Registries},
     domain::{
         clock::Clock,
         error::BackendError,
@@ -27,12 +28,16 @@ use crate::{
     },
     lang::{
         evaluator::{Context, Evaluator},
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::ValueType,
+        template::{Template, ValueContext},
     },
 };
 
 /// Names that a parameter set uses for other values than images.
 const RESERVED_NAMES: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
+
+/// The tag that `check --connect` looks up. It need not exist.
+const TRIED_TAG: &str = "appset-gateway-check";
 
 /// The images, parsed, and the witnesses that are asked about them.
 pub(crate) struct Images {
@@ -74,13 +79,12 @@ impl Images {
             if RESERVED_NAMES.contains(&name.as_str()) {
                 problems.error(&path, format!("`{name}` already means something else in a parameter set"));
             }
-            let image = Image::build(image, config.revision.is_some(), vouched, context.base, &path, problems);
+            let image = Image::build(image, config.revision.is_some(), vouched, context, &path, problems);
             images.extend(image.map(|image| (name.clone(), image)));
         }
         let expect = config.revision.as_ref().and_then(|revision| {
-            let parsed = Template::parse(&revision.expect, ValueContext::Text, INPUT_SCOPE);
             let path = path.key("revision").key("expect");
-            let parsed = problems.note(&path, parsed)?;
+            let parsed = Template::build(&revision.expect, ValueContext::Text, context.scope, &path, problems)?;
             if parsed.fixed_prefix() == revision.expect {
                 problems.note(&path, Commit::parse(&revision.expect))?;
             }
@@ -101,6 +105,30 @@ impl Images {
         })
     }
 
+    /// Tries the registry of each image: a tag that need not exist is looked up in its repository.
+    pub(crate) async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let mut reached = Vec::new();
+        for (name, image) in &self.named {
+            let Some(repository) = image.fixed_repository() else { continue };
+            let Ok(reference) = Reference::parse(&format!("{repository}:{TRIED_TAG}")) else { continue };
+            let patience = Patience { deadline, max_age: Duration::ZERO, joins: true };
+            let result = self.registries.look_up(&reference, patience).await;
+            let result = result.map(|_| "answers, and lets the gateway read it".to_owned());
+            reached.push(Reached { source: format!("image {name}: {repository}"), result });
+        }
+        reached
+    }
+
+    /// What is known of the one item: a part for each image, and what the witnesses say.
+    pub(crate) fn item(&self) -> ValueType {
+        // The last three are there if the image is opened.
+        let keys = ["registry", "repository", "tag", "digest", "pinned", "revision", "created", "platforms"];
+        let image = || ValueType::object(keys);
+        let images = self.named.iter().map(|(name, _)| (name.clone(), image()));
+        let facts = ["stale", "revision", "builtAt", "runUrl"].map(|key| (key.to_owned(), ValueType::Anything));
+        ValueType::Object(images.chain(facts).collect())
+    }
+
     /// Asks all witnesses, and decides the answer.
     ///
     /// # Errors
@@ -116,7 +144,7 @@ impl Images {
                     context: &context,
                     parameters: &query.parameters,
                     deadline: query.deadline,
-                    may_reuse: !query.ttl.is_zero(),
+                    may_reuse: !query.reuses_for().is_zero(),
                 };
                 gate.ask(asked).await.map(Some).map_err(|mut error| {
                     if error.evidence.is_empty() {
@@ -170,7 +198,8 @@ impl Images {
             registries: &self.registries,
             known,
             deadline: query.deadline,
-            ttl: query.ttl,
+            ttl: query.reuses_for(),
+            must_ask: query.must_ask,
             omits_impossible: matches!(self.fallback, Fallback::Omit),
         };
         let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));

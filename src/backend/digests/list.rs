@@ -27,18 +27,19 @@ use crate::{
     clients::oci::{Lookup, Patience, Reference, Registries},
     domain::{
         error::BackendError,
-        generator::{Outcome, ParameterSet, Query},
+        generator::{Evidence, Outcome, ParameterSet, Query},
         problem::{Path, Problems},
     },
-    lang::evaluator::{Context, Evaluator},
+    lang::{
+        evaluator::{Context, Evaluator},
+        scope::ValueType,
+    },
 };
 
 /// The most tags of one repository that are opened.
 const MAX_OPENED: usize = 500;
 /// How many repositories, and how many tags of each, are read at once. The registry's own `concurrency` may be lower.
 const CONCURRENT_READS: usize = 32;
-/// How many repositories the evidence of an empty list names.
-const MAX_NAMED: usize = 5;
 
 /// Which tags of which repositories.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -88,15 +89,23 @@ impl List {
         if config.limit == Some(0) {
             problems.error(&path.key("limit"), "with 0 no tag is selected");
         }
-        let artifact_type = config.artifact_type.as_deref();
+        let (artifact_type, scope) = (config.artifact_type.as_deref(), context.scope);
         Self {
-            repositories: Repositories::build(&config.repositories, config.missing_repository, path, problems),
-            selection: Selection::build(&config.tags, config.sort, path, problems),
+            repositories: Repositories::build(&config.repositories, config.missing_repository, scope, path, problems),
+            selection: Selection::build(&config.tags, config.sort, scope, path, problems),
             filter: ContentFilter::build(&config.annotations, artifact_type, path, problems),
             limit: config.limit.unwrap_or(usize::MAX),
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),
         }
+    }
+
+    /// What is known of an item, which is a tag.
+    pub(crate) fn item() -> ValueType {
+        let keys =
+            ["registry", "repository", "tag", "digest", "pinned", "mediaType", "artifactType", "created", "revision"];
+        let more = ["platforms", "annotations", "semver", "captures"];
+        ValueType::object(keys.into_iter().chain(more))
     }
 
     /// Reads the lists, and opens the selected tags.
@@ -105,13 +114,22 @@ impl List {
     /// When one of the lists is not known whole.
     pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
-        let asked = asked(&repositories);
+        let names: Vec<String> = repositories.iter().map(|repository| format!("the tags of {repository}")).collect();
         let selected = stream::iter(repositories)
             .map(async |repository| self.read(&repository, query).await)
             .buffered(CONCURRENT_READS)
             .try_collect::<Vec<_>>()
             .await?;
-        Ok(Outcome::of_list(selected.into_iter().flatten().collect(), asked, "no tag is selected"))
+        if names.is_empty() {
+            return Ok(Outcome::of_list(Vec::new(), "the catalogue", "no repository fits"));
+        }
+        let evidence = names.into_iter().zip(&selected).map(|(asked, sets)| match sets.len() {
+            0 => Evidence::absent(asked, "no tag is selected"),
+            1 => Evidence::present(asked, "1 tag is selected"),
+            more => Evidence::present(asked, format!("{more} tags are selected")),
+        });
+        let evidence = evidence.collect();
+        Ok(Outcome::of_sources(selected.into_iter().flatten().collect(), evidence))
     }
 
     /// The parameter sets of one repository.
@@ -174,7 +192,8 @@ impl List {
         query: &Query,
     ) -> Result<Result<OpenedTag, Vanished>, BackendError> {
         let reference = reference(repository, &candidate.tag)?;
-        let patience = Patience { deadline: query.deadline, max_age: shared_for(query.ttl) };
+        let max_age = shared_for(query.reuses_for());
+        let patience = Patience { deadline: query.deadline, max_age, joins: !query.must_ask };
         let target = match self.registries.look_up(&reference, patience).await? {
             Lookup::There(target) => target,
             Lookup::Missing(_) => return Ok(Err(Vanished(reference))),
@@ -206,14 +225,4 @@ fn reference(repository: &ListedRepository, tag: &str) -> Result<Reference, Back
     let reference = Reference::parse(&format!("{repository}:{tag}")).map_err(|_| wrong())?;
     let is_that = reference.tag.as_deref() == Some(tag) && reference.repository == repository.name;
     if is_that && reference.digest.is_none() { Ok(reference) } else { Err(wrong()) }
-}
-
-/// What was asked, for the evidence of an empty list.
-fn asked(repositories: &[ListedRepository]) -> String {
-    let names: Vec<String> = repositories.iter().take(MAX_NAMED).map(ToString::to_string).collect();
-    match repositories.len().saturating_sub(MAX_NAMED) {
-        _ if names.is_empty() => "the catalogue".to_owned(),
-        0 => format!("the tags of {}", names.join(", ")),
-        more => format!("the tags of {} and {more} more", names.join(", ")),
-    }
 }

@@ -18,13 +18,13 @@ use super::{
     shared_for,
 };
 use crate::{
+    backend::BuildContext,
     clients::oci::{Contents, Digest, Lookup, Patience, Platform, Reference, Registries, Target},
     domain::{
         error::BackendError,
         generator::{Evidence, Parameters},
         problem::{Path, Problems},
     },
-    file::base_dir::BaseDir,
     lang::evaluator::Context,
 };
 
@@ -66,8 +66,10 @@ pub(super) struct ImageLookup<'a> {
     /// The contents that earlier answers noted.
     pub(crate) known: &'a Known,
     pub(crate) deadline: Instant,
-    /// How long the route's answers are fresh.
+    /// How old knowledge from earlier requests may be.
     pub(crate) ttl: Duration,
+    /// Whether nothing may be used that earlier requests learned.
+    pub(crate) must_ask: bool,
     /// Whether an image that cannot exist counts as missing (`onMissing: omit`). Otherwise it is an error.
     pub(crate) omits_impossible: bool,
 }
@@ -114,17 +116,26 @@ pub(super) struct Found {
 }
 
 impl Image {
+    /// The registry and the repository, if no parameter is part of them.
+    pub(crate) fn fixed_repository(&self) -> Option<&str> {
+        self.source.fixed_repository()
+    }
+
     /// Parses the configuration of an image. With `is_judged` its revision is judged; with `has_commit` its reference may
     /// name a `commit`.
     pub(crate) fn build(
         config: &ImageConfig,
         is_judged: bool,
         has_commit: bool,
-        base: &BaseDir,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let source = problems.note(&path.key("image"), ImageSource::parse(&config.image, has_commit, base));
+        let scope = &context.scope.with_all(if has_commit { &["commit"] } else { &[] });
+        let source = problems.note(&path.key("image"), ImageSource::parse(&config.image, scope, context.base));
+        if let Some(source) = &source {
+            source.template().check(scope, &path.key("image"), problems);
+        }
         let platform = config.platform.as_ref().and_then(|text| problems.note(&path.key("platform"), text.parse()));
         let mut required = Vec::new();
         for (index, text) in config.require_platforms.iter().enumerate() {
@@ -180,7 +191,7 @@ impl Image {
         let (asked, is_tied) = (format!("the manifest of {reference}"), self.needs_commit());
         let tag = reference.tag.clone().unwrap_or_default();
         let max_age = if lookup.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(lookup.ttl) } else { COMMIT_TAG };
-        let patience = Patience { deadline: lookup.deadline, max_age };
+        let patience = Patience { deadline: lookup.deadline, max_age, joins: !lookup.must_ask };
         let result = lookup.registries.look_up(reference, patience).await.map_err(|error| unclear(&asked, error))?;
         let Target { digest, .. } = match result {
             Lookup::There(target) => target,

@@ -120,6 +120,14 @@ impl Api {
         }
     }
 
+    /// The server that is asked; `None` if a value can change the host.
+    pub(crate) fn fixed_destination(&self) -> Option<reqwest::Url> {
+        match self {
+            Self::Json(json) => json.fixed_destination(),
+            Self::Plugin(plugin) => Some(plugin.url().clone()),
+        }
+    }
+
     /// How the list continues, if it comes in pages.
     pub(crate) fn paging(&self) -> Option<&Paging> {
         match self {

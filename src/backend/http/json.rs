@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     backend::{
-        BuildContext,
+        BuildContext, ITEMS,
         credential::Credential,
         mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
@@ -31,7 +31,8 @@ use crate::{
     lang::{
         evaluator::{Context, Evaluator, Variables},
         expression::Expression,
-        template::{INPUT_SCOPE, STEP_SCOPE, input_context},
+        scope::{NameScope, ValueType},
+        template::input_context,
     },
 };
 
@@ -50,6 +51,8 @@ pub(crate) struct Json {
     for_each: Option<Arc<Expression>>,
     evaluator: Evaluator,
     mapping: Arc<Mapping>,
+    /// What is known of an item.
+    pub(crate) item: ValueType,
     /// What to do with a redirect.
     pub(crate) redirects: Redirects,
 }
@@ -63,6 +66,25 @@ struct Mapping {
     allows_errors: bool,
 }
 
+/// The names that templates and expressions can use, and `forEach`, which adds one.
+struct Names {
+    /// Those of the request's templates.
+    templates: NameScope,
+    /// Those of expressions over a page.
+    page: NameScope,
+}
+
+impl Names {
+    fn of(scope: &NameScope, each: Option<ValueType>) -> Self {
+        let templates = match each {
+            Some(each) => scope.with(EACH, each),
+            None => scope.clone(),
+        };
+        let page = templates.only(&["params", ITEMS, EACH]).with_all(&["body", "status", "headers"]);
+        Self { templates, page }
+    }
+}
+
 impl Json {
     /// Parses all templates and expressions of `config`. `url` is the `url` of `config`.
     pub(crate) fn build(
@@ -73,25 +95,28 @@ impl Json {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let mut scope = if context.has_items { STEP_SCOPE } else { INPUT_SCOPE }.to_vec();
-        scope.extend(config.for_each.as_ref().map(|_| EACH));
+        let for_each = config.for_each.as_deref().map(|source| {
+            let scope = context.scope.only(&["params", ITEMS]);
+            Expression::build(source, &scope, &path.key("forEach"), problems)
+        });
+        let each = for_each.as_ref().map(|built| built.as_ref().map(|(_, list)| list.item()).unwrap_or_default());
+        let names = Names::of(context.scope, each);
+        let scope = &names.templates;
         let parts = Parts {
             method: config.method.unwrap_or_default(),
             url,
             allowed_hosts: &config.allowed_hosts,
             headers: &config.headers,
             body: config.body.as_ref(),
-            scope: &scope,
+            scope,
         };
         let request = Request::build(parts, context.base, path, problems);
         let fixed = request.as_ref().and_then(Request::fixed_destination);
         context.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
-        let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
-        let for_each = config.for_each.as_deref().map(Expression::compile).transpose();
-        let for_each = problems.note(&path.key("forEach"), for_each);
+        let parameters = Expression::build(source, &names.page, &path.key("parameters"), problems);
         let at = path.key("paging");
-        let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &at, problems));
+        let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &names.page, &at, problems));
         if config.method == Some(Method::Post) {
             if config.paging.is_some() {
                 problems.error(&at, "only what is read by GET comes in pages");
@@ -116,14 +141,25 @@ impl Json {
             Some(paging) => Some(paging?),
             None => None,
         };
+        let for_each = match for_each {
+            Some(built) => Some(Arc::new(built?.0)),
+            None => None,
+        };
+        let (parameters, result) = parameters?;
         Some(Self {
             request: request?,
             credential,
-            for_each: for_each?.map(Arc::new),
+            for_each,
             evaluator: context.evaluator.clone(),
-            mapping: Arc::new(Mapping { parameters: parameters?, paging, allows_errors: config.allow_errors }),
+            item: result.item(),
+            mapping: Arc::new(Mapping { parameters, paging, allows_errors: config.allow_errors }),
             redirects: config.redirects,
         })
+    }
+
+    /// The beginning of the URL; `None` if a value can change the host.
+    pub(crate) fn fixed_destination(&self) -> Option<reqwest::Url> {
+        self.request.fixed_destination()
     }
 
     /// The list that `forEach` gives for `query`. Each item becomes one request. `None` without a `forEach`.

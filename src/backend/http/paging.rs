@@ -13,7 +13,10 @@ use crate::{
         error::BackendError,
         problem::{Path, Problems},
     },
-    lang::expression::Expression,
+    lang::{
+        expression::Expression,
+        scope::{NameScope, ValueType},
+    },
 };
 
 /// How to find the next page of a list: `link` or `next`.
@@ -51,8 +54,8 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Compiles the expression. Notes keys that contradict each other.
-    pub fn build(config: &Config, path: &Path, problems: &mut Problems) -> Option<Self> {
+    /// Compiles the expression, which knows the names of `page` and the page's number. Notes keys that contradict each other.
+    pub fn build(config: &Config, page: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
         if config.max_pages == 0 {
             problems.error(&path.key("maxPages"), "with 0 no page would be read");
         }
@@ -64,9 +67,15 @@ impl Paging {
             problems.error_with_help(path, "it is `link` or `next` that says how the list goes on", help);
             return None;
         }
-        let next = config.next.as_deref().map(Expression::compile).transpose();
-        let next = problems.note(&path.key("next"), next)?;
-        Some(Self { next: next.map(|next| (next, config.parameter.clone())), max_pages: config.max_pages })
+        let next = match &config.next {
+            Some(next) => {
+                let scope = page.with("page", ValueType::Anything);
+                let (next, _) = Expression::build(next, &scope, &path.key("next"), problems)?;
+                Some((next, config.parameter.clone()))
+            }
+            None => None,
+        };
+        Some(Self { next, max_pages: config.max_pages })
     }
 
     /// The `next` expression; `None` with `link: true`.
@@ -167,7 +176,13 @@ mod tests {
             parameter: parameter.map(str::to_owned),
             max_pages: 3,
         };
-        Paging::build(&config, &Path::root(), &mut Problems::default()).unwrap()
+        Paging::build(
+            &config,
+            &NameScope::of(&["body", "headers", "status", "params"]),
+            &Path::root(),
+            &mut Problems::default(),
+        )
+        .unwrap()
     }
 
     #[test]

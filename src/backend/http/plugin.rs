@@ -72,6 +72,11 @@ impl Plugin {
         Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), max_bytes, deadline) })
     }
 
+    /// The plugin's URL.
+    pub(crate) const fn url(&self) -> &Url {
+        &self.url
+    }
+
     /// The token.
     #[must_use]
     pub(crate) fn secrets(&self) -> Secrets {

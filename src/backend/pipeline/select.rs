@@ -7,17 +7,19 @@ use serde_json::Value;
 
 use crate::{
     backend::{
-        Backend,
+        Backend, BuildContext, ITEMS,
         mapping::{self, Load},
         parameter_sets,
     },
     domain::{
         error::BackendError,
         generator::{Outcome, Query},
+        problem::{Path, Problems},
     },
     lang::{
         evaluator::{Evaluator, Variables},
         expression::Expression,
+        scope::ValueType,
     },
 };
 
@@ -28,17 +30,17 @@ const MAX_SMALL_LIST: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Select {
     expression: Arc<Expression>,
+    /// What is known of an item of its result.
+    item: ValueType,
     evaluator: Evaluator,
 }
 
 impl Select {
-    /// Compiles `source`.
-    ///
-    /// # Errors
-    /// When `source` is not a CEL expression.
-    pub(crate) fn compile(source: &str, evaluator: &Evaluator) -> Result<Self, String> {
-        let expression = Arc::new(Expression::compile(source)?);
-        Ok(Self { expression, evaluator: evaluator.clone() })
+    /// Compiles `source`. Notes at `path` what is wrong with it.
+    pub(crate) fn build(source: &str, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let scope = context.scope.only(&[ITEMS, "params"]);
+        let (expression, result) = Expression::build(source, &scope, path, problems)?;
+        Some(Self { expression: Arc::new(expression), item: result.item(), evaluator: context.evaluator.clone() })
     }
 }
 
@@ -56,6 +58,10 @@ impl Backend for Select {
         let selected = mapping::evaluate(&self.evaluator, &self.expression, variables, load, deadline, invalid);
         let sets = parameter_sets(selected.await?)?;
         Ok(Outcome::of_list(sets, format!("the expression over {count} item{}", plural(count)), "an empty list"))
+    }
+
+    fn item(&self) -> ValueType {
+        self.item.clone()
     }
 
     fn reads_application_set(&self) -> bool {

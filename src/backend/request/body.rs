@@ -4,9 +4,11 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::{Map, Value};
 
 use crate::{
+    backend::ITEMS,
     domain::problem::{Path, Problems},
     lang::{
         evaluator::{Context, EvaluationError},
+        scope::NameScope,
         template::{MAX_TEXT_BYTES, Template, ValueContext},
     },
 };
@@ -22,16 +24,11 @@ pub(super) enum Tree {
     Items,
 }
 
-/// The variable with the list of items. A template can only print text, so `{{ items }}` alone stands for the list itself.
-const ITEMS: &str = "items";
-
 impl Tree {
-    pub(super) fn build(value: &Value, scope: &[&str], path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(super) fn build(value: &Value, scope: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
         match value {
-            Value::String(text) if scope.contains(&ITEMS) && is_items(text) => Some(Self::Items),
-            Value::String(text) => {
-                problems.note(path, Template::parse(text, ValueContext::Text, scope)).map(Self::Text)
-            }
+            Value::String(text) if scope.has(ITEMS) && is_items(text) => Some(Self::Items),
+            Value::String(text) => Template::build(text, ValueContext::Text, scope, path, problems).map(Self::Text),
             Value::Array(items) => {
                 let items = items
                     .iter()
@@ -101,7 +98,7 @@ impl Tree {
     }
 }
 
-/// Whether `text` is `{{ items }}` and nothing else.
+/// Whether `text` is `{{ items }}` and nothing else. A template can only print text, so this alone stands for the list itself.
 fn is_items(text: &str) -> bool {
     text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).is_some_and(|name| name.trim() == ITEMS)
 }

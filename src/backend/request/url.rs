@@ -11,9 +11,13 @@ use self::{
 };
 use crate::{
     clients::outbound::names_user,
-    domain::problem::{Path, Problems},
+    domain::{
+        problem::{Path, Problems},
+        secret::literal,
+    },
     lang::{
         evaluator::{Context, EvaluationError},
+        scope::NameScope,
         template::{Template, ValueContext},
     },
 };
@@ -34,7 +38,7 @@ impl UrlTemplate {
     pub(super) fn build(
         source: &str,
         allowed: &[String],
-        scope: &[&str],
+        scope: &NameScope,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -43,7 +47,8 @@ impl UrlTemplate {
         let hosts: Vec<_> =
             entries.filter_map(|(index, entry)| problems.note(&at.index(index), AllowedHost::parse(entry))).collect();
         let path = &path.key("url");
-        let template = problems.note(path, Template::parse(source, ValueContext::Url, scope))?;
+        let template = Template::build(source, ValueContext::Url, scope, path, problems)?;
+        literal::check_url(source, path, problems);
         let is_folder = is_folder(source);
         if let Some(url) = fixed_host(&template) {
             if !allowed.is_empty() {
@@ -152,12 +157,10 @@ mod tests {
     use super::*;
     use futures_util::FutureExt as _;
 
-    use crate::lang::template::INPUT_SCOPE;
-
     fn build(url: &str, allowed: &[&str]) -> (Option<UrlTemplate>, Vec<String>) {
         let mut problems = Problems::default();
         let allowed: Vec<String> = allowed.iter().map(|host| (*host).to_owned()).collect();
-        let built = UrlTemplate::build(url, &allowed, INPUT_SCOPE, &Path::root(), &mut problems);
+        let built = UrlTemplate::build(url, &allowed, &NameScope::input(), &Path::root(), &mut problems);
         (built, problems.into_vec().into_iter().map(|problem| problem.message).collect())
     }
 

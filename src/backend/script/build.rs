@@ -10,14 +10,14 @@ use super::{
     Config, Mode, Package, Script, confinement, confinement::Confinement, interpreter, names, worker, worker::Pool,
 };
 use crate::{
-    backend::BuildContext,
+    backend::{BuildContext, ITEMS},
     clients::launcher::{First, LaunchOptions, LauncherPool, Program},
     domain::{
         problem::{Path, Problems},
-        secret::TextOrSecret,
+        secret::{TextOrSecret, literal},
     },
     file::base_dir::BaseDir,
-    lang::expression::Expression,
+    lang::{expression::Expression, scope::ValueType},
 };
 
 impl Script {
@@ -29,8 +29,10 @@ impl Script {
         problems: &mut Problems,
     ) -> Option<Self> {
         check_settings(config, context, path, problems);
-        let compiled = config.parameters.as_deref().map(Expression::compile).transpose();
-        let parameters = problems.note(&path.key("parameters"), compiled);
+        let parameters = config.parameters.as_deref().map(|source| {
+            let scope = context.scope.only(&["params"]).with(ITEMS, ValueType::List(Box::default()));
+            Expression::build(source, &scope, &path.key("parameters"), problems)
+        });
         let help = "name a program: `command: [python3, branches.py]`";
         let main = find_command(&config.command, context, &path.key("command"), help, problems);
         let init = match &config.init {
@@ -46,6 +48,13 @@ impl Script {
         if let Some(init) = &init {
             options.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
         }
+        let (parameters, item) = match parameters {
+            Some(built) => {
+                let (expression, result) = built?;
+                (Some(Arc::new(expression)), result.item())
+            }
+            None => (None, ValueType::Anything),
+        };
         let launchers = LauncherPool::new(context.launchers, options, config.concurrency);
         let is_worker = config.mode == Mode::Worker;
         let inherited = config.inherit_env.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
@@ -54,7 +63,8 @@ impl Script {
             program: Arc::new(program(main, init, context)),
             package: context.package.cloned(),
             protocol: config.protocol,
-            parameters: parameters?.map(Arc::new),
+            parameters,
+            item,
             inherited: inherited.collect(),
             env: config.env.clone(),
             base: context.base.clone(),
@@ -69,8 +79,10 @@ impl Script {
 /// Checks the settings that need no program.
 fn check_settings(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) {
     for (name, value) in &config.env {
-        if let TextOrSecret::Secret(secret) = value {
-            secret.check(context.base, &path.key("env").key(name), problems);
+        let path = path.key("env").key(name);
+        match value {
+            TextOrSecret::Secret(secret) => secret.check(context.base, &path, problems),
+            TextOrSecret::Text(text) => literal::check(name, text, &path, problems),
         }
     }
     names::check(config, context.raw, path, problems);
@@ -96,6 +108,9 @@ fn find_command(
     let program = problems.note(path, find_program(program, context.base, context.package))?;
     let folder = context.package.map_or(context.base.as_path(), Package::working);
     interpreter::check(&folder.join(&program), folder, path, problems);
+    // What is copied for each run may be changed by `init`.
+    let is_made = context.package.is_some();
+    interpreter::check_script(&program, arguments, folder, is_made, path, problems);
     Some(First { path: program, arguments: arguments.to_vec() })
 }
 
@@ -134,17 +149,23 @@ fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result
     }
     if name.contains('/') {
         let path = base.resolve(name);
-        return if is_executable(&path) {
-            Ok(path)
-        } else {
-            Err(format!("{} is not an executable file", path.display()))
+        return match () {
+            () if is_executable(&path) => Ok(path),
+            () if path.exists() => Err(format!("{0} is not an executable file; try `chmod +x {0}`", path.display())),
+            () => Err(format!(
+                "{} does not exist; a relative path starts from {}",
+                path.display(),
+                base.as_path().display()
+            )),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))
         .find(|candidate| candidate.is_absolute() && is_executable(candidate))
-        .ok_or_else(|| format!("there is no program `{name}` in PATH"))
+        .ok_or_else(|| {
+            format!("there is no program `{name}` in PATH; install it where the gateway runs, or write its path")
+        })
 }
 
 /// Whether `path` is a file that some user may execute.

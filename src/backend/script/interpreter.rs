@@ -29,6 +29,37 @@ pub(crate) fn check(program: &FilePath, folder: &FilePath, path: &Path, problems
     }
 }
 
+/// Programs whose first argument is the file that they run.
+const INTERPRETERS: [&str; 11] = ["bash", "dash", "lua", "node", "perl", "php", "python", "ruby", "sh", "tclsh", "zsh"];
+
+/// Notes at `path` if `program` interprets a file that does not exist. Its name is among the `arguments`, and relative to `folder`. With
+/// `is_made` another command may make the file.
+pub(crate) fn check_script(
+    program: &FilePath,
+    arguments: &[String],
+    folder: &FilePath,
+    is_made: bool,
+    path: &Path,
+    problems: &mut Problems,
+) {
+    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    // With an option, the first argument may be something else, such as the code itself.
+    let Some(script) = arguments.first().filter(|argument| !argument.starts_with('-')) else { return };
+    if !INTERPRETERS.contains(&name) || folder.join(script).exists() {
+        return;
+    }
+    let message = format!("{} does not exist, and `{name}` cannot run it", folder.join(script).display());
+    // Node.js adds endings, shells look in `PATH`, and another command may make the file first.
+    let may_be_found = name == "node" || !script.contains(['/', '.']) || is_made;
+    if FilePath::new(script).is_absolute() || may_be_found {
+        problems.warning(path, message, "it must be there when the gateway runs it, for example in its image");
+    } else {
+        let help = format!("a relative path starts from {}, the folder of the configuration", folder.display());
+        problems.mistake(path, message, help);
+    }
+}
+
 /// The error for `failure`. Names the first line of `program` if it is the reason.
 #[must_use]
 pub(crate) fn explain(failure: &StartFailure, program: &FilePath, folder: &FilePath) -> BackendError {
@@ -83,6 +114,26 @@ fn start(program: &FilePath) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_of_an_interpreter_must_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("there.py"), "").unwrap();
+        for (program, arguments, found) in [
+            ("/usr/bin/python3", &["there.py"][..], 0),
+            ("/usr/bin/python3.11", &["gone.py"], 1),
+            ("/usr/bin/python3", &["-m", "gone"], 0),
+            ("/bin/sh", &["-c", "gone.sh"], 0),
+            ("/bin/sh", &["/no/such/script.sh"], 1),
+            ("/usr/bin/jq", &["gone"], 0),
+            ("/bin/sh", &[], 0),
+        ] {
+            let (mut problems, arguments) = (Problems::default(), arguments.iter().map(|text| (*text).to_owned()));
+            let arguments: Vec<String> = arguments.collect();
+            check_script(FilePath::new(program), &arguments, folder.path(), false, &Path::root(), &mut problems);
+            assert_eq!(problems.into_vec().len(), found, "{program} {arguments:?}");
+        }
+    }
 
     #[test]
     fn a_failed_start_is_explained_by_the_first_line() {

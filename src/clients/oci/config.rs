@@ -101,7 +101,7 @@ impl RegistryConfig {
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
         }
-        let client = problems.note(&tls.at(path), outbound.client(self.terms(name, tls.clone())))?;
+        let client = problems.note_secret(&tls.at(path), outbound.client(self.terms(name, tls.clone())))?;
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
         outbound.name_destination(Some(&url));
@@ -118,7 +118,7 @@ impl RegistryConfig {
 
     fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
         let read = DockerConfig::read(file).map_err(|why| format!("{}: {why}", file.display()));
-        let Some(config) = problems.note(path, read) else { return };
+        let Some(config) = problems.note_secret(path, read) else { return };
         if let Some(helper) = config.helper(name) {
             if !self.credential_helpers.iter().any(|allowed| allowed == helper) {
                 problems.error_with_help(

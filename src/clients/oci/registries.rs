@@ -51,7 +51,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     contents: CachedContents,
     tags: Bounded<Reference, (Target, Timestamp)>,
-    lookups: Flights<[u8; 32], (), Result<Lookup, BackendError>>,
+    lookups: Flights<[u8; 32], [u8; 32], Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
 }
 
@@ -62,6 +62,8 @@ pub struct Patience {
     pub deadline: Instant,
     /// The age up to which another caller's answer is used.
     pub max_age: Duration,
+    /// Whether a look-up that another caller began is waited for. It may have missed a change.
+    pub joins: bool,
 }
 
 impl Registries {
@@ -128,7 +130,10 @@ impl Registries {
         if let Some(target) = self.remembered(reference, patience.max_age).await {
             return Ok(Lookup::There(target));
         }
-        let key = Sha256::digest(reference.to_string()).into();
+        let key: [u8; 32] = Sha256::digest(reference.to_string()).into();
+        if !patience.joins {
+            self.0.lookups.supersede(|flying| *flying == key, || ());
+        }
         let ask = || {
             let (shared, asked) = (Arc::clone(&self.0), reference.clone());
             let work = move |seat: FlightGuard<_, _, _>| async move {
@@ -142,7 +147,7 @@ impl Registries {
                 found
             };
             let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
-            self.0.lookups.join(key, known, || (), work)
+            self.0.lookups.join(key, known, || key, work)
         };
         wait(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
     }
@@ -179,7 +184,7 @@ impl Registries {
 
     /// Forgets all tags, so that each is asked for again. Callers who already wait for an answer still get it.
     pub fn forget_tags(&self) {
-        self.0.lookups.supersede(|()| true, || self.0.tags.invalidate_all());
+        self.0.lookups.supersede(|_| true, || self.0.tags.invalidate_all());
     }
 
     /// The registry called `name`, after its mirrors.

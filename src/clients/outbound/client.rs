@@ -248,6 +248,11 @@ impl Transport {
             let message = format!("cannot connect: its certificate is not trusted ({why}); {advice}");
             return ExchangeFailure { kind: FailureKind::Untrusted, message };
         }
+        if matches!(find(error), Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))) {
+            let message = "cannot connect: the server does not speak TLS. If it speaks plain HTTP, write `http://` in the URL, or \
+                           `plainHttp: true` for a registry";
+            return ExchangeFailure { kind: FailureKind::Untrusted, message: message.to_owned() };
+        }
         let (kind, message) = if error.is_connect() {
             (FailureKind::Connect, "cannot connect")
         } else if error.is_body() || error.is_decode() {

@@ -123,7 +123,7 @@ impl TlsKeys<'_> {
     ) -> Option<Arc<HttpClient>> {
         let tls = self.build(is_plain, base, path, problems);
         let at = tls.at(path);
-        problems.note(&at, outbound.client(ClientOptions { tls, ..ClientOptions::default() }))
+        problems.note_secret(&at, outbound.client(ClientOptions { tls, ..ClientOptions::default() }))
     }
 
     /// The TLS options with resolved paths. Notes options without effect and dangerous ones below `path`.

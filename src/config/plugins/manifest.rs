@@ -13,7 +13,10 @@ use crate::{
         Report, decode,
         tree::{self, Node},
     },
-    domain::problem::{Path, Problems},
+    domain::{
+        problem::{Path, Problems},
+        spelling,
+    },
     engine::route::{announcement::Announcement, matching::MatchConfig},
 };
 
@@ -115,7 +118,7 @@ fn generator(
     let mut refuse_others = |path: &Path, mapping: Option<&serde_json::Value>, known: &[&str]| {
         let keys = mapping.and_then(serde_json::Value::as_object).into_iter().flat_map(|mapping| mapping.keys());
         for key in keys.filter(|key| !known.contains(&key.as_str())) {
-            problems.error_with_help(&path.key(key), format!("unknown key `{key}`"), decode::advice(key, known));
+            problems.error_with_help(&path.key(key), format!("unknown key `{key}`"), spelling::advice(key, known));
         }
     };
     refuse_others(&root.key("metadata"), value.get("metadata"), &["name", "labels", "annotations"]);
@@ -160,7 +163,7 @@ fn config_management(
     let spec = Path::root().key("spec");
     let unknown = value.get("spec").and_then(serde_json::Value::as_object).into_iter().flat_map(|spec| spec.keys());
     for key in unknown.filter(|key| !OWN.contains(&key.as_str()) && !WITHOUT_EFFECT.contains(&key.as_str())) {
-        let meant = decode::near(key, &OWN).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let meant = spelling::near(key, &OWN).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         let help = format!("Argo CD ignores it, and so does the gateway{meant}");
         problems.warning(&spec.key(key), format!("unknown key `{key}`"), help);
     }

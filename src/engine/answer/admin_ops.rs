@@ -207,15 +207,24 @@ impl Engine {
         routes: &RouteTable,
         selector: &Selector,
     ) -> (HashMap<Key, Question>, usize) {
-        // This comes first, so that no run that begins now uses what a backend remembers.
-        let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
+        // This comes first, so that no run that begins now uses what a backend remembers. A run for a single question says itself that
+        // it must ask.
+        let is_meant = |route: &&Arc<Route>| {
+            !selector.is_exact && selector.route.as_deref().is_none_or(|name| *name == *route.name)
+        };
         routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
         let mut expired = HashMap::new();
         let runs = self.flights.supersede(
             |question| selector.selects(question),
             || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
         );
-        self.known.failing.forget(|failed| selector.selects(&failed.question));
+        if selector.is_exact {
+            // A source that asked not to be called is not called.
+            let is_free = |failure: &Failure| failure.retry_after().is_none();
+            self.known.failing.end_rests(|failed| selector.selects(&failed.question) && is_free(&failed.failure));
+        } else {
+            self.known.failing.forget(|failed| selector.selects(&failed.question));
+        }
         (expired, runs)
     }
 

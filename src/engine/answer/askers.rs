@@ -31,8 +31,8 @@ const MAX_ASKERS: usize = 100_000;
 const MAX_CHANGED: usize = 10_000;
 /// The number of different names that are remembered.
 const MAX_NAMES: usize = 1000;
-/// The longest name, in bytes: Kubernetes has no longer ones.
-const MAX_NAME_BYTES: usize = 253;
+/// The longest name, in bytes: Kubernetes has none beyond 253, and namespaces have at most 63.
+const MAX_NAME_BYTES: usize = 253 + 1 + 63;
 /// ApplicationSets that asked longer ago are not listed.
 const TOLD_FOR: Duration = Duration::from_hours(24);
 /// How often the time of an asker is renewed, in milliseconds.
@@ -44,7 +44,7 @@ const SLOT_BITS: u32 = 13;
 #[derive(Debug)]
 pub(super) struct Askers {
     hasher: RandomState,
-    /// Hashes of a question, a name and the hour. A slot that is overwritten costs one more look into the book.
+    /// Hashes of a question, a name, the hour and a run. A slot that is overwritten costs one more look into the book.
     noted: Box<[AtomicU64]>,
     book: Mutex<Book>,
     /// Whether somebody takes the changes.
@@ -60,19 +60,24 @@ struct Book {
     old: HashMap<Key, Vec<Asker>>,
     names: HashSet<Arc<str>>,
     /// The changes that nobody has taken.
-    changed: HashMap<(Key, Arc<str>), Given>,
+    changed: HashMap<(Key, Arc<str>), (Timestamp, Given)>,
 }
 
 /// An ApplicationSet that asked a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
-    /// Its name.
+    /// Its name, with its namespace and a `/` before it if the caller said that.
     pub(crate) name: Arc<str>,
     /// When it last asked, to the hour.
     pub(crate) at: Timestamp,
     /// What it was given.
     pub(crate) given: Given,
 }
+
+/// Spreads the numbers of runs over all bits: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The run of an error.
+pub(crate) const NO_RUN: u64 = 0;
 
 /// A hash of what a caller was given; 0 for an error.
 pub(crate) type Given = u64;
@@ -88,12 +93,14 @@ impl Askers {
     /// Notes that the ApplicationSet `name` asked the question with `key` at `now`, and was given what `run` brought. `given` is called
     /// only if that was not noted yet.
     pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, given: impl FnOnce() -> Given) {
-        // Never 0, which is what an unused slot holds.
-        let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS, run)) | 1;
+        let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS));
         let slot = usize::try_from(hash >> (u64::BITS - SLOT_BITS)).unwrap_or_default();
+        // Never 0, which is what an unused slot holds.
+        let hash = (hash ^ run.wrapping_mul(SPREAD)) | 1;
         let Some(slot) = self.noted.get(slot) else { return };
-        if slot.load(Ordering::Relaxed) != hash {
-            slot.store(hash, Ordering::Relaxed);
+        // An error has no run. It may come between two times the same answer, so it is always written.
+        if run == NO_RUN || slot.load(Ordering::Relaxed) != hash {
+            slot.store(if run == NO_RUN { 0 } else { hash }, Ordering::Relaxed);
             self.write(*key, name, now, given());
         }
     }
@@ -115,14 +122,25 @@ impl Askers {
     }
 
     /// The changes since the last call. The first call takes everything.
-    pub(crate) fn take_changed(&self) -> Vec<(Key, Arc<str>, Given)> {
+    pub(crate) fn take_changed(&self) -> Vec<(Key, Asker)> {
         let mut book = self.book.lock();
         if !self.is_followed.swap(true, Ordering::Relaxed) {
             let all =
                 book.old.iter().chain(&book.young).flat_map(|(key, askers)| askers.iter().map(|asker| (*key, asker)));
-            return all.map(|(key, asker)| (key, Arc::clone(&asker.name), asker.given)).collect();
+            return all.map(|(key, asker)| (key, asker.clone())).collect();
         }
-        std::mem::take(&mut book.changed).into_iter().map(|((key, name), given)| (key, name, given)).collect()
+        let changed = std::mem::take(&mut book.changed).into_iter();
+        changed.map(|((key, name), (at, given))| (key, Asker { name, at, given })).collect()
+    }
+
+    /// Puts back changes that could not be told. Later ones of the same askers stay.
+    pub(crate) fn put_back(&self, changes: Vec<(Key, Asker)>) {
+        let mut book = self.book.lock();
+        for (key, Asker { name, at, given }) in changes {
+            if book.changed.len() < MAX_CHANGED {
+                book.changed.entry((key, name)).or_insert((at, given));
+            }
+        }
     }
 
     /// Takes over those that asked the question with `key` before a start, the last one first. Returns whether any of them asked in the day
@@ -146,7 +164,7 @@ impl Book {
         let is_same = known
             .is_some_and(|asker| asker.given == given && asker.at.0 / RENEWED_EVERY_MS == now.0 / RENEWED_EVERY_MS);
         if is_followed && !is_same && self.changed.len() < MAX_CHANGED {
-            self.changed.insert((key, Arc::clone(&name)), given);
+            self.changed.insert((key, Arc::clone(&name)), (now, given));
         }
         if !self.young.contains_key(&key) {
             let before = self.old.remove(&key).unwrap_or_default();
@@ -268,17 +286,25 @@ mod tests {
     fn the_last_thing_that_was_given_counts() {
         let (askers, now) = (Askers::default(), Timestamp(0));
         let given = |askers: &Askers| askers.of(&key(1), now)[0].given;
+        let changed = |given| (key(1), Asker { name: "a".into(), at: now, given });
         askers.note(&key(1), "a", now, 1, || 11);
         askers.note(&key(1), "a", now, 1, || unreachable!("this run is noted"));
         assert_eq!(given(&askers), 11);
         askers.note(&key(1), "a", now, 2, || 12);
         assert_eq!(given(&askers), 12);
-        assert_eq!(askers.take_changed(), [(key(1), "a".into(), 12)]);
+        assert_eq!(askers.take_changed(), [changed(12)]);
         assert!(askers.take_changed().is_empty());
         askers.note(&key(1), "a", now, 3, || 12);
         assert!(askers.take_changed().is_empty(), "the same answer of another run");
         askers.note(&key(1), "a", now, 4, || 13);
-        assert_eq!(askers.take_changed(), [(key(1), "a".into(), 13)]);
+        assert_eq!(askers.take_changed(), [changed(13)]);
+        for given in [0, 13, 0, 13] {
+            let run = if given == 0 { NO_RUN } else { 4 };
+            askers.note(&key(1), "a", now, run, || given);
+            assert_eq!(askers.take_changed(), [changed(given)], "an error between two times the same answer counts");
+        }
+        askers.put_back(vec![changed(1)]);
+        assert_eq!(askers.take_changed(), [changed(1)]);
 
         let after = Askers::default();
         assert!(after.restore(key(1), &askers.of(&key(1), now), now));

@@ -1,12 +1,15 @@
 //! Events: which known questions they concern, and another look at these. What a look finds passes the guard as any answer does.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{Engine, Failure, Wanted, admin_ops::live, notices::What, wait};
 use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},
-    engine::{cache::Key, route::RouteTable},
+    engine::{
+        cache::{Disk, Key},
+        route::RouteTable,
+    },
     flight::FlightJoin,
     hooks::Subjects,
 };
@@ -22,6 +25,8 @@ pub(crate) enum Look {
     Held,
     /// There is no answer.
     Failed,
+    /// The source asked not to be called for this time.
+    Resting(Duration),
 }
 
 impl Look {
@@ -31,17 +36,28 @@ impl Look {
             Self::Changed => "changed",
             Self::Unchanged => "unchanged",
             Self::Held => "held",
-            Self::Failed => "failed",
+            Self::Failed | Self::Resting(_) => "failed",
         }
     }
 }
 
 impl Engine {
-    /// The questions in memory that `subjects` concern, answered or not, with their keys. An answer that is on disk only is not fresh,
-    /// so its backend is asked anyway.
+    /// The questions that `subjects` concern, answered or not, with their keys: those in memory, and with `everywhere` also those on disk,
+    /// which reads the whole file.
     #[must_use]
-    pub(crate) fn concerned(&self, routes: &RouteTable, subjects: &Subjects) -> HashMap<Key, Question> {
+    pub(crate) fn concerned(
+        &self,
+        routes: &RouteTable,
+        subjects: &Subjects,
+        everywhere: bool,
+    ) -> HashMap<Key, Question> {
         let mut found = HashMap::new();
+        for (key, listed) in self.answers().disk().filter(|_| everywhere).map(Disk::list).into_iter().flatten() {
+            let parameters = serde_json::to_string(&*listed.question.parameters).unwrap_or_default();
+            if subjects.concern(&parameters, &listed.evidence, || listed.question.clone()) {
+                found.insert(key, listed.question);
+            }
+        }
         for (key, entry) in self.answers().memory().iter() {
             let (packed, evidence) = (&entry.question, &entry.evidence);
             if subjects.concern(packed.parameters(), evidence, || packed.open()) {
@@ -66,12 +82,14 @@ impl Engine {
     /// # Errors
     /// When replicas share a store, and it does not answer.
     pub(crate) async fn look_again(&self, routes: &RouteTable, question: &Question) -> Result<Look, StoreError> {
-        let Some(asked) = live(routes, question) else { return Ok(Look::Failed) };
-        let selector = Selector {
-            route: Some(question.route.to_string()),
-            application_set: question.application_set.as_ref().map(ToString::to_string),
-            parameters: (*question.parameters).clone(),
-        };
+        let Some(mut asked) = live(routes, question) else { return Ok(Look::Failed) };
+        let resting = self.known.failing.resting(&asked.key, self.clock.now());
+        if let Some((_, left)) = resting.filter(|(rest, _)| rest.failure.failure.retry_after().is_some()) {
+            // An event is no reason to call it.
+            return Ok(Look::Resting(left));
+        }
+        asked.query.must_ask = true;
+        let selector = Selector::only(question);
         self.publish_invalidation(&selector).await?;
         if let Some(shared) = &self.known.shared {
             // It comes back with a sync, and must not cut off the run below.
@@ -93,5 +111,17 @@ impl Engine {
             Err(Failure::Held(_)) => Look::Held,
             Err(_) => Look::Failed,
         })
+    }
+
+    /// Makes the backend be asked about `question` before its answer is served again, by any replica.
+    ///
+    /// # Errors
+    /// When replicas share a store, and it does not answer.
+    pub(crate) async fn expire_question(&self, routes: &RouteTable, question: &Question) -> Result<(), StoreError> {
+        // Nobody looks here, so whoever asks must not get what backends remember either.
+        let selector = Selector { is_exact: false, ..Selector::only(question) };
+        self.publish_invalidation(&selector).await?;
+        self.expire(routes, &selector);
+        Ok(())
     }
 }

@@ -32,8 +32,9 @@ impl Engine {
     pub(crate) async fn publish_askers(&self) {
         let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
         let now = self.clock.now();
-        for (key, name, given) in self.askers.take_changed() {
-            lists.entry(key).or_default().push((name.to_string(), format!("{} {given:x}", now.0)));
+        let changed = self.askers.take_changed();
+        for (key, Asker { name, at, given }) in &changed {
+            lists.entry(*key).or_default().push((name.to_string(), format!("{} {given:x}", at.0)));
         }
         if let Some(disk) = self.answers().disk() {
             for key in lists.keys() {
@@ -41,11 +42,14 @@ impl Engine {
             }
         }
         let Some(shared) = &self.known.shared else { return };
+        let mut untold = changed;
         for (key, notes) in lists {
             if let Err(error) = shared.store().note(&list_of(&key), &notes, KEPT_FOR).await {
-                tracing::debug!(%error, "other replicas do not know who asked a question");
+                tracing::debug!(%error, "other replicas do not know yet who asked a question");
+                self.askers.put_back(untold);
                 return;
             }
+            untold.retain(|(told, _)| *told != key);
         }
     }
 
@@ -69,10 +73,20 @@ impl Engine {
         (names.collect(), FixedState::default().hash_one((asked.key, stored)))
     }
 
-    /// Whether no replica has claimed `name` within the time `lasts`. Without contact with the store, each replica counts as the first.
+    /// Whether no replica has claimed `name` within the time `lasts`, or noted that its work is done. Without contact with the store, each
+    /// replica counts as the first.
     pub(crate) async fn is_first(&self, name: &str, lasts: Duration) -> bool {
         let Some(shared) = &self.known.shared else { return true };
-        shared.store().claim(name, lasts).await.unwrap_or(true)
+        let is_claimed = shared.store().claim(name, lasts).await.unwrap_or(true);
+        is_claimed && shared.store().notes(name).await.ok().is_none_or(|notes| notes.is_empty())
+    }
+
+    /// Notes for the time `lasts` that the work for `name` is done. Returns whether that worked.
+    pub(crate) async fn note_done(&self, name: &str, lasts: Duration) -> bool {
+        let Some(shared) = &self.known.shared else { return true };
+        let done = [("done".to_owned(), String::new())];
+        let noted = shared.store().note(name, &done, lasts).await;
+        noted.inspect_err(|error| tracing::debug!(%error, "other replicas do not know that a delivery is done")).is_ok()
     }
 
     /// Takes over from `disk` who asked what before the start.

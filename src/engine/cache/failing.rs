@@ -92,6 +92,13 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         }
     }
 
+    /// Ends the rests of the failures that `is_meant`. How often they failed is still known.
+    pub(crate) fn end_rests(&self, is_meant: impl Fn(&F) -> bool) {
+        for (key, rest) in self.0.iter().filter(|(_, rest)| is_meant(&rest.failure)) {
+            self.0.insert(*key, Rest { lasts: Duration::ZERO, ..rest });
+        }
+    }
+
     /// The rest after one more failure. The first is one second, and each next one is twice as long, up to a minute, plus or
     /// minus a tenth.
     #[must_use]

@@ -12,8 +12,9 @@ use crate::{
     engine::{
         cache::{KeyPrefix, Policy, Revision},
         guard::Guard,
-        shape::Shape,
+        shape::{Shape, ShapeConfig},
     },
+    lang::scope::ValueType,
     telemetry::metrics::Metrics,
 };
 
@@ -101,6 +102,16 @@ fn check_echo(config: &RouteConfig, input: &Input, path: &Path, problems: &mut P
 /// What generators call a commit; Argo CD's pull request generator gives the first three.
 const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
 
+/// What is known of the parameters of a call: the names that `input` declares. Others are refused.
+fn parameters(config: &RouteConfig) -> ValueType {
+    match &config.input {
+        Some(input) if config.dynamic_input.is_none() => {
+            ValueType::object(input.iter().map(|parameter| parameter.name.as_str()))
+        }
+        _ => ValueType::Anything,
+    }
+}
+
 pub(super) fn build_route(
     config: &RouteConfig,
     raw: &Value,
@@ -111,7 +122,8 @@ pub(super) fn build_route(
     problems: &mut Problems,
 ) -> Option<Route> {
     let evaluator = around.evaluator.of_another_route();
-    let around = BuildContext { raw, evaluator: &evaluator, ..around };
+    let scope = around.scope.with("params", parameters(config));
+    let around = BuildContext { raw, evaluator: &evaluator, scope: &scope, ..around };
     let build = |matches| Matcher::build(matches, &config.backend, around, &path.key("match"), problems);
     let matcher = config.matches.as_ref().map(build);
     let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
@@ -122,14 +134,20 @@ pub(super) fn build_route(
     if let (Some(input), None) = (&input, &announces) {
         check_echo(config, input, path, problems);
     }
-    let shape =
-        Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, &evaluator, path, problems);
     check_lineage(config, raw, path, problems);
     let deadline_path = path.key("deadline");
     if let Some(deadline) = config.deadline {
         check_deadline(deadline, &deadline_path, problems);
     }
     let backend = config.backend.build(around, &path.key("backend"), problems);
+    let item = backend.as_ref().map(|backend| backend.item()).unwrap_or_default();
+    let shape = ShapeConfig {
+        output: config.output.as_ref(),
+        echo: &config.echo,
+        stringify: config.stringify,
+        nulls: config.nulls,
+    };
+    let shape = Shape::build(shape, &scope.with_keys_of(&item), &evaluator, path, problems);
     let input = match (input, announces) {
         (fixed, Some(probe)) => {
             let fixed = fixed.and(config.input.as_deref()).unwrap_or_default();

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::domain::{
     document::{self, kind_of},
     generator::Parameters,
+    pattern,
     problem::{Path, Problems},
 };
 
@@ -106,7 +107,7 @@ impl Input {
                     problems.error(&path.key("pattern"), "a pattern is for strings only");
                     None
                 }
-                Some(pattern) => problems.note(&path.key("pattern"), Regex::new(&format!("^(?:{pattern})$"))),
+                Some(pattern) => problems.note(&path.key("pattern"), pattern::whole(pattern)),
                 None => None,
             };
             let mut entry = (parameter.clone(), pattern);

@@ -14,7 +14,7 @@ use crate::{
     },
     domain::{
         error::BackendError,
-        generator::{Parameters, Query},
+        generator::Query,
         problem::{Path, Problems},
     },
 };
@@ -25,6 +25,8 @@ use crate::{
 pub(crate) struct MatchConfig {
     /// A glob over the ApplicationSet's name.
     pub(crate) application_set: Option<String>,
+    /// A glob over the ApplicationSet's namespace. Argo CD up to 3.5 does not send it, and then the route takes no call.
+    pub(crate) application_set_namespace: Option<String>,
     /// Parameters that must be there, each with a glob over its value; `"*"` takes any value.
     #[serde(default)]
     pub(crate) parameters: BTreeMap<String, String>,
@@ -56,16 +58,51 @@ impl MatchConfig {
     #[must_use]
     pub(crate) fn takes_everything(&self) -> bool {
         self.application_set.as_deref().is_none_or(|glob| glob == "*")
+            && self.application_set_namespace.is_none()
             && self.parameters.is_empty()
             && self.command.is_none()
             && self.file.is_none()
     }
 }
 
+impl MatchConfig {
+    /// Whether each call that `other` takes is surely taken by this one too.
+    #[must_use]
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let is_sure = self.command.is_none() && self.file.is_none();
+        let covers = |own: Option<&String>, other: Option<&String>| match (own, other) {
+            (None, _) => true,
+            (Some(own), Some(other)) => covers_glob(own, other),
+            (Some(_), None) => false,
+        };
+        is_sure
+            && covers(self.application_set.as_ref(), other.application_set.as_ref())
+            && covers(self.application_set_namespace.as_ref(), other.application_set_namespace.as_ref())
+            && self
+                .parameters
+                .iter()
+                .all(|(name, glob)| other.parameters.get(name).is_some_and(|other| covers_glob(glob, other)))
+    }
+}
+
+/// Whether `glob` surely matches all texts that `other` matches: it is the same, it begins like `other` and ends with a `*`, or `other` is a
+/// text that it matches.
+fn covers_glob(glob: &str, other: &str) -> bool {
+    let is_plain = |text: &str| !text.contains(['*', '?', '[', '{', '\\']);
+    if glob == other {
+        return true;
+    }
+    if is_plain(other) {
+        return Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(other));
+    }
+    glob.strip_suffix('*').is_some_and(|prefix| is_plain(prefix) && other.starts_with(prefix))
+}
+
 /// A compiled [`MatchConfig`].
 #[derive(Debug)]
 pub(crate) struct Matcher {
     application_set: Option<GlobMatcher>,
+    namespace: Option<GlobMatcher>,
     parameters: Vec<(String, GlobMatcher)>,
     file: Option<(PathBuf, GlobMatcher)>,
     probe: Option<Probe>,
@@ -94,6 +131,8 @@ impl Matcher {
         let mut compile =
             |glob: &str, path: Path| problems.note(&path, Glob::new(glob)).map(|glob| glob.compile_matcher());
         let application_set = config.application_set.as_ref().map(|glob| compile(glob, path.key("applicationSet")));
+        let namespace = &config.application_set_namespace;
+        let namespace = namespace.as_ref().map(|glob| compile(glob, path.key("applicationSetNamespace")));
         let parameters: Vec<_> = config
             .parameters
             .iter()
@@ -101,6 +140,10 @@ impl Matcher {
             .collect();
         Some(Self {
             application_set: match application_set {
+                Some(compiled) => Some(compiled?),
+                None => None,
+            },
+            namespace: match namespace {
                 Some(compiled) => Some(compiled?),
                 None => None,
             },
@@ -142,8 +185,11 @@ impl Matcher {
 
     /// Whether all conditions hold that need neither a file nor a command.
     #[must_use]
-    pub(crate) fn fits(&self, application_set: &str, parameters: &Parameters) -> bool {
-        self.application_set.as_ref().is_none_or(|glob| glob.is_match(application_set))
+    pub(crate) fn fits(&self, query: &Query) -> bool {
+        let parameters = &*query.parameters;
+        let is_in = |glob: &GlobMatcher| query.namespace.as_ref().is_some_and(|name| glob.is_match(&**name));
+        self.application_set.as_ref().is_none_or(|glob| glob.is_match(&*query.application_set))
+            && self.namespace.as_ref().is_none_or(is_in)
             && self.parameters.iter().all(|(name, glob)| {
                 parameters.get(name).is_some_and(|value| match value {
                     Value::String(text) => glob.is_match(text),
@@ -190,7 +236,7 @@ mod tests {
         clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
         domain::clock::{Clock, SystemClock},
         file::base_dir::BaseDir,
-        lang::evaluator::Evaluator,
+        lang::{evaluator::Evaluator, scope::NameScope},
     };
 
     fn build(config: &MatchConfig, problems: &mut Problems) -> Option<Matcher> {
@@ -209,7 +255,7 @@ mod tests {
             evaluator: &Evaluator::none(),
             raw: &Value::Null,
             registries: &registries,
-            has_items: false,
+            scope: &NameScope::input(),
             package: None,
         };
         Matcher::build(config, &backend, around, &root.key("match"), problems)
@@ -221,11 +267,51 @@ mod tests {
             serde_json::from_value(json!({"applicationSet": "fb-*", "parameters": {"branch": "*", "n": "1*"}}))
                 .unwrap();
         let matcher = build(&config, &mut Problems::default()).unwrap();
-        let fits = |set: &str, parameters: Value| matcher.fits(set, parameters.as_object().unwrap());
+        let query = |set: &str, parameters: &Value| {
+            Query::new(set.into(), parameters.as_object().unwrap().clone().into(), tokio::time::Instant::now())
+        };
+        let fits = |set: &str, parameters: Value| matcher.fits(&query(set, &parameters));
         assert!(fits("fb-matrix", json!({"branch": "a/b", "n": 12, "x": 1})));
         assert!(!fits("matrix", json!({"branch": "a", "n": 12})));
         assert!(!fits("fb-matrix", json!({"n": 12})));
         assert!(!fits("fb-matrix", json!({"branch": "a", "n": 2})));
+    }
+
+    #[test]
+    fn a_namespace_is_matched_if_the_caller_says_it() {
+        let config: MatchConfig = serde_json::from_value(json!({"applicationSetNamespace": "team-*"})).unwrap();
+        assert!(!config.takes_everything());
+        let matcher = build(&config, &mut Problems::default()).unwrap();
+        for (namespace, expected) in [(Some("team-a"), true), (Some("argocd"), false), (None, false)] {
+            let query = Query::new("x".into(), Arc::default(), tokio::time::Instant::now());
+            assert_eq!(
+                matcher.fits(&Query { namespace: namespace.map(Arc::from), ..query }),
+                expected,
+                "{namespace:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_glob_covers_is_known_for_sure() {
+        for (glob, other, expected) in [
+            ("*", "fb-*", true),
+            ("f*", "fb-*", true),
+            ("fb-*", "f*", false),
+            ("fb-*", "fb-main", true),
+            ("*-main", "fb-main", true),
+            ("fb-?", "fb-*", false),
+            ("fb-*", "fb-*", true),
+            ("a*", "{a,b}", false),
+        ] {
+            assert_eq!(covers_glob(glob, other), expected, "{glob} {other}");
+        }
+        let of = |value: Value| serde_json::from_value::<MatchConfig>(value).unwrap();
+        let (broad, narrow) =
+            (json!({"applicationSet": "f*"}), json!({"applicationSet": "fb-*", "parameters": {"a": "1"}}));
+        assert!(of(broad.clone()).covers(&of(narrow.clone())) && !of(narrow.clone()).covers(&of(broad)));
+        assert!(!of(json!({"parameters": {"a": "2"}})).covers(&of(narrow.clone())));
+        assert!(!of(json!({"applicationSet": "f*", "command": ["true"]})).covers(&of(narrow)));
     }
 
     #[test]

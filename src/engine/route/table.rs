@@ -32,8 +32,8 @@ pub struct RouteTable {
     by_name: HashMap<Arc<str>, Arc<Route>>,
     /// The names of all added routes, including invalid ones.
     names: HashSet<String>,
-    /// The first route that takes every call.
-    catch_all: Option<String>,
+    /// The names and conditions of the routes that take calls without a name.
+    taken: Vec<(String, MatchConfig)>,
 }
 
 impl RouteTable {
@@ -48,7 +48,7 @@ impl RouteTable {
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
-        let mut table = Self { routes: Vec::new(), by_name: HashMap::new(), names: HashSet::new(), catch_all: None };
+        let mut table = Self { routes: Vec::new(), by_name: HashMap::new(), names: HashSet::new(), taken: Vec::new() };
         for (index, config) in configs.iter().enumerate() {
             let raw = raw.get(index).unwrap_or(&Value::Null);
             table.add(config, raw, deadline, around, metrics, &path.index(index), problems);
@@ -69,21 +69,26 @@ impl RouteTable {
         problems: &mut Problems,
     ) {
         check_name(config, !self.names.insert(config.name.clone()), path, problems);
-        if let (Some(first), Some(_)) = (&self.catch_all, &config.matches) {
-            problems.warning(
-                &path.key("match"),
-                format!("never used: the route `{first}` before it takes every call"),
-                "routes are tried in the order of the file; move the one that takes all to the end",
-            );
-        }
-        if config.matches.as_ref().is_some_and(MatchConfig::takes_everything) {
-            self.catch_all.get_or_insert_with(|| config.name.clone());
+        if let Some(matches) = &config.matches {
+            self.check_match(matches, &path.key("match"), problems);
+            self.taken.push((config.name.clone(), matches.clone()));
         }
         if let Some(route) = build_route(config, raw, deadline, around, metrics, path, problems) {
             let route = Arc::new(route);
             self.by_name.insert(Arc::clone(&route.name), Arc::clone(&route));
             self.routes.push(route);
         }
+    }
+
+    /// Warns if an earlier route takes all calls that `matches` takes.
+    fn check_match(&self, matches: &MatchConfig, path: &Path, problems: &mut Problems) {
+        let Some((first, earlier)) = self.taken.iter().find(|(_, earlier)| earlier.covers(matches)) else { return };
+        let (what, help) = if earlier.takes_everything() {
+            ("every call", "routes are tried in the order of the file; move the one that takes all to the end")
+        } else {
+            ("all of these calls", "routes are tried in the order of the file; move the narrower one up")
+        };
+        problems.warning(path, format!("never used: the route `{first}` before it takes {what}"), help);
     }
 
     /// The route called `name`.
@@ -98,7 +103,7 @@ impl RouteTable {
     /// # Errors
     /// When a command gives no answer, with its route. A later route must not answer in its place.
     pub(crate) async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
-        let fits = |matcher: &Matcher| matcher.fits(&query.application_set, &query.parameters);
+        let fits = |matcher: &Matcher| matcher.fits(query);
         let all = || self.routes.iter().filter_map(|route| Some((route, route.matcher.as_ref()?)));
         if let Some((route, _)) = all().find(|(_, matcher)| !matcher.must_look() && fits(matcher)) {
             return Ok(Some(route));

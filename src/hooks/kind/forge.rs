@@ -7,13 +7,15 @@ use super::{items, text};
 use crate::hooks::subject::Subject;
 
 /// Where GitHub and Gitea put commits.
-const COMMITS: [&str; 6] = [
+const COMMITS: [&str; 7] = [
     "/workflow_run/head_sha",
     "/check_suite/head_sha",
     "/check_run/head_sha",
     "/pull_request/head/sha",
     "/sha",
     "/after",
+    // Questions may still name the commit that a push replaces.
+    "/before",
 ];
 
 /// States of runs that are not over. Nothing can have changed for a caller.
@@ -71,8 +73,14 @@ pub(super) fn gitlab(body: &Value) -> Vec<Subject> {
     {
         return Vec::new();
     }
-    let pointers =
-        ["/object_attributes/sha", "/object_attributes/last_commit/id", "/sha", "/checkout_sha", "/commit/id"];
+    let pointers = [
+        "/object_attributes/sha",
+        "/object_attributes/last_commit/id",
+        "/sha",
+        "/checkout_sha",
+        "/commit/id",
+        "/before",
+    ];
     let mut subjects: Vec<Subject> =
         pointers.iter().filter_map(|pointer| text(body, pointer).and_then(Subject::commit)).collect();
     subjects.dedup();
@@ -86,7 +94,15 @@ pub(super) fn bitbucket(headers: &HeaderMap, body: &Value) -> Vec<Subject> {
         return Vec::new();
     }
     let link = text(body, "/commit_status/links/commit/href").and_then(|link| link.rsplit('/').next());
-    let pushed = items(body, "/push/changes").iter().filter_map(|change| text(change, "/new/target/hash"));
-    let named = [text(body, "/commit_status/commit/hash"), link, text(body, "/pullrequest/source/commit/hash")];
-    named.into_iter().flatten().chain(pushed).filter_map(Subject::commit).collect()
+    let ends = ["/new/target/hash", "/old/target/hash"];
+    let changes = items(body, "/push/changes").iter();
+    let pushed = changes.flat_map(|change| ends.iter().filter_map(|end| text(change, end)));
+    // Older bodies have the link only.
+    let status = text(body, "/commit_status/commit/hash").or(link);
+    [status, text(body, "/pullrequest/source/commit/hash")]
+        .into_iter()
+        .flatten()
+        .chain(pushed)
+        .filter_map(Subject::commit)
+        .collect()
 }

@@ -21,32 +21,62 @@ pub(super) fn acr(body: &Value) -> Vec<Subject> {
 
 /// The image of an event with `action`, `target` and `request`.
 fn changed(event: &Value, host: Option<&str>) -> Option<Subject> {
-    if !matches!(text(event, "/action")?, "push" | "delete" | "mount") {
-        return None;
-    }
+    let change = match text(event, "/action")? {
+        "push" | "mount" => Change::Push,
+        "delete" => Change::Delete,
+        _ => return None,
+    };
     let host = host.or_else(|| text(event, "/request/host"))?;
-    image(&format!("{host}/{}", text(event, "/target/repository")?), text(event, "/target/tag"))
+    image(&format!("{host}/{}", text(event, "/target/repository")?), text(event, "/target/tag"), change)
 }
 
-fn image(name: &str, tag: Option<&str>) -> Option<Subject> {
-    Subject::image(&tag.map_or_else(|| name.to_owned(), |tag| format!("{name}:{tag}")))
+/// What happened to an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// Something was written. Without a tag it is a layer or a part of an index, and no tag has changed.
+    Push,
+    /// Something was deleted. Without a tag it may have had any tag.
+    Delete,
 }
 
-/// <https://goharbor.io/docs/latest/working-with-projects/project-configuration/configure-webhooks/>
+impl Change {
+    /// The change that a sender calls `name`.
+    fn of(name: Option<&str>) -> Self {
+        if name.is_some_and(|name| name.to_ascii_uppercase().contains("DELETE")) { Self::Delete } else { Self::Push }
+    }
+}
+
+/// The image `name` with `tag`, or all tags of `name` after the deletion of something without a tag.
+fn image(name: &str, tag: Option<&str>, change: Change) -> Option<Subject> {
+    match (tag.filter(|tag| !tag.is_empty()), change) {
+        (Some(tag), _) => Subject::image(&format!("{name}:{tag}")),
+        (None, Change::Delete) => Subject::image(name),
+        (None, Change::Push) => None,
+    }
+}
+
+/// <https://goharbor.io/docs/latest/working-with-projects/project-configuration/configure-webhooks/>: Harbor's own form, or a CloudEvent.
 pub(super) fn harbor(body: &Value) -> Vec<Subject> {
-    if text(body, "/type").is_some_and(|kind| kind.starts_with("PULL_")) {
+    if text(body, "/type").is_some_and(|kind| kind.starts_with("PULL_") || kind.ends_with(".pulled")) {
         return Vec::new();
     }
-    let resources = items(body, "/event_data/resources").iter();
-    resources.filter_map(|resource| Subject::image(text(resource, "/resource_url")?)).collect()
+    let change = Change::of(text(body, "/type"));
+    let resources = items(body, "/event_data/resources").iter().chain(items(body, "/data/resources"));
+    let named = |resource| {
+        let url = text(resource, "/resource_url")?;
+        Subject::image(url).filter(|subject| subject.has_tag() || change == Change::Delete)
+    };
+    resources.filter_map(named).collect()
 }
 
 /// <https://docs.quay.io/guides/notifications.html>: `updated_tags` is a list of tags, or a map from tags to images.
 pub(super) fn quay(body: &Value) -> Vec<Subject> {
     let Some(name) = text(body, "/docker_url") else { return Vec::new() };
     match body.get("updated_tags") {
-        Some(Value::Array(tags)) => tags.iter().filter_map(|tag| image(name, Some(tag.as_str()?))).collect(),
-        Some(Value::Object(tags)) => tags.keys().filter_map(|tag| image(name, Some(tag))).collect(),
+        Some(Value::Array(tags)) => {
+            tags.iter().filter_map(|tag| image(name, Some(tag.as_str()?), Change::Push)).collect()
+        }
+        Some(Value::Object(tags)) => tags.keys().filter_map(|tag| image(name, Some(tag), Change::Push)).collect(),
         _ => Vec::new(),
     }
 }
@@ -54,7 +84,7 @@ pub(super) fn quay(body: &Value) -> Vec<Subject> {
 /// <https://docs.docker.com/docker-hub/repos/manage/webhooks/>. `callback_url` is never called.
 pub(super) fn docker_hub(body: &Value) -> Vec<Subject> {
     let name = text(body, "/repository/repo_name").map(|name| format!("docker.io/{name}"));
-    name.and_then(|name| image(&name, text(body, "/push_data/tag"))).into_iter().collect()
+    name.and_then(|name| image(&name, text(body, "/push_data/tag"), Change::Push)).into_iter().collect()
 }
 
 /// <https://cloud.google.com/artifact-registry/docs/configure-notifications>: base64 in a message of Pub/Sub.
@@ -62,7 +92,8 @@ pub(super) fn artifact_registry(body: &Value) -> Result<Vec<Subject>, String> {
     let data = text(body, "/message/data").ok_or("the body has no `message.data`")?;
     let data = BASE64_STANDARD.decode(data).map_err(|_| "`message.data` is not base64")?;
     let data: Value = serde_json::from_slice(&data).map_err(|_| "`message.data` holds no JSON")?;
-    let named = text(&data, "/tag").or_else(|| text(&data, "/digest"));
+    let is_deleted = Change::of(text(&data, "/action")) == Change::Delete;
+    let named = text(&data, "/tag").or_else(|| text(&data, "/digest").filter(|_| is_deleted));
     Ok(named.and_then(Subject::image).into_iter().collect())
 }
 
@@ -71,7 +102,8 @@ pub(super) fn ecr(body: &Value) -> Vec<Subject> {
     let found = || {
         let (account, region) = (text(body, "/account")?, text(body, "/region")?);
         let name = text(body, "/detail/repository-name")?;
-        image(&format!("{account}.dkr.ecr.{region}.amazonaws.com/{name}"), text(body, "/detail/image-tag"))
+        let change = Change::of(text(body, "/detail/action-type"));
+        image(&format!("{account}.dkr.ecr.{region}.amazonaws.com/{name}"), text(body, "/detail/image-tag"), change)
     };
     found().into_iter().collect()
 }
@@ -80,7 +112,7 @@ pub(super) fn ecr(body: &Value) -> Vec<Subject> {
 pub(super) fn jfrog(body: &Value, host: Option<&str>) -> Vec<Subject> {
     let found = || {
         let (key, name) = (text(body, "/data/repo_key")?, text(body, "/data/image_name")?);
-        image(&format!("{}/{key}/{name}", host?), text(body, "/data/tag"))
+        image(&format!("{}/{key}/{name}", host?), text(body, "/data/tag"), Change::of(text(body, "/event_type")))
     };
     found().into_iter().collect()
 }
@@ -88,13 +120,13 @@ pub(super) fn jfrog(body: &Value, host: Option<&str>) -> Vec<Subject> {
 /// <https://help.sonatype.com/en/webhooks.html>: a component, or the path of an asset.
 pub(super) fn nexus(body: &Value, host: Option<&str>) -> Vec<Subject> {
     let found = || {
-        let host = host?;
+        let (host, change) = (host?, Change::of(text(body, "/action")));
         if let Some(name) = text(body, "/component/name") {
-            return image(&format!("{host}/{name}"), text(body, "/component/version"));
+            return image(&format!("{host}/{name}"), text(body, "/component/version"), change);
         }
         let path = text(body, "/asset/name")?.trim_start_matches('/').strip_prefix("v2/")?;
         let (name, tag) = path.rsplit_once("/manifests/")?;
-        image(&format!("{host}/{name}"), Some(tag).filter(|tag| !tag.contains(':')))
+        image(&format!("{host}/{name}"), Some(tag).filter(|tag| !tag.contains(':')), change)
     };
     found().into_iter().collect()
 }

@@ -17,7 +17,7 @@ fn of(kind: Kind, headers: &HeaderMap, body: &Value, host: Option<&str>) -> Vec<
             tag.map_or_else(|| repository.clone(), |tag| format!("{repository}:{tag}"))
         }
         Subject::Commit(sha) => sha,
-        Subject::Questions(_) => unreachable!("only a mapping gives these"),
+        Subject::Url(_) | Subject::Questions(_) => unreachable!("only a mapping gives these"),
     };
     kind.subjects(headers, body, host).unwrap().into_iter().map(told).collect()
 }
@@ -40,7 +40,7 @@ fn github_tells_of_commits_that_ci_has_finished() {
             vec![SHA],
         ),
         (json!({"ref": "refs/heads/main", "before": "0".repeat(40), "after": SHA}), vec![SHA]),
-        (json!({"ref": "refs/heads/gone", "before": SHA, "after": "0".repeat(40), "deleted": true}), vec![]),
+        (json!({"ref": "refs/heads/gone", "before": SHA, "after": "0".repeat(40), "deleted": true}), vec![SHA]),
         (json!({"zen": "Keep it logically awesome.", "hook_id": 1}), vec![]),
     ] {
         assert_eq!(subjects(Kind::Github, &body), expected, "{body}");
@@ -118,6 +118,12 @@ fn registries_tell_of_what_was_pushed_or_deleted() {
         of(Kind::Distribution, &HeaderMap::new(), &events, Some("registry.example.com"))[0],
         "registry.example.com/org/app:main"
     );
+    // Docker Distribution tells of each layer, and of the parts of an index. No tag has changed then.
+    for (action, expected) in [("push", &[][..]), ("mount", &[]), ("delete", &["registry.example.com:5000/org/app"])] {
+        let mut event = event(action);
+        event["target"].as_object_mut().unwrap().remove("tag");
+        assert_eq!(subjects(Kind::Distribution, &json!({"events": [event]})), expected, "{action}");
+    }
     assert_eq!(subjects(Kind::Acr, &event("push")), [image]);
     assert!(subjects(Kind::Acr, &event("ping")).is_empty());
     assert!(Kind::Distribution.subjects(&HeaderMap::new(), &json!({}), None).is_err());
@@ -128,6 +134,12 @@ fn registries_tell_of_what_was_pushed_or_deleted() {
     };
     assert_eq!(subjects(Kind::Harbor, &harbor("PUSH_ARTIFACT")), ["harbor.example.com/org/app:main"]);
     assert!(subjects(Kind::Harbor, &harbor("PULL_ARTIFACT")).is_empty());
+    let untagged = |kind: &str| {
+        let resource = json!({"digest": "sha256:11", "resource_url": "harbor.example.com/org/app@sha256:11"});
+        json!({"type": kind, "event_data": {"resources": [resource]}})
+    };
+    assert!(subjects(Kind::Harbor, &untagged("PUSH_ARTIFACT")).is_empty());
+    assert_eq!(subjects(Kind::Harbor, &untagged("DELETE_ARTIFACT")), ["harbor.example.com/org/app"]);
 
     for tags in [json!(["main", "1.0"]), json!({"1.0": "x", "main": "y"})] {
         let mut found = subjects(Kind::Quay, &json!({"docker_url": "quay.io/org/app", "updated_tags": tags}));

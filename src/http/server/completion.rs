@@ -57,6 +57,8 @@ pub(crate) struct Completion {
     pub(crate) requested_route: Option<String>,
     /// The ApplicationSet, once it is known.
     pub(crate) application_set: Option<Arc<str>>,
+    /// Its namespace, if the caller says it.
+    pub(crate) namespace: Option<Arc<str>>,
     /// The cache key, once it is known.
     pub(crate) key: Option<Key>,
     is_over: bool,
@@ -91,6 +93,7 @@ impl Completion {
             route: None,
             requested_route: None,
             application_set: None,
+            namespace: None,
             key: None,
             is_over: false,
         }
@@ -218,7 +221,7 @@ impl Completion {
         let peer = self.peer.as_deref();
         let (method, path) = self.other.as_ref().map(|(method, path)| (*method, path.as_str())).unzip();
         let route = self.route.as_ref().map(|route| &*route.name).or(self.requested_route.as_deref());
-        let application_set = self.application_set.as_deref();
+        let (application_set, namespace) = (self.application_set.as_deref(), self.namespace.as_deref());
         let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
         let caller = caller.or_else(|| error.and_then(|error| error.caller.as_deref()));
         let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -226,14 +229,14 @@ impl Completion {
         let key = self.key.map(tracing::field::display);
         match error {
             None => tracing::info!(
-                target: "request", request_id, peer, method, path, route, application_set, caller, key, cache, status, duration_us, sets,
+                target: "request", request_id, peer, method, path, route, application_set, namespace, caller, key, cache, status, duration_us, sets,
                 "answered"
             ),
             Some(error) if error.is_often => tracing::debug!(
                 target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
             ),
             Some(error) => tracing::warn!(
-                target: "request", request_id, peer, method, path, route, application_set, caller, key, cache, status,
+                target: "request", request_id, peer, method, path, route, application_set, namespace, caller, key, cache, status,
                 duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),

@@ -43,6 +43,8 @@ pub enum Code {
     Conflict,
     /// The body is larger than 1 MiB.
     PayloadTooLarge,
+    /// The body of an event is compressed, or not JSON by its content type.
+    UnsupportedMediaType,
     /// The input parameters are not those that the route or its backend needs.
     InvalidInput,
     /// The upstream or the gateway limits the rate.
@@ -67,7 +69,7 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::InvalidRequest,
         Self::Forbidden,
         Self::NotFound,
@@ -75,6 +77,7 @@ impl Code {
         Self::MethodNotAllowed,
         Self::Conflict,
         Self::PayloadTooLarge,
+        Self::UnsupportedMediaType,
         Self::InvalidInput,
         Self::Throttled,
         Self::HeadTooLarge,
@@ -97,6 +100,7 @@ impl Code {
             Self::UnknownRoute => "unknown_route",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::PayloadTooLarge => "payload_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
             Self::InvalidInput => "invalid_input",
             Self::Throttled => "throttled",
             Self::HeadTooLarge => "head_too_large",
@@ -121,6 +125,7 @@ impl Code {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Throttled => StatusCode::TOO_MANY_REQUESTS,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,

@@ -97,6 +97,7 @@ fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Comple
     let query = Query::new(call.application_set, call.parameters, Instant::now());
     completion.key = route.map(|route| route.key(&query));
     completion.application_set = Some(query.application_set);
+    completion.namespace = call.namespace;
 }
 
 /// All steps after the body was read.
@@ -110,6 +111,7 @@ async fn ask(
 ) -> Result<Answer, ApiError> {
     let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
+    completion.namespace.clone_from(&call.namespace);
     if !caller.may_ask_for(&call.application_set) {
         return Err(not_for(caller, &call.application_set));
     }
@@ -118,7 +120,7 @@ async fn ask(
     let until = began + route.deadline;
     let admitted = route.admit(call.parameters, until).await;
     let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
-    let query = Query::new(call.application_set, parameters, until);
+    let query = Query { namespace: call.namespace, ..Query::new(call.application_set, parameters, until) };
     let asked = Arc::new(ResolvedQuery::new(Arc::clone(route), query));
     completion.key = Some(asked.key);
     app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))
@@ -193,6 +195,7 @@ async fn pick<'a>(
     } else {
         let deadline = Instant::now() + setup.server.deadline.0;
         let query = Query::new(Arc::clone(&call.application_set), Arc::clone(&call.parameters), deadline);
+        let query = Query { namespace: call.namespace.clone(), ..query };
         setup.routes.by_match(&query).await.map_err(|(route, error)| {
             if !caller.may_ask(&route.name) {
                 completion.requested_route = Some(route.name.to_string());

@@ -133,12 +133,16 @@ fn check_head(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::new(Code::MethodNotAllowed, "hooks are called by POST").allow("POST"));
     }
     if headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(ApiError::new(Code::InvalidRequest, "the body is compressed; send it without `Content-Encoding`"));
+        return Err(ApiError::new(
+            Code::UnsupportedMediaType,
+            "the body is compressed; send it without `Content-Encoding`",
+        ));
     }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("application/json");
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if kind != "application/json" && !kind.ends_with("+json") && kind != "text/plain" {
-        return Err(ApiError::new(Code::InvalidRequest, "the body must be JSON (`Content-Type: application/json`)"));
+        let why = "the body must be JSON (`Content-Type: application/json`)";
+        return Err(ApiError::new(Code::UnsupportedMediaType, why));
     }
     if is_too_large(headers) { Err(too_large()) } else { Ok(()) }
 }
@@ -158,7 +162,13 @@ async fn may_send(auth: &Auth, head: &Parts, names: &GlobMatcher) -> Result<(), 
 fn refusal(unproven: Unproven) -> ApiError {
     match unproven {
         Unproven::Wrong(why) => ApiError::new(Code::Forbidden, format!("the delivery is not proven: {why}")),
-        Unproven::NoSecret(why) => ApiError::new(Code::Unavailable, format!("the hook's secret cannot be read: {why}")),
+        // Where the secret should be is nothing for a stranger.
+        Unproven::NoSecret(why) => {
+            let why_not = "the hook's secret cannot be read; the gateway's log says why";
+            let mut error = ApiError::new(Code::Unavailable, why_not);
+            error.reason = Some(why.into());
+            error
+        }
     }
 }
 

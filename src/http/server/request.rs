@@ -12,6 +12,8 @@ use crate::domain::{
 pub struct GetParamsRequest {
     /// `applicationSetName`; empty if it is missing.
     pub application_set: Arc<str>,
+    /// `applicationSetNamespace`, which a later Argo CD may send (argo-cd #26600).
+    pub namespace: Option<Arc<str>>,
     /// `input.parameters`; empty if it or `input` is missing.
     pub parameters: Arc<Parameters>,
 }
@@ -28,14 +30,19 @@ impl GetParamsRequest {
         let Document::Object(mut body) = document else {
             return Err(format!("the body must be an object, not {}", document.kind()));
         };
-        let application_set = match body.take("applicationSetName") {
-            None | Some(Document::Null) => Arc::from(""),
-            Some(Document::Text(name)) => Arc::from(name),
-            Some(other) => return Err(format!("`applicationSetName` must be a string, not {}", other.kind())),
-        };
+        let application_set = name(body.take("applicationSetName"), "applicationSetName")?.unwrap_or_default();
+        let namespace = name(body.take("applicationSetNamespace"), "applicationSetNamespace")?;
         let mut input = object(body.take("input"), "input")?;
         let parameters = object(input.take("parameters"), "input.parameters")?;
-        Ok(Self { application_set, parameters: Arc::new(parameters.into()) })
+        Ok(Self { application_set, namespace, parameters: Arc::new(parameters.into()) })
+    }
+}
+
+fn name(value: Option<Document<'_>>, key: &str) -> Result<Option<Arc<str>>, String> {
+    match value {
+        None | Some(Document::Null) => Ok(None),
+        Some(Document::Text(name)) => Ok(Some(Arc::from(name))),
+        Some(other) => Err(format!("`{key}` must be a string, not {}", other.kind())),
     }
 }
 
@@ -64,6 +71,8 @@ mod tests {
             assert_eq!((&*request.application_set, request.parameters.len()), ("x", 0), "{body}");
         }
         assert_eq!(&*GetParamsRequest::parse(b"{}").unwrap().application_set, "");
+        let request = GetParamsRequest::parse(br#"{"applicationSetName":"x","applicationSetNamespace":"teams"}"#);
+        assert_eq!(request.unwrap().namespace.as_deref(), Some("teams"));
     }
 
     #[test]
@@ -73,6 +82,7 @@ mod tests {
             ("{", "EOF while parsing an object at line 1 column 1"),
             ("[]", "must be an object, not a list"),
             (r#"{"applicationSetName":1}"#, "`applicationSetName` must be a string, not a number"),
+            (r#"{"applicationSetNamespace":[]}"#, "`applicationSetNamespace` must be a string, not a list"),
             (r#"{"input":[]}"#, "`input` must be an object, not a list"),
             (r#"{"input":{"parameters":"x"}}"#, "`input.parameters` must be an object, not a string"),
             (r#"{"input":{"parameters":{"a":1,"a":2}}}"#, "the key `a` stands twice at line 1"),

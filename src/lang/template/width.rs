@@ -54,13 +54,16 @@ fn too_wide(filter: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::lang::template::{INPUT_SCOPE, Template, ValueContext};
+    use crate::lang::{
+        scope::NameScope,
+        template::{Template, ValueContext},
+    };
 
     #[test]
     fn a_number_cannot_make_an_endless_text() {
         let render = |source: &str| {
             let context = minijinja::context! { params => minijinja::context! { n => 999_999_999, text => "a\nb" } };
-            Template::parse(source, ValueContext::Text, INPUT_SCOPE).unwrap().render(&context)
+            Template::parse(source, ValueContext::Text, &NameScope::input()).unwrap().render(&context)
         };
         for (source, text) in [
             ("{{ '%05d' | format(7) }}", "00007"),

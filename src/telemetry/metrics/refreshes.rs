@@ -6,9 +6,10 @@ use prometheus::{Histogram, IntCounter, IntCounterVec};
 
 use super::registry::{Made, Meaning, MetricRegistry, is_explained};
 
-const RESULTS: [Meaning; 3] = [
+const RESULTS: [Meaning; 4] = [
     ("annotated", "Argo CD reconciles it now"),
     ("unknown", "no ApplicationSet of this name asks this gateway"),
+    ("unlisted", "the list of ApplicationSets lacks it, and is read again first"),
     ("failed", "the API server did not take it"),
 ];
 

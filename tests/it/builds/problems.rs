@@ -109,8 +109,7 @@ fn check_warns_of_a_lineage_that_a_restart_forgets() {
     let images = json!({"digests": digests(TAG, &json!({}))});
     let list = json!({"digests": {"list": {"repositories": ["r.example/x"]}}});
     let pipeline = |first: &Value| json!({"pipeline": [first, {"select": "items"}]});
-    let merge =
-        |other: &Value| json!({"merge": {"mergeKeys": ["k"], "backends": [{"fixed": {"parameters": []}}, other]}});
+    let merge = |other: &Value| json!({"merge": {"mergeKeys": ["revision"], "backends": [{"fixed": {"parameters": []}}, other]}});
     let (lineage, kept) = (json!(["branch"]), "cache: { path: ./answers.redb }\n");
     for (backend, lineage, more, is_told) in [
         (&images, &lineage, "", true),

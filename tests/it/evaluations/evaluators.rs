@@ -6,7 +6,8 @@ use appset_gateway::{
     lang::{
         evaluator::{Context, Evaluator, Evaluators, Variables},
         expression::Expression,
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::NameScope,
+        template::{Template, ValueContext},
     },
     telemetry::metrics::Metrics,
 };
@@ -102,7 +103,7 @@ async fn an_evaluator_renders_costly_templates() {
         ("{% set x = 1 %}{{ params.none }}", ValueContext::Text),
         ("{{ params.list | groupby }}", ValueContext::Text),
     ] {
-        let template = Template::parse(source, value_context, INPUT_SCOPE).unwrap();
+        let template = Template::parse(source, value_context, &NameScope::input()).unwrap();
         assert!(template.render_small(&values()).is_none(), "{source}");
         let there = context.render(&template).await.map_err(|error| error.to_string());
         assert_eq!(there, template.render(&values()), "{source}");

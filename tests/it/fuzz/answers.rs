@@ -12,9 +12,9 @@ use appset_gateway::{
     },
     engine::{
         cache::Encoded,
-        shape::{Nulls, Shape},
+        shape::{Nulls, Shape, ShapeConfig},
     },
-    lang::evaluator::Evaluator,
+    lang::{evaluator::Evaluator, scope::NameScope},
 };
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
@@ -76,7 +76,8 @@ pub fn plugin_answer(data: &[u8]) {
 fn is_served(items: &[ParameterSet]) {
     static SHAPES: LazyLock<[Shape; 2]> = LazyLock::new(|| {
         [true, false].map(|stringify| {
-            Shape::build(None, &[], stringify, Nulls::Drop, &Evaluator::none(), &Path::root(), &mut Problems::default())
+            let config = ShapeConfig { output: None, echo: &[], stringify, nulls: Nulls::Drop };
+            Shape::build(config, &NameScope::input(), &Evaluator::none(), &Path::root(), &mut Problems::default())
         })
     });
     let query = Query::new("fuzz".into(), Arc::default(), Instant::now());

@@ -12,7 +12,8 @@ use appset_gateway::{
     file::base_dir::BaseDir,
     lang::{
         expression::Expression,
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::NameScope,
+        template::{Template, ValueContext},
     },
 };
 use minijinja::context;
@@ -62,7 +63,7 @@ fn is_placed(report: &Report, text: &str) {
 pub fn template(data: &[u8]) {
     let Ok(source) = str::from_utf8(data) else { return };
     for context_kind in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
-        let template = match Template::parse(source, context_kind, INPUT_SCOPE) {
+        let template = match Template::parse(source, context_kind, &NameScope::input()) {
             Ok(template) => template,
             Err(error) => {
                 assert!(!error.is_empty());

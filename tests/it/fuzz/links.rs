@@ -6,6 +6,7 @@ use appset_gateway::{
     backend::http::paging::{Config, Paging},
     clients::outbound::link,
     domain::problem::{Path, Problems},
+    lang::scope::NameScope,
 };
 use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use url::Url;
@@ -29,7 +30,8 @@ pub fn link(data: &[u8]) {
     assert!(names_next, "a next page that nobody named: {target}");
     let here = Url::parse("https://api.example.com:8443/v1/items?page=1").unwrap();
     let config = Config { link: true, next: None, parameter: None, max_pages: 10 };
-    let paging = Paging::build(&config, &Path::root(), &mut Problems::default()).unwrap();
+    let paging =
+        Paging::build(&config, &NameScope::of(&["body", "headers"]), &Path::root(), &mut Problems::default()).unwrap();
     let Ok(next) = paging.next_url(&here, &target, &mut HashSet::new()) else { return };
     assert!(next.username().is_empty() && next.password().is_none(), "{next}");
     // By another parser.

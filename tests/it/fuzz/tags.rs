@@ -8,7 +8,7 @@ use appset_gateway::{
         selection::{Candidate, Selection},
     },
     domain::problem::{Path, Problems},
-    lang::evaluator::Context,
+    lang::{evaluator::Context, scope::NameScope},
 };
 use futures_util::FutureExt as _;
 use minijinja::context;
@@ -22,7 +22,7 @@ pub fn tags(data: &[u8]) {
     let unique: BTreeSet<&str> = tags.lines().collect();
     for sort in [None, Some(Sort::Semver), Some(Sort::Alphabetical)] {
         let mut problems = Problems::default();
-        let selection = Selection::build(&config, sort, &Path::root(), &mut problems);
+        let selection = Selection::build(&config, sort, &NameScope::input(), &Path::root(), &mut problems);
         if !problems.into_vec().is_empty() {
             return;
         }

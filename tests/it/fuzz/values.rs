@@ -9,7 +9,8 @@ use appset_gateway::{
     file::base_dir::BaseDir,
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::NameScope,
+        template::{Template, ValueContext},
     },
 };
 use futures_util::FutureExt as _;
@@ -66,7 +67,8 @@ fn in_a_reference(value: &str, context: &Value) {
     static TEMPLATES: LazyLock<[Template; 3]> = LazyLock::new(|| {
         let sources = ["front:{{ params.value | tag }}", "front:{{ params.value }}", "{{ params.value }}/front:1"];
         sources.map(|rest| {
-            Template::parse(&format!("registry.example.com/org/{rest}"), ValueContext::Reference, INPUT_SCOPE).unwrap()
+            Template::parse(&format!("registry.example.com/org/{rest}"), ValueContext::Reference, &NameScope::input())
+                .unwrap()
         })
     });
     for (template, repository) in TEMPLATES.iter().zip(["org/front", "org/front", &format!("org/{value}/front")]) {
@@ -87,7 +89,7 @@ fn as_a_name(context: &Value) {
         ]
         .map(|(filter, pattern)| {
             let source = format!("{{{{ params.value | {filter} }}}}");
-            (Template::parse(&source, ValueContext::Text, INPUT_SCOPE).unwrap(), Regex::new(pattern).unwrap())
+            (Template::parse(&source, ValueContext::Text, &NameScope::input()).unwrap(), Regex::new(pattern).unwrap())
         })
     });
     for (template, pattern) in &*NAMES {
@@ -101,7 +103,8 @@ fn as_a_name(context: &Value) {
 
 fn request(url: &str, allowed_hosts: &[String]) -> Request {
     let headers = BTreeMap::new();
-    let parts = Parts { method: Method::Get, url, allowed_hosts, headers: &headers, body: None, scope: INPUT_SCOPE };
+    let parts =
+        Parts { method: Method::Get, url, allowed_hosts, headers: &headers, body: None, scope: &NameScope::input() };
     Request::build(parts, &BaseDir::default(), &Path::root(), &mut Problems::default()).unwrap()
 }
 

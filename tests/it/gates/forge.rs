@@ -21,7 +21,10 @@ use appset_gateway::{
         problem::{Path, Problems},
     },
     file::base_dir::BaseDir,
-    lang::evaluator::{Context, Evaluator},
+    lang::{
+        evaluator::{Context, Evaluator},
+        scope::NameScope,
+    },
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -45,6 +48,7 @@ pub struct ForgeContext {
     launchers: Arc<Launchers>,
     registries: Registries,
     evaluator: Evaluator,
+    scope: NameScope,
 }
 
 impl ForgeContext {
@@ -63,7 +67,16 @@ impl ForgeContext {
             &mut Problems::default(),
         );
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        Self { folder, base, clock, outbound, launchers, registries, evaluator: Evaluator::none() }
+        Self {
+            folder,
+            base,
+            clock,
+            outbound,
+            launchers,
+            registries,
+            evaluator: Evaluator::none(),
+            scope: NameScope::input(),
+        }
     }
 
     pub fn around(&self) -> BuildContext<'_> {
@@ -75,7 +88,7 @@ impl ForgeContext {
             launchers: &self.launchers,
             evaluator: &self.evaluator,
             registries: &self.registries,
-            has_items: false,
+            scope: &self.scope,
             package: None,
         }
     }

@@ -27,7 +27,7 @@ async fn a_sender_may_show_a_jwt() {
     std::fs::write(&file, text.replace("auth: {", &format!("auth: {{ jwt: [{issuer}],"))).unwrap();
     let scene = Scene { gateway: Gateway::serve(&file), ..source };
 
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let now = unix_now();
     let token = |email: &str, audience: &str| {
         let claims = json!({"iss": "https://accounts.example.com", "aud": audience, "email": email, "iat": now, "exp": now + 600});
         format!("Bearer {}", key.sign(&claims))

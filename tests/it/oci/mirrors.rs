@@ -73,7 +73,8 @@ async fn a_failing_mirror_is_skipped() {
         mirror.address.to_string(): {"plainHttp": true, "mirrorOf": origin.address.to_string()},
         origin.address.to_string(): {"plainHttp": true},
     }));
-    let patience = Patience { deadline: Instant::now() + Duration::from_millis(800), max_age: Duration::ZERO };
+    let patience =
+        Patience { deadline: Instant::now() + Duration::from_millis(800), max_age: Duration::ZERO, joins: true };
     let reference = Reference::parse(&format!("{}/org/app:1", origin.address)).unwrap();
     assert_eq!(expect_digest(registries.look_up(&reference, patience).await), manifest_digest());
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::support::upstream::Step;
 
 fn patience(max_age: u64) -> Patience {
-    Patience { deadline: deadline(), max_age: Duration::from_secs(max_age) }
+    Patience { deadline: deadline(), max_age: Duration::from_secs(max_age), joins: true }
 }
 
 /// A slow registry.
@@ -40,7 +40,7 @@ async fn a_short_deadline_ends_only_its_own_wait() {
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
     let ask = |millis: u64| {
         let deadline = Instant::now() + Duration::from_millis(millis);
-        registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO })
+        registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO, joins: true })
     };
     // The first caller has less time than the registry needs, the second has enough.
     let (hasty, patient) = tokio::join!(ask(150), ask(3000));

@@ -77,7 +77,7 @@ async fn a_silent_token_server_is_named_in_the_error() {
     let registries = registries(&plain(&registry.address));
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
     let deadline = Instant::now() + Duration::from_millis(300);
-    let found = registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO }).await;
+    let found = registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO, joins: true }).await;
     let message = refused(found, ErrorKind::Timeout, "token server: ");
     assert!(message.contains(&registry.address.to_string()), "{message}");
 }

@@ -27,8 +27,11 @@ async fn a_real_registry_is_deleted_from_stopped_restarted_and_slow() {
     let second = reference("2");
     expect_digest(look_up(&direct, &second).await);
     proxy.slow_down(Duration::from_millis(500));
-    let patience =
-        |millis| Patience { deadline: Instant::now() + Duration::from_millis(millis), max_age: Duration::ZERO };
+    let patience = |millis| Patience {
+        deadline: Instant::now() + Duration::from_millis(millis),
+        max_age: Duration::ZERO,
+        joins: true,
+    };
     let through = Reference::parse(&format!("{}/org/app:2", proxy.address)).unwrap();
     let late = slow.look_up(&through, patience(200)).await;
     refused(late, ErrorKind::Timeout, &proxy.address.to_string());

@@ -1,6 +1,7 @@
 //! All replicas give the same answer, ask the source once, and follow the decision of any operator.
 
 use futures_util::future::join_all;
+use nix::sys::signal::Signal;
 
 use super::*;
 use crate::support::TestApp;
@@ -108,6 +109,26 @@ async fn an_invalidation_reaches_all_replicas() {
         within(Duration::from_secs(1), "the new answer", async || run_of(&replica.ask("x").await) > first).await;
     }
     assert_eq!(source.runs(), 2, "one run for all");
+}
+
+/// The store keeps the latest invalidations. A replica that missed more of them than it keeps trusts no answer that it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_missed_many_invalidations_serves_nothing_old() {
+    let (store, source) = (StoreServer::start(&[]).await, Source::of(3).await);
+    let replicas = three(&Options::new(store_at(&store.url()), &source, "1h")).await;
+    let first = run_of(&replicas[0].ask("x").await);
+    assert_eq!(run_of(&replicas[1].ask("x").await), first);
+    replicas[1].gateway.signal(Signal::SIGSTOP);
+    assert_eq!(replicas[0].operate("POST", "/admin/answers/invalidate", r#"{"route":"h"}"#).await.status, 200);
+    // The store keeps 1,000: this one is forgotten.
+    let other = json!({"route": "h", "input": {"q": "nobody's"}}).to_string();
+    for _ in 0..1100 {
+        let reply = replicas[0].operate("POST", "/admin/answers/invalidate", &other).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    replicas[1].gateway.signal(Signal::SIGCONT);
+    replicas[1].joined().await;
+    assert!(run_of(&replicas[1].ask("x").await) > first, "an invalidated answer is served");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use nix::libc::{self, ENOSYS};
 use serde_json::{Value, json};
 
 use super::attempts::{Served, next};
-use crate::support::{TestApp, binary, kernel::failing};
+use crate::support::{TestApp, authority::Ca, binary, kernel::failing};
 
 const LANDLOCK: i64 = libc::SYS_landlock_create_ruleset;
 const FILTERS: i64 = libc::SYS_seccomp;
@@ -50,22 +50,28 @@ fn check_reports_missing_kernel_features() {
     }
 }
 
-/// A script that could read the store's password could answer in the gateway's place.
+/// A script that could read the store's password, or the service account's token, could act in the gateway's place.
 #[test]
-fn a_script_may_not_read_the_stores_password() {
+fn a_script_may_not_read_the_gateways_own_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     std::fs::create_dir(folder.path().join("secrets")).unwrap();
     std::fs::write(folder.path().join("secrets/password"), "password-of-the-store").unwrap();
+    std::fs::write(folder.path().join("secrets/token"), "token-of-the-service-account").unwrap();
+    std::fs::write(folder.path().join("cluster.crt"), Ca::new("cluster").pem).unwrap();
     let check = |allow: Value| {
         let script = json!({"command": ["echo", "[]"], "allow": allow});
         let routes = json!([{"name": "s", "backend": {"script": script}}]);
         let shared = json!({"url": "redis://localhost", "password": {"file": "secrets/password"}});
-        std::fs::write(&file, format!("{}cache: {{ shared: {shared} }}\nroutes: {routes}\n", TestApp::auth())).unwrap();
+        let refresh = json!({"namespaces": ["argocd"], "configMaps": ["gateway"], "api": "https://localhost:6443",
+            "token": {"file": "secrets/token"}, "ca": "cluster.crt"});
+        let own = format!("cache: {{ shared: {shared} }}\nargocd: {{ refresh: {refresh} }}\n");
+        std::fs::write(&file, format!("{}{own}routes: {routes}\n", TestApp::auth())).unwrap();
         let output = binary::command().args(["check", "-c"]).arg(&file).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    assert_eq!(check(json!({})).0, Some(0));
+    let (code, text) = check(json!({}));
+    assert_eq!(code, Some(0), "{text}");
     for (allow, missing, why) in [
         (json!({"read": ["."]}), &[] as &[i64], "a script's `allow` has "),
         (json!({"write": ["secrets"]}), &[], "a script's `allow` has "),
@@ -73,8 +79,10 @@ fn a_script_may_not_read_the_stores_password() {
     ] {
         let (code, text) = failing(missing, ENOSYS, || check(allow.clone()));
         assert_eq!(code, Some(78), "{text}");
-        let expected = format!("error: scripts can read a secret: cache.shared.password: {why}");
-        assert!(text.contains(&expected), "{text}");
+        for key in ["cache.shared.password", "argocd.refresh.token"] {
+            let expected = format!("error: scripts can read a secret: {key}: {why}");
+            assert!(text.contains(&expected), "{text}");
+        }
     }
 }
 

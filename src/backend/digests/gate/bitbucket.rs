@@ -114,8 +114,8 @@ struct Target {
 impl Bitbucket {
     /// Parses the templates and checks the rest.
     pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let repository = Field::build(&config.repository, "repository", path, problems);
-        let sha = Field::build(&config.sha, "sha", path, problems);
+        let repository = Field::build(&config.repository, "repository", context.scope, path, problems);
+        let sha = Field::build(&config.sha, "sha", context.scope, path, problems);
         let required = Required::build(config.keys.as_deref(), &path.key("keys"), problems);
         let credential = config.credential(context, path, problems);
         let forge = Forge::build("bitbucket", &config.api, config.ca.as_ref(), credential, context, path, problems);

@@ -33,7 +33,7 @@ use crate::{
     lang::{
         evaluator::{Evaluator, Variables},
         expression::Expression,
-        template::{INPUT_SCOPE, Template, ValueContext},
+        template::{Template, ValueContext},
     },
 };
 
@@ -130,14 +130,15 @@ impl Generic {
             allowed_hosts: &config.allowed_hosts,
             headers: &config.headers,
             body: config.body.as_ref(),
-            scope: INPUT_SCOPE,
+            scope: context.scope,
         };
         let request = Request::build(parts, context.base, path, problems);
         let sha = config
             .sha
             .as_deref()
-            .map(|sha| problems.note(&path.key("sha"), Template::parse(sha, ValueContext::Text, INPUT_SCOPE)));
-        let verdict = problems.note(&path.key("verdict"), Expression::compile(&config.verdict));
+            .map(|sha| Template::build(sha, ValueContext::Text, context.scope, &path.key("sha"), problems));
+        let scope = context.scope.only(&["params"]).with_all(&["body", "status", "headers"]);
+        let verdict = Expression::build(&config.verdict, &scope, &path.key("verdict"), problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let keys = TlsKeys {
             ca: config.ca.as_ref(),
@@ -149,7 +150,7 @@ impl Generic {
             Some(sha) => Some(sha?),
             None => None,
         };
-        let reading = Arc::new(Reading { verdict: Arc::new(verdict?), allows_errors: config.allow_errors });
+        let reading = Arc::new(Reading { verdict: Arc::new(verdict?.0), allows_errors: config.allow_errors });
         let request = request?;
         context.outbound.name_destination(request.fixed_destination().as_ref());
         Some(Self {

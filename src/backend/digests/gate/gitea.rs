@@ -117,8 +117,8 @@ struct Progress {
 impl Gitea {
     /// Parses the templates and checks the rest.
     pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let repository = Field::build(&config.repository, "repository", path, problems);
-        let sha = Field::build(&config.sha, "sha", path, problems);
+        let repository = Field::build(&config.repository, "repository", context.scope, path, problems);
+        let sha = Field::build(&config.sha, "sha", context.scope, path, problems);
         let required = Required::build(config.contexts.as_deref(), &path.key("contexts"), problems);
         let credential = config.token.as_ref().map(|token| {
             let form = Form::Scheme("token");

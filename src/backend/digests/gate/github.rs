@@ -43,7 +43,7 @@ use crate::{
         problem::{Path, Problems},
         secret::SecretRef,
     },
-    lang::template::{INPUT_SCOPE, Template, ValueContext},
+    lang::template::{Template, ValueContext},
 };
 
 /// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something, and everything
@@ -148,12 +148,14 @@ impl Github {
         problems: &mut Problems,
     ) -> Option<Self> {
         let api = ForgeApi::build(&config.api, config.ca.as_ref(), context, path, problems);
-        let template = |text: &str| Template::parse(text, ValueContext::Text, INPUT_SCOPE);
-        let repository = problems.note(&path.key("repository"), template(&config.repository));
+        let template = |text: &str, key: &str, problems: &mut Problems| {
+            Template::build(text, ValueContext::Text, context.scope, &path.key(key), problems)
+        };
+        let repository = template(&config.repository, "repository", problems);
         if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
             problems.note(&path.key("repository"), GithubRepository::parse(repository.source()));
         }
-        let sha = problems.note(&path.key("sha"), template(&config.sha));
+        let sha = template(&config.sha, "sha", problems);
         let workflows = NamePattern::parse_all(&config.workflows, &path.key("workflows"), problems);
         let checks = NamePattern::parse_all(&config.checks, &path.key("checks"), problems);
         let statuses = NamePattern::parse_all(&config.statuses, &path.key("statuses"), problems);
@@ -265,7 +267,7 @@ fn credential(
                 problems.error(&path.key("api"), "the App uses the gate's own `api`; leave this key out");
             }
             let app = github_app::GithubApp::new(app, &api?.base, api?.client(), context);
-            problems.note(&path.key("privateKey"), app.check());
+            problems.note_secret(&path.key("privateKey"), app.check());
             Some(Credential::with_issuer(app, context))
         }
         (None, None) => {

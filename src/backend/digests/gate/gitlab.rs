@@ -124,7 +124,7 @@ pub struct Gitlab {
 impl Gitlab {
     /// Parses the templates and checks the rest.
     pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let mut field = |source: &str, key| Field::build(source, key, path, problems);
+        let mut field = |source: &str, key| Field::build(source, key, context.scope, path, problems);
         let (project, sha) = (field(&config.project, "project"), field(&config.sha, "sha"));
         // `Err` for a field that is set and wrong.
         let mut optional =

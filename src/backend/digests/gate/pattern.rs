@@ -2,7 +2,10 @@
 
 use regex::Regex;
 
-use crate::domain::problem::{Path, Problems};
+use crate::domain::{
+    pattern,
+    problem::{Path, Problems},
+};
 
 /// A required name.
 #[derive(Debug, Clone)]
@@ -24,9 +27,7 @@ impl NamePattern {
         }
         match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
             Some("") => Err("the expression between the slashes is empty, and would match everything".to_owned()),
-            Some(source) => Regex::new(source)
-                .map(Self::Regex)
-                .map_err(|error| format!("`{text}`: {}", error.to_string().lines().last().unwrap_or_default().trim())),
+            Some(source) => pattern::anywhere(source).map(Self::Regex),
             None => Ok(Self::Exact(text.to_owned())),
         }
     }

@@ -19,7 +19,8 @@ use crate::{
     },
     lang::{
         evaluator::{Context, Evaluator},
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::NameScope,
+        template::{Template, ValueContext},
     },
 };
 
@@ -54,14 +55,25 @@ pub(super) struct ListedRepository {
 
 impl Repositories {
     /// Parses names and patterns; `path` is the list's.
-    pub(crate) fn build(texts: &[String], missing: MissingRepository, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(
+        texts: &[String],
+        missing: MissingRepository,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
         let path = path.key("repositories");
         if texts.is_empty() {
             problems.error_with_help(&path, "there are no repositories", "name at least one");
         }
         let mut templates = Vec::new();
         for (index, text) in texts.iter().enumerate() {
-            templates.extend(problems.note(&path.index(index), parse(text)));
+            let path = path.index(index);
+            let template = problems.note(&path, parse(text, scope));
+            if let Some(template) = &template {
+                template.check(scope, &path, problems);
+            }
+            templates.extend(template);
         }
         Self { templates, missing }
     }
@@ -162,8 +174,8 @@ fn unclear(asked: &str, answered: &str) -> BackendError {
     BackendError { evidence: vec![Evidence::unknown(asked, answered)], ..BackendError::invalid_output(message) }
 }
 
-fn parse(text: &str) -> Result<Template, String> {
-    let template = Template::parse(text, ValueContext::Reference, INPUT_SCOPE)?;
+fn parse(text: &str, scope: &NameScope) -> Result<Template, String> {
+    let template = Template::parse(text, ValueContext::Reference, scope)?;
     let fixed = template.fixed_prefix();
     let (registry, name) = split(fixed);
     if !is_registry(registry) || !fixed.contains('/') {
@@ -215,7 +227,7 @@ mod tests {
     fn names_and_patterns_are_accepted_and_others_refused() {
         for good in ["a.example/x", "a.example/*", "a.example/**/front", "a.example/x-?/*-y", "h:5000/{{ params.x }}/y"]
         {
-            assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
+            assert!(parse(good, &NameScope::input()).is_ok(), "{good}: {:?}", parse(good, &NameScope::input()));
         }
         for (bad, says) in [
             ("front", "registry's host"),
@@ -231,7 +243,11 @@ mod tests {
             ("a.example/../*", "is not a repository"),
             ("a.example/{{ x }}", "unknown name"),
         ] {
-            assert!(parse(bad).unwrap_err().contains(says), "{bad}: {:?}", parse(bad));
+            assert!(
+                parse(bad, &NameScope::input()).unwrap_err().contains(says),
+                "{bad}: {:?}",
+                parse(bad, &NameScope::input())
+            );
         }
     }
 }

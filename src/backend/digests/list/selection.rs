@@ -10,11 +10,13 @@ use super::pattern::{GlobPattern, check_tag_part};
 use crate::{
     domain::{
         error::BackendError,
+        pattern,
         problem::{Path, Problems},
     },
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::NameScope,
+        template::{Template, ValueContext},
     },
 };
 
@@ -74,7 +76,13 @@ pub struct Selection {
 
 impl Selection {
     /// Parses the patterns; `path` is the list's.
-    pub fn build(config: &TagsConfig, sort: Option<Sort>, path: &Path, problems: &mut Problems) -> Self {
+    pub fn build(
+        config: &TagsConfig,
+        sort: Option<Sort>,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
         let path = path.key("tags");
         if config.glob.is_some() && config.regex.is_some() {
             problems.error_with_help(
@@ -87,14 +95,17 @@ impl Selection {
         for (index, pattern) in config.ignore.iter().enumerate() {
             ignored.extend(problems.note(&path.key("ignore").index(index), GlobPattern::of_tags(pattern)));
         }
+        let glob = config.glob.as_ref().and_then(|glob| {
+            let path = path.key("glob");
+            let template = problems.note(&path, parse_glob(glob, scope))?;
+            template.check(scope, &path, problems);
+            Some(template)
+        });
         let usual = if config.semver.is_some() { Sort::Semver } else { Sort::Alphabetical };
         Self {
-            glob: config.glob.as_ref().and_then(|glob| problems.note(&path.key("glob"), parse_glob(glob))),
+            glob,
             regex: config.regex.as_ref().and_then(|regex| problems.note(&path.key("regex"), parse_regex(regex))),
-            range: config
-                .semver
-                .as_ref()
-                .and_then(|range| problems.note(&path.key("semver"), VersionReq::parse(range))),
+            range: config.semver.as_ref().and_then(|range| problems.note(&path.key("semver"), parse_range(range))),
             ignored,
             sort: sort.unwrap_or(usual),
         }
@@ -176,8 +187,8 @@ fn is_beside_an_image(tag: &str) -> bool {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()) && (rest.is_empty() || rest.starts_with('.'))
 }
 
-fn parse_glob(glob: &str) -> Result<Template, String> {
-    let template = Template::parse(glob, ValueContext::Reference, INPUT_SCOPE)?;
+fn parse_glob(glob: &str, scope: &NameScope) -> Result<Template, String> {
+    let template = Template::parse(glob, ValueContext::Reference, scope)?;
     let fixed = template.fixed_prefix();
     if fixed == glob {
         GlobPattern::of_tags(glob)?;
@@ -187,9 +198,12 @@ fn parse_glob(glob: &str) -> Result<Template, String> {
     Ok(template)
 }
 
+fn parse_range(range: &str) -> Result<VersionReq, String> {
+    VersionReq::parse(range).map_err(|error| format!("`{range}` is no range of versions such as `>=1.2, <2`: {error}"))
+}
+
 fn parse_regex(regex: &str) -> Result<Regex, String> {
-    let parsed = Regex::new(regex).and_then(|_| Regex::new(&format!("^(?:{regex})$")));
-    let parsed = parsed.map_err(|error| error.to_string())?;
+    let parsed = pattern::whole(regex)?;
     refuse_beside(regex.trim_start_matches('^'))?;
     Ok(parsed)
 }
@@ -216,7 +230,7 @@ mod tests {
         let config: TagsConfig = serde_json::from_value(config.clone()).unwrap();
         let sort = sort.map(|sort| serde_json::from_value(json!(sort)).unwrap());
         let mut problems = Problems::default();
-        let selection = Selection::build(&config, sort, &Path::root(), &mut problems);
+        let selection = Selection::build(&config, sort, &NameScope::input(), &Path::root(), &mut problems);
         if let Some(problem) = problems.into_vec().first() {
             return Err(problem.message.clone());
         }
@@ -282,11 +296,11 @@ mod tests {
     #[test]
     fn impossible_patterns_are_refused() {
         for (config, says) in [
-            (json!({"regex": "("}), "regex"),
-            (json!({"semver": "newest"}), "version"),
-            (json!({"regex": "a)|(?:b"}), "regex"),
+            (json!({"regex": "("}), "no regular expression"),
+            (json!({"semver": "newest"}), "no range of versions"),
+            (json!({"regex": "a)|(?:b"}), "no regular expression"),
             (json!({"regex": "^sha256-.*"}), "never selected"),
-            (json!({"semver": ""}), "version"),
+            (json!({"semver": ""}), "no range of versions"),
             (json!({"glob": ""}), "empty"),
             (json!({"glob": "[a-z]*"}), "fits no tag"),
             (json!({"glob": "feat/{{ params.number }}"}), "fits no tag"),

@@ -9,14 +9,13 @@ use crate::{
     file::base_dir::BaseDir,
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Misfit, Template, ValueContext},
+        scope::NameScope,
+        template::{Misfit, Template, ValueContext},
     },
 };
 
 /// Parts of the names of parameters that hold a commit.
 const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
-/// The scope of a reference that may name the commit.
-const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
 
 /// The place where an image is looked up.
 #[derive(Debug)]
@@ -36,12 +35,11 @@ pub(crate) struct RefusedReference {
 }
 
 impl ImageSource {
-    /// Parses a reference. The registry or folder is written out. With `has_commit` the reference may name a `commit`.
+    /// Parses a reference. The registry or folder is written out.
     ///
     /// # Errors
     /// Says what is wrong.
-    pub(crate) fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
-        let scope: &[&str] = if has_commit { &COMMIT_SCOPE } else { INPUT_SCOPE };
+    pub(crate) fn parse(image: &str, scope: &NameScope, base: &BaseDir) -> Result<Self, String> {
         if let Some(rest) = image.strip_prefix("oci:") {
             let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
             if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
@@ -61,6 +59,15 @@ impl ImageSource {
             Reference::parse(image)?;
         }
         Ok(Self::Registry(template))
+    }
+
+    /// The registry and the repository, if no parameter is part of them.
+    pub(crate) fn fixed_repository(&self) -> Option<&str> {
+        let Self::Registry(template) = self else { return None };
+        let prefix = template.fixed_prefix();
+        let (_, rest) = prefix.split_once('/')?;
+        let end = rest.find([':', '@'])?;
+        Some(&prefix[..prefix.len() - rest.len() + end])
     }
 
     /// Whether a value that does not fit in the reference proves that there is no such image: parameters are in the tag only,
@@ -110,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_registry_is_written_out_in_the_configuration() {
-        let parse = |image: &str| ImageSource::parse(image, false, &BaseDir::default());
+        let parse = |image: &str| ImageSource::parse(image, &NameScope::input(), &BaseDir::default());
         assert!(parse("registry.example.com/org/front:{{ params.branch | tag }}").is_ok());
         assert!(parse("localhost:5000/{{ params.repository }}:1").is_ok());
         assert!(parse("oci:demo/images:front:{{ params.branch | tag }}").is_ok());
@@ -125,6 +132,7 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        assert!(ImageSource::parse("r.example/front:{{ commit }}", true, &BaseDir::default()).is_ok());
+        let scope = NameScope::input().with_all(&["commit"]);
+        assert!(ImageSource::parse("r.example/front:{{ commit }}", &scope, &BaseDir::default()).is_ok());
     }
 }

@@ -33,7 +33,7 @@ use crate::{
         route::{ResolvedQuery, RouteTable},
     },
     file::base_dir::BaseDir,
-    lang::evaluator::Evaluator,
+    lang::{evaluator::Evaluator, scope::NameScope},
     telemetry::metrics::Metrics,
 };
 
@@ -73,7 +73,7 @@ impl Default for Stage {
             clock: &clock,
             outbound: &outbound,
             registries: &registries,
-            has_items: false,
+            scope: &NameScope::input(),
             package: None,
         };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();

@@ -33,6 +33,8 @@ pub(super) struct Copy {
     /// All changes up to this version are here.
     pub(super) version: u64,
     pub(super) invalidation: u64,
+    /// Up to this number, invalidations are not known: they may have selected anything.
+    pub(super) floor: u64,
     /// The recent invalidations of this epoch, by their numbers.
     pub(super) invalidations: VecDeque<(u64, Selector)>,
     pub(super) highest: u64,
@@ -78,6 +80,7 @@ impl Copy {
             registered: HashMap::new(),
             version: 0,
             invalidation: 0,
+            floor: 0,
             invalidations: VecDeque::new(),
             highest: 0,
             state: CopyState::Empty,
@@ -110,7 +113,7 @@ impl Copy {
     /// Whether an invalidation after number `since` selects `question`.
     pub(super) fn is_invalidated(&self, since: u64, question: &Question) -> bool {
         let selects = |(number, selector): &(u64, Selector)| *number > since && selector.selects(question);
-        since < self.invalidation && self.invalidations.iter().any(selects)
+        since < self.floor || since < self.invalidation && self.invalidations.iter().any(selects)
     }
 
     /// The version of the record under `key` that is here. 0: none.

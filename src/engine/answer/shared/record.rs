@@ -104,8 +104,10 @@ pub(super) fn failure(rest: &Rest<Failed>, invalidation: u64) -> Option<Bytes> {
 
 /// `selector` as bytes.
 pub(super) fn selector(selector: &Selector) -> Bytes {
-    let Selector { route, application_set, parameters } = selector;
-    let value = serde_json::json!({"route": route, "applicationSet": application_set, "parameters": parameters});
+    let Selector { route, application_set, parameters, is_exact } = selector;
+    let value = serde_json::json!({
+        "route": route, "applicationSet": application_set, "parameters": parameters, "exact": is_exact,
+    });
     value.to_string().into()
 }
 
@@ -114,7 +116,8 @@ pub(super) fn read_selector(content: &[u8]) -> Selector {
     let value: Value = serde_json::from_slice(content).unwrap_or_default();
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let parameters = value.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
-    Selector { route: text("route"), application_set: text("applicationSet"), parameters }
+    let is_exact = value.get("exact").and_then(Value::as_bool).unwrap_or_default();
+    Selector { route: text("route"), application_set: text("applicationSet"), parameters, is_exact }
 }
 
 /// A baseline behind an `Arc`.

@@ -137,10 +137,12 @@ impl Engine {
         let known = shared.copy().invalidation;
         if reply.invalidation > known {
             let read = |(number, content): &(u64, Bytes)| (*number, read_selector(content));
-            let mut all: Vec<(u64, Selector)> = reply.invalidations.iter().map(read).collect();
+            let all: Vec<(u64, Selector)> = reply.invalidations.iter().map(read).collect();
             if reply.invalidation - known > all.len() as u64 {
-                // The store keeps the latest invalidations only. The others may have selected anything.
-                all = vec![(reply.invalidation, Selector::default())];
+                // The store keeps the latest invalidations only. Those before may have selected anything.
+                let oldest = all.iter().map(|(number, _)| *number).min().unwrap_or(reply.invalidation + 1);
+                shared.copy().floor = oldest - 1;
+                self.expire_in_memory(routes, &Selector::default());
             }
             for (_, selector) in &all {
                 // The file is a copy of the store: after a start, nothing in it is fresh until the store says so.
@@ -255,7 +257,7 @@ impl Shared {
             );
         }
         copy.epoch = Some(reply.epoch.clone());
-        (copy.has_offered, copy.version, copy.invalidation) = (false, 0, 0);
+        (copy.has_offered, copy.version, copy.invalidation, copy.floor) = (false, 0, 0, 0);
         copy.invalidations.clear();
     }
 

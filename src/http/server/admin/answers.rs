@@ -37,8 +37,7 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     if query.limit.is_some_and(|limit| limit > MAX_LISTED) {
         return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
-    let selector =
-        Selector { route: query.route, application_set: query.application_set, parameters: Parameters::new() };
+    let selector = Selector { route: query.route, application_set: query.application_set, ..Selector::default() };
     let all = off_thread(move || app.engine.list(&app.setup().routes, &selector)).await?;
     let answers: Vec<Value> = all.iter().take(query.limit.unwrap_or(DEFAULT_LISTED)).map(tell).collect();
     Ok(json!({ "answers": answers, "total": all.len() }))
@@ -93,8 +92,12 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Resu
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
     let selection: Invalidation =
         document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
-    let selector =
-        Selector { route: selection.route, application_set: selection.application_set, parameters: selection.input };
+    let selector = Selector {
+        route: selection.route,
+        application_set: selection.application_set,
+        parameters: selection.input,
+        is_exact: false,
+    };
     if let Some(name) = selector.route.as_ref().filter(|name| app.setup().routes.by_name(name).is_none()) {
         let message = format!("there is no route `{}`", name.escape_debug());
         return Err(ApiError::new(Code::UnknownRoute, message));

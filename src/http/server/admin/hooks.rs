@@ -25,7 +25,7 @@ pub(super) async fn concerns(app: Arc<App>, name: &str, headers: &HeaderMap, bod
     let mut subjects = Subjects::default();
     delivery.subjects.into_iter().for_each(|subject| subjects.add(subject));
     off_thread(move || {
-        let found = app.engine.concerned(&app.setup().routes, &subjects);
+        let found = app.engine.concerned(&app.setup().routes, &subjects, true);
         let mut questions: Vec<Value> = found
             .iter()
             .take(MAX_LISTED)

@@ -8,7 +8,8 @@ use crate::{
     },
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Template, ValueContext},
+        scope::NameScope,
+        template::{Template, ValueContext},
     },
 };
 
@@ -21,13 +22,19 @@ pub(crate) struct Field {
 
 impl Field {
     /// Parses the template at `key` of the gate at `path`.
-    pub(crate) fn build(source: &str, key: &'static str, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        source: &str,
+        key: &'static str,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let path = path.key(key);
         if source.trim().is_empty() {
             problems.error(&path, "it is empty");
             return None;
         }
-        let template = problems.note(&path, Template::parse(source, ValueContext::Text, INPUT_SCOPE))?;
+        let template = Template::build(source, ValueContext::Text, scope, &path, problems)?;
         Some(Self { key, template })
     }
 
@@ -103,7 +110,7 @@ mod tests {
     use super::*;
 
     fn field(source: &str) -> Field {
-        Field::build(source, "repository", &Path::root(), &mut Problems::default()).unwrap()
+        Field::build(source, "repository", &NameScope::input(), &Path::root(), &mut Problems::default()).unwrap()
     }
 
     #[test]

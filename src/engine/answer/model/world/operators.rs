@@ -61,7 +61,7 @@ impl World<'_> {
         parameters.extend(branch.map(|branch| ("branch".to_owned(), branch.into())));
         parameters.extend(commit.map(|commit| ("commit".to_owned(), commit.into())));
         let route = route.map(|route| ROUTES[route].name.to_owned());
-        let selector = Selector { route, application_set: None, parameters };
+        let selector = Selector { route, parameters, ..Selector::default() };
         if let Some(Err(error)) = self.engine.publish_invalidation(&selector).now_or_never() {
             return Err(error.to_string());
         }

@@ -5,12 +5,9 @@
 //! Go's `net/http`, the status check and the error text from Argo CD's `applicationset/services/internal/http` client, and the
 //! decoding into `struct{Output struct{Parameters []map[string]any}}` from Go's `encoding/json`.
 
-// The paths are for `fuzz/targets.rs`, which includes this file by its path.
-#[path = "argo/http.rs"]
 mod http;
-#[path = "argo/json.rs"]
 mod json;
-#[path = "argo/tests.rs"]
+#[cfg(test)]
 mod tests;
 
 use serde_json::{Map, Value};
@@ -32,14 +29,23 @@ pub enum Verdict {
     ExplicitlyEmpty,
     /// Success with an empty list by accident: Argo CD deletes everything. `why` names the accident. Also used where the judge
     /// cannot rule this out: a redirect, a compressed body, JSON that the judge cannot read.
-    AccidentallyEmpty { why: String },
+    AccidentallyEmpty {
+        /// The accident.
+        why: String,
+    },
     /// An error: Argo CD changes nothing. `condition` is the text that the operator sees on the `ApplicationSet`, without the
     /// controller's prefix. It is exact for other statuses, and contains at least the body of a 2xx. Without a response there
     /// is no `status`.
-    Error { status: Option<u16>, condition: String },
+    Error {
+        /// The status, if there was a response.
+        status: Option<u16>,
+        /// What the operator sees.
+        condition: String,
+    },
 }
 
 /// Judges a response as it came over the socket, after which the connection was closed.
+#[must_use]
 pub fn judge_raw(response: &[u8]) -> Verdict {
     match receive(response) {
         Ok((status, headers, body)) => decide(status, &headers, &body),
@@ -48,6 +54,7 @@ pub fn judge_raw(response: &[u8]) -> Verdict {
 }
 
 /// Judges a response whose body was read to its end.
+#[must_use]
 pub fn judge(status: u16, headers: &[(String, String)], body: &[u8]) -> Verdict {
     let read = if bodiless(status) { &[] } else { body };
     decide(status, headers, &Body(read.to_vec(), None))

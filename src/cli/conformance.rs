@@ -1,0 +1,85 @@
+//! `appset-gateway conformance`.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use reqwest::Url;
+
+use super::{exit, print};
+use crate::{
+    conformance::{
+        cases, report, suite,
+        target::{TIMEOUT, Target},
+        upstream::Upstream,
+    },
+    domain::secret::SecretRef,
+    file::base_dir::BaseDir,
+};
+
+/// Which plugin is asked what.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 the plugin conforms, 1 it breaks a MUST or a HAZARD, or cannot be asked.")]
+pub(crate) struct ConformanceArgs {
+    /// The plugin's URL, as `baseUrl` of its ConfigMap.
+    #[arg(long, value_name = "URL")]
+    url: Url,
+    /// A file with the token of its ConfigMap.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Questions, and what is known of their answers. One question without parameters unless given.
+    #[arg(value_name = "CASES")]
+    cases: Option<PathBuf>,
+    /// Also play faults of the plugin's source: listen on this port, at which the plugin must ask for its source.
+    #[arg(long, value_name = "PORT", requires = "source")]
+    break_upstream: Option<u16>,
+    /// The source behind that port.
+    #[arg(long, value_name = "URL", requires = "break_upstream")]
+    source: Option<Url>,
+    /// How long an answer may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=300))]
+    timeout: u64,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: ReportFormat,
+}
+
+/// The format of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum ReportFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A table in Markdown.
+    Markdown,
+    /// `JUnit` XML, for CI.
+    Junit,
+    /// For programs.
+    Json,
+}
+
+/// Runs the suite, and prints the report.
+pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
+    let token = arguments.token_file.clone().map(|file| SecretRef::File(file).read(&BaseDir::default()));
+    let token = token.transpose().map_err(anyhow::Error::msg)?;
+    let target = Target::new(&arguments.url, token, Duration::from_secs(arguments.timeout))?;
+    let cases = cases::read(arguments.cases.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let results = runtime.block_on(async {
+        let upstream = match (arguments.break_upstream, &arguments.source) {
+            (Some(port), Some(source)) => {
+                let started = Upstream::start(port, source.clone()).await;
+                Some(started.with_context(|| format!("cannot listen on port {port}"))?)
+            }
+            _ => None,
+        };
+        suite::run(&target, &cases, upstream.as_ref()).await
+    })?;
+    match arguments.output {
+        ReportFormat::Text => print(report::text(&results).trim_end())?,
+        ReportFormat::Markdown => print(report::markdown(&results).trim_end())?,
+        ReportFormat::Junit => print(report::junit(&results).trim_end())?,
+        ReportFormat::Json => print(&format!("{:#}", report::json(&results)))?,
+    };
+    Ok(if results.conforms() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}

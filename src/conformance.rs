@@ -1,0 +1,12 @@
+//! The contract of Argo CD's plugin generator as a suite for any plugin server: what it must and should do, and replies by which
+//! Argo CD deletes Applications that nobody wanted to delete.
+//!
+//! The suite asks as Argo CD does, and [`judge`] reads each reply as Argo CD does.
+
+pub(crate) mod cases;
+pub mod judge;
+pub(crate) mod report;
+pub(crate) mod rules;
+pub(crate) mod suite;
+pub(crate) mod target;
+pub(crate) mod upstream;

@@ -1,0 +1,156 @@
+//! Mistakes in configurations. Each file of `mistakes/` has one, and a snapshot beside it is all that `check` says about it: the place,
+//! the cause, and what to do. `INSTA_UPDATE=always cargo test --test it mistakes` writes the snapshots anew; read the difference.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    binary::command,
+    registry::Registry,
+    upstream::{Step, Upstream, response},
+};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/mistakes")
+}
+
+fn mistakes() -> Vec<String> {
+    let files = folder().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        files.filter(|name| Path::new(name).extension().is_some_and(|end| end == "yaml")).collect();
+    names.sort();
+    names
+}
+
+/// The exit code of `check`, and what it wrote to stdout and stderr.
+fn check(file: &str, options: &[&str]) -> (Option<i32>, String, String) {
+    let output = command().current_dir(folder()).args(["check", "-c", file]).args(options).output().unwrap();
+    let text = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).unwrap();
+        // What this machine's kernel lacks is no matter of the configuration.
+        let lines = text.lines().filter(|line| !line.starts_with("note: on this machine"));
+        lines.flat_map(|line| [line.trim_end(), "\n"]).collect::<String>()
+    };
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn each_mistake_is_explained() {
+    let names = mistakes();
+    assert!(names.len() >= 60, "{}", names.len());
+    for name in names {
+        let (code, _, said) = check(&name, &["--strict"]);
+        assert_eq!(code, Some(78), "{name}: {said}");
+        // Lines are broken by the length of the folder's path, so the snapshots have whole ones.
+        let said = said.replace("\n  | ", " ").replace("\n        ", " ");
+        let said = said.replace(&*folder().to_string_lossy(), "<folder>");
+        assert!(!said.contains("hunter2"), "{name} shows a secret: {said}");
+        let settings = || {
+            let mut settings = insta::Settings::clone_current();
+            settings.set_snapshot_path(folder());
+            settings.set_prepend_module_to_snapshot(false);
+            settings.set_omit_expression(true);
+            settings
+        };
+        settings().bind(|| insta::assert_snapshot!(name.trim_end_matches(".yaml"), said));
+    }
+}
+
+/// Programs read the same places as people.
+#[test]
+fn each_format_has_the_same_places() {
+    for name in mistakes() {
+        let (_, _, text) = check(&name, &["--strict"]);
+        let (_, json, _) = check(&name, &["--strict", "-o", "json"]);
+        let (_, sarif, _) = check(&name, &["--strict", "-o", "sarif"]);
+        let json: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{name}: {error}: {json}"));
+        let sarif: Value = serde_json::from_str(&sarif).unwrap();
+        let results = sarif["runs"][0]["results"].as_array().unwrap();
+        assert_eq!(json.as_array().unwrap().len(), results.len());
+        for (finding, result) in json.as_array().unwrap().iter().zip(results) {
+            let place = format!("[{name}:{}:{}]", finding["line"], finding["column"]);
+            assert!(text.contains(&place), "{place} is not in {text}");
+            let region = &result["locations"][0]["physicalLocation"]["region"];
+            assert_eq!((&region["startLine"], &region["startColumn"]), (&finding["line"], &finding["column"]));
+            assert_eq!((&finding["severity"], &result["level"]), (&Value::from("error"), &Value::from("error")));
+        }
+    }
+}
+
+/// `--connect` tries the sources, and says which cannot be used.
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_are_tried() {
+    let source = Upstream::start(|_| vec![Step::Send(response(401, "", "who are you"))]).await;
+    let registry = Registry::start().await;
+    registry.push("front:feature-branch-1", "org/app:1").await;
+    let folder = tempfile::tempdir().unwrap();
+    let token = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let write = |name: &str, port: u16| {
+        let routes = json!([
+            {"name": "h", "backend": {"http": {"url": format!("http://127.0.0.1:{port}/x/{{{{ params.n }}}}")}}},
+            {"name": "d", "backend": {"digests": {"images": {"app": {"image": format!("{}/org/app:{{{{ params.n }}}}", registry.host)}}}}},
+        ]);
+        let registries = json!({&registry.host: {"plainHttp": true}});
+        let auth = json!({"tokens": [{"name": "argocd", "sha256": token}]});
+        let file = folder.path().join(name);
+        std::fs::write(&file, json!({"auth": auth, "registries": registries, "routes": routes}).to_string()).unwrap();
+        file
+    };
+    let check = async |file: PathBuf| {
+        let check = move || command().args(["check", "--connect", "-c"]).arg(file).output().unwrap();
+        let output = tokio::task::spawn_blocking(check).await.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = check(write("good.json", source.address.port())).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("route h: http://{} answers 401 Unauthorized", source.address)), "{said}");
+    assert!(said.contains(&format!("route d: image app: {}/org/app answers", registry.host)), "{said}");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (code, said) = check(write("bad.json", closed)).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("route h: http://127.0.0.1:{closed} cannot be used: ")), "{said}");
+    // A registry without TLS, and without `plainHttp`.
+    let image = format!("{}/org/app:1", registry.host);
+    let routes = json!([{"name": "d", "backend": {"digests": {"images": {"app": {"image": image}}}}}]);
+    let auth = json!({"tokens": [{"name": "argocd", "sha256": token}]});
+    let file = folder.path().join("tls.json");
+    std::fs::write(&file, json!({"auth": auth, "routes": routes}).to_string()).unwrap();
+    let (code, said) = check(file).await;
+    assert_eq!((code, said.matches("plainHttp: true").count()), (Some(1), 1), "{said}");
+    assert!(source.requests().iter().all(|request| request.method == "HEAD"));
+}
+
+/// A start accepts what an earlier release accepted: the new findings are warnings there.
+#[test]
+fn a_start_only_warns_of_what_fails_when_it_is_asked() {
+    for name in ["template-undeclared-parameter", "expression-misspelt-macro", "script-file-missing"] {
+        let (code, _, said) = check(&format!("{name}.yaml"), &[]);
+        assert_eq!(code, Some(78), "{said}");
+        let source = std::fs::read_to_string(folder().join(format!("{name}.yaml"))).unwrap();
+        let report = crate::support::app::build(
+            &folder(),
+            &source,
+            std::sync::Arc::new(appset_gateway::domain::clock::SystemClock),
+        );
+        assert!(report.is_ok(), "{name} does not start: {}", report.err().unwrap());
+    }
+}
+
+/// Where there are no secrets, only the form of the references is checked.
+#[test]
+fn secrets_need_not_be_there() {
+    let (code, _, said) = check("secret-file-missing.yaml", &["--no-secrets", "--strict"]);
+    assert_eq!((code, &*said), (Some(0), ""));
+    let (code, _, said) = check("secret-instead-of-reference.yaml", &["--no-secrets"]);
+    assert_eq!(code, Some(78), "{said}");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let examples = root.join("config/examples").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let examples: Vec<PathBuf> = examples.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
+    for file in examples.into_iter().chain([root.join("config/reference.yaml"), root.join("config/gateway.yaml")]) {
+        let mut check = command();
+        check.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let output = check.args(["check", "--no-secrets", "--strict", "-c"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    }
+}
