@@ -30,6 +30,7 @@ use crate::{
         clock::{Clock, Timestamp},
         lifecycle::{Lifecycle, Phase},
         problem::{Path, Problems},
+        replay::Sources,
     },
     engine::{
         answer::{Engine, shared::Shared},
@@ -80,6 +81,7 @@ struct Common {
     metrics: Arc<Metrics>,
     launchers: Arc<Launchers>,
     evaluators: Arc<Evaluators>,
+    sources: Option<Arc<dyn Sources>>,
 }
 
 impl App {
@@ -91,6 +93,19 @@ impl App {
     /// # Errors
     /// A report with all problems of the configuration. On success, the report may have warnings.
     pub fn build(loaded: Loaded, clock: Arc<dyn Clock>, program: &FilePath) -> Result<(Self, Report), Report> {
+        Self::build_with(loaded, clock, program, None)
+    }
+
+    /// The same, with `sources` between the backends and their sources.
+    ///
+    /// # Errors
+    /// As [`Self::build`].
+    pub(crate) fn build_with(
+        loaded: Loaded,
+        clock: Arc<dyn Clock>,
+        program: &FilePath,
+        sources: Option<Arc<dyn Sources>>,
+    ) -> Result<(Self, Report), Report> {
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
         let metrics = match Metrics::new() {
             Ok(metrics) => Arc::new(metrics),
@@ -104,9 +119,11 @@ impl App {
         let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock, &metrics.store));
         let clock = shared.as_ref().map_or(clock, |shared| shared.clock());
         let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
-        let launchers = Arc::new(launchers.counted(metrics.programs.clone()));
+        let launchers = launchers.counted(metrics.programs.clone()).with_sources(sources.clone());
+        let launchers = Arc::new(launchers);
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
-        let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers, evaluators };
+        let common =
+            Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers, evaluators, sources };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);

@@ -7,8 +7,11 @@ mod conformance;
 mod gateway;
 mod held;
 mod hook;
+mod init;
 mod parameters;
+mod record;
 mod serve;
+mod test;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -38,6 +41,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a small configuration with a test case.
+    Init(init::InitArgs),
     /// Serve Argo CD's calls until SIGTERM.
     Serve(serve::ServeArgs),
     /// Check the configuration and report all problems at once. Opens no socket without `--connect`.
@@ -61,6 +66,10 @@ enum Command {
     Hook(hook::HookArgs),
     /// Test any plugin server against the contract of Argo CD's plugin generator.
     Conformance(conformance::ConformanceArgs),
+    /// Play recorded questions and replies against the configuration, without its sources.
+    Test(test::TestArgs),
+    /// Ask the sources once, and write a case for `test`.
+    Record(record::RecordArgs),
     /// Print the JSON Schema of the configuration, for editors and CI.
     Schema,
     /// Read a token from standard input and print its SHA-256 for `auth.tokens[].sha256`.
@@ -98,6 +107,20 @@ enum Output {
     Json,
 }
 
+/// The format of a report about several cases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum ReportFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A table in Markdown.
+    Markdown,
+    /// `JUnit` XML, for CI.
+    Junit,
+    /// For programs.
+    Json,
+}
+
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -110,6 +133,7 @@ pub fn run() -> ExitCode {
     }
     let cli = Cli::parse();
     let result = match cli.command {
+        Command::Init(arguments) => init::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check { file, options } => check::run(&file.path, options),
         Command::Call(arguments) => call::run(&arguments),
@@ -117,6 +141,8 @@ pub fn run() -> ExitCode {
         Command::Held(arguments) => held::run(&arguments),
         Command::Hook(arguments) => hook::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Schema => print(&format!("{:#}", config::schema().to_value())),
         Command::HashToken => print_token_hash(),
         Command::Completions { shell } => {

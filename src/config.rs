@@ -13,14 +13,14 @@ use std::{
 };
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub use self::report::Report;
 use self::{
     plugins::{LoadedPlugin, PluginsConfig},
-    tree::Node,
+    tree::{Node, Position},
 };
 use crate::{
     argocd::ArgocdConfig,
@@ -222,6 +222,29 @@ impl Loaded {
         Self { forgives_secrets: true, ..self }
     }
 
+    /// The configuration for answers that are stored nowhere: without the cache file, the shared store and traces.
+    #[must_use]
+    pub(crate) fn unstored(self) -> Self {
+        let cache = |cache| CacheLimits { path: None, shared: None, ..cache };
+        let config = self.config.map(|config| Config { traces: None, cache: cache(config.cache.clone()), ..config });
+        Self { config, ..self }
+    }
+
+    /// The same, for answers without sources and callers. It reads no secret.
+    #[must_use]
+    pub(crate) fn offline(self) -> Self {
+        let unstored = self.unstored();
+        let config = unstored.config.map(|config| Config {
+            server: ServerConfig { deadline: config.server.deadline, ..ServerConfig::default() },
+            auth: AuthConfig::default(),
+            hooks: Vec::new(),
+            argocd: ArgocdConfig::default(),
+            ..config
+        });
+        let plugins = unstored.plugins.into_iter().map(LoadedPlugin::offline).collect();
+        Self { config, plugins, base: unstored.base.offline(), forgives_secrets: true, ..unstored }
+    }
+
     /// The report of all problems; `problems` are those that building the parts found.
     #[must_use]
     pub(crate) fn report(mut self, problems: Vec<Problem>) -> Report {
@@ -234,6 +257,54 @@ impl Loaded {
         }
         self.report.sort();
         self.report
+    }
+}
+
+/// A file of another form than a configuration, decoded, with the places of its values.
+#[derive(Debug)]
+pub(crate) struct Decoded<T> {
+    /// The whole file.
+    pub(crate) value: T,
+    report: Report,
+    tree: Node,
+}
+
+impl<T: DeserializeOwned> Decoded<T> {
+    /// Reads and decodes `file`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not YAML, or has another form. The report has all problems.
+    pub(crate) fn read(file: &FilePath) -> Result<Self, Report> {
+        let name = file.display().to_string();
+        let source = file::read(file).map_err(|why| Report::unreadable(&name, &why))?;
+        let mut report = Report::new(&name, source);
+        let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
+        match decode::decode(&mut tree, &mut report) {
+            Some(value) if !report.has_errors() => Ok(Self { value, report, tree }),
+            _ => Err(report),
+        }
+    }
+
+    /// The same file, if `problems` has no errors.
+    ///
+    /// # Errors
+    /// A report with `problems`.
+    pub(crate) fn finish(mut self, problems: Problems) -> Result<Self, Report> {
+        for problem in problems.into_vec() {
+            self.report.add(&self.tree, problem);
+        }
+        self.report.sort();
+        if self.report.has_errors() { Err(self.report) } else { Ok(self) }
+    }
+
+    /// The place of the value at `path`; of its key, if it is in a mapping.
+    pub(crate) fn place(&self, path: &Path) -> Position {
+        self.tree.locate(path).0
+    }
+
+    /// The text of the file.
+    pub(crate) fn source(&self) -> &str {
+        self.report.source()
     }
 }
 

@@ -36,5 +36,6 @@ pub(crate) mod flight;
 pub(crate) mod hooks;
 pub mod http;
 pub mod lang;
+pub(crate) mod replay;
 pub mod telemetry;
 pub mod tls;

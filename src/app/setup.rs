@@ -198,7 +198,8 @@ impl Shared {
         let (root, clock) = (Path::root(), &common.clock);
         let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
         let outbound = Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
-        let outbound = Arc::new(outbound.counted(common.metrics.outbound.clone()));
+        let outbound = outbound.counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
+        let outbound = Arc::new(outbound);
         let path = root.key("registries");
         let registries = Registries::build(&config.registries, base, &outbound, Arc::clone(clock), &path, problems);
         Self { raw, outbound, registries: Arc::new(registries) }

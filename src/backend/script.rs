@@ -51,6 +51,7 @@ use crate::{
         error::BackendError,
         generator::{Outcome, Query},
         problem::{Path, Problems},
+        replay::Sources,
         secret::{Secret, Secrets, TextOrSecret},
         units::HumanDuration,
     },
@@ -86,6 +87,10 @@ pub(crate) struct Script {
     /// Only with `mode: worker`.
     workers: Option<Pool>,
     evaluator: Evaluator,
+    /// The words of its command, for messages about replies in its place.
+    command: String,
+    /// Lists in place of the program, or notes of them.
+    sources: Option<Arc<dyn Sources>>,
 }
 
 impl Script {
@@ -127,18 +132,29 @@ impl KindConfig for Config {
 impl Backend for Script {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let name = self.name();
+        if let Some(list) = self.sources.as_ref().and_then(|sources| sources.list(&self.command)) {
+            let items = list.map_err(|why| BackendError::unavailable(why).within(&name))?;
+            let reading = self.map(Reading::from(items), Load::Unknown, query).await?;
+            return Ok(Outcome::of_list(reading.items, format!("replayed {name}"), "an explicit []"));
+        }
         if let Some(workers) = &self.workers {
             let (environment, secrets) = self.environment()?;
             let job = self.job(query, &secrets);
             let span = self.span("worker");
             let asked = span.instrument(workers.ask(&self.program, environment, &job)).await;
-            let reading = record_failure(&span, asked.map_err(|error| self.explain(error).within(&name)))?;
+            let reading = record_failure(&span, asked.map_err(|error| self.explain(error).within(&name)));
+            self.note(&reading);
+            let reading = reading?;
             let reading =
                 self.map(reading, Load::Unknown, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
         let span = self.span("script");
-        let (run, secrets) = record_failure(&span, span.instrument(self.run(query)).await)?;
+        let ran = record_failure(&span, span.instrument(self.run(query)).await);
+        if let Err(error) = &ran {
+            self.note(&Err(error.clone()));
+        }
+        let (run, secrets) = ran?;
         let reading = self.read(run.output, run.is_whole, query, &secrets).await.map_err(|error| {
             let error = secrets.clean(&error).within("its output").within(&name);
             BackendError { message: error.message + &run.stderr.tail(&secrets), ..error }
@@ -246,8 +262,17 @@ impl Script {
         }
         let (protocol, secrets) = (self.protocol, secrets.clone());
         let load = if protocol.expands() { Load::Unknown } else { Load::Bytes(output.len()) };
-        let reading = mapping::work_on(load, move || protocol.read(&output, &secrets)).await?;
+        let reading = mapping::work_on(load, move || protocol.read(&output, &secrets)).await;
+        self.note(&reading);
+        let reading = reading?;
         self.map(reading, load, query).await
+    }
+
+    /// Notes the list that the program gave, if somebody wants to know it.
+    fn note(&self, reading: &Result<Reading, BackendError>) {
+        let Some(sources) = &self.sources else { return };
+        sources
+            .note_list(&self.command, reading.as_ref().map(|reading| &*reading.items).map_err(|error| &*error.message));
     }
 
     /// Maps the list with the expression `parameters`.

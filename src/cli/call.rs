@@ -6,10 +6,8 @@ mod steps;
 
 use std::{process::ExitCode, sync::Arc};
 
-use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use self::event::EventFile;
 use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print};
@@ -19,14 +17,15 @@ use crate::{
     config::Loaded,
     domain::{
         clock::SystemClock,
-        generator::{Evidence, Parameters, Query, watch::Watch},
+        generator::{Evidence, watch::Watch},
     },
     engine::{
         answer::{Answer, Unknown},
         guard::Baseline,
-        route::{ResolvedQuery, Route},
+        route::ResolvedQuery,
     },
     http::server::error::ApiError,
+    replay::ask::ask,
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
 
@@ -72,17 +71,13 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     };
     let parameters = arguments.parameters.read()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let route = runtime.block_on(pick(&app, arguments, &parameters))?;
     runtime.block_on(async {
-        let application_set = arguments.application_set.as_str().into();
-        let until = Instant::now() + route.deadline;
-        let admitted = route.admit(Arc::new(parameters), until).await;
-        let parameters = admitted.map_err(|error| anyhow::anyhow!(ApiError::of_input(&route, error).message))?;
         let watch = Watch::default();
-        let query = Query { watch: Some(watch.clone()), ..Query::new(application_set, parameters, until) };
-        let asked = Arc::new(ResolvedQuery::new(Arc::clone(&route), query));
+        let (route, application_set) = (arguments.route.as_deref(), &arguments.application_set);
+        let asked = ask(&app, route, application_set, &parameters, Some(watch.clone())).await;
+        let asked = asked.map_err(|(_, message)| anyhow::anyhow!(message))?;
         let answer = app.engine.answer(&asked).await;
-        let steps = steps::tell(&watch.steps(), &route.backend.secrets());
+        let steps = steps::tell(&watch.steps(), &asked.route.backend.secrets());
         let concerned = match &arguments.event {
             Some(event) => {
                 let evidence =
@@ -99,20 +94,6 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         app.launchers.close().await;
         shown
     })
-}
-
-async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {
-    let setup = app.setup();
-    let names = || setup.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
-    if let Some(name) = &arguments.route {
-        let route = setup.routes.by_name(name);
-        return route.cloned().with_context(|| format!("there is no route `{name}`; there are: {}", names()));
-    }
-    let deadline = Instant::now() + setup.server.deadline.0;
-    let query = Query::new(arguments.application_set.as_str().into(), Arc::new(parameters.clone()), deadline);
-    let found = setup.routes.by_match(&query).await;
-    let found = found.map_err(|(route, error)| anyhow::anyhow!(ApiError::of_match(&route, error).message))?;
-    found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", names()))
 }
 
 /// What is shown of a call.

@@ -42,6 +42,13 @@ pub(crate) struct CheckOptions {
     output: CheckOutput,
 }
 
+impl CheckOptions {
+    /// Warnings are errors too, and everything else is as usual.
+    pub(super) const fn strict() -> Self {
+        Self { strict: true, no_secrets: false, connect: false, output: CheckOutput::Text }
+    }
+}
+
 /// The output format of `check`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum CheckOutput {

@@ -3,10 +3,10 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use reqwest::Url;
 
-use super::{exit, print};
+use super::{ReportFormat, exit, print};
 use crate::{
     conformance::{
         cases, report, suite,
@@ -42,20 +42,6 @@ pub(crate) struct ConformanceArgs {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: ReportFormat,
-}
-
-/// The format of a report.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum ReportFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// A table in Markdown.
-    Markdown,
-    /// `JUnit` XML, for CI.
-    Junit,
-    /// For programs.
-    Json,
 }
 
 /// Runs the suite, and prints the report.

@@ -48,7 +48,10 @@ pub(crate) use self::{
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, ExitKind, First, Program},
 };
-use crate::{domain::count::Count, telemetry::metrics::ProgramMetrics};
+use crate::{
+    domain::{count::Count, replay::Sources},
+    telemetry::metrics::ProgramMetrics,
+};
 
 /// The subcommand that makes the gateway's program a launcher.
 pub(crate) const ARGUMENT: &str = "launch";
@@ -66,6 +69,7 @@ pub struct Launchers {
     permits: Arc<Semaphore>,
     max: usize,
     metrics: Option<ProgramMetrics>,
+    sources: Option<Arc<dyn Sources>>,
     /// The folder of the work folders, once it exists.
     root: Mutex<Option<Root>>,
     demands: Mutex<Demands>,
@@ -91,6 +95,7 @@ impl Launchers {
             permits,
             max,
             metrics: None,
+            sources: None,
             root: Mutex::default(),
             demands: Mutex::default(),
             running: watch::Sender::default(),
@@ -103,6 +108,17 @@ impl Launchers {
     pub(crate) fn counted(mut self, metrics: ProgramMetrics) -> Self {
         self.metrics = Some(metrics);
         self
+    }
+
+    /// Takes the lists of scripts from `sources`, or notes them there.
+    #[must_use]
+    pub(crate) fn with_sources(self, sources: Option<Arc<dyn Sources>>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Lists in place of scripts, or notes of them.
+    pub(crate) const fn sources(&self) -> Option<&Arc<dyn Sources>> {
+        self.sources.as_ref()
     }
 
     /// What the kernel cannot take away from programs, though a pool demands it. Empty if there are no pools.

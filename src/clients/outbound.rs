@@ -49,7 +49,7 @@ pub use self::{
 };
 use crate::{
     bounded_cache::{self, Bounded},
-    domain::{clock::Clock, error::BackendError, secret::Secrets},
+    domain::{clock::Clock, error::BackendError, replay::Sources, secret::Secrets},
     telemetry::{
         metrics::OutboundMetrics,
         trace::{self, Span, SpanKind},
@@ -66,6 +66,7 @@ pub struct Outbound {
     proxy: Option<Proxy>,
     metrics: Option<OutboundMetrics>,
     named: Arc<Named>,
+    sources: Option<Arc<dyn Sources>>,
     clients: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
 }
 
@@ -102,7 +103,15 @@ impl Outbound {
     /// Starts without clients. `clock` measures rests and pauses.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
-        Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), clients: Mutex::default() }
+        Self {
+            clock,
+            addresses,
+            proxy: None,
+            metrics: None,
+            named: Arc::default(),
+            sources: None,
+            clients: Mutex::default(),
+        }
     }
 
     /// Looks names up with `names`, may also reach the `allowed` networks, and uses `proxy`.
@@ -116,6 +125,12 @@ impl Outbound {
     #[must_use]
     pub fn counted(self, metrics: OutboundMetrics) -> Self {
         Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Takes replies from `sources`, or notes them there.
+    #[must_use]
+    pub(crate) fn with_sources(self, sources: Option<Arc<dyn Sources>>) -> Self {
+        Self { sources, ..self }
     }
 
     /// Counts the destination of `url`, a URL from the configuration, under its own name in metrics. All other
@@ -138,7 +153,12 @@ impl Outbound {
             return Ok(Arc::clone(client));
         }
         let client = Arc::new(HttpClient {
-            client: Transport::new(options.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
+            client: Transport::new(
+                options.tls.clone(),
+                self.proxy.clone(),
+                self.addresses.clone(),
+                self.sources.clone(),
+            )?,
             options: options.clone(),
             clock: Arc::clone(&self.clock),
             destinations: bounded_cache::new(MAX_DESTINATIONS),
@@ -206,7 +226,7 @@ impl HttpClient {
             if !state.destination.retries.withdraw() {
                 break;
             }
-            sleep(wait).await;
+            sleep(if self.client.is_offline() { Duration::ZERO } else { wait }).await;
             // Another call may have opened the breaker meanwhile. Then the last outcome stands.
             let Ok(next) = self.attempt(&mut state).await else { break };
             outcome = next;

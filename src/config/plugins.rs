@@ -77,6 +77,11 @@ pub(crate) enum ProblemFile {
 }
 
 impl LoadedPlugin {
+    /// The same plugin, without secrets.
+    pub(super) fn offline(self) -> Self {
+        Self { base: self.base.offline(), ..self }
+    }
+
     /// Notes a problem of one of its routes. Returns the problem if it belongs to the gateway's own file.
     pub(crate) fn note(&mut self, problem: Problem) -> Option<Problem> {
         match convert::locate(&problem.path, self.kind, self.source.as_ref(), &self.tree) {

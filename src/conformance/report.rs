@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::rules::{Judged, Level, Results};
+use crate::domain::junit::{self, Outcome, TestCase};
 
 /// `pass`, `fail` or `skipped`.
 fn outcome(judged: &Judged) -> &'static str {
@@ -64,45 +65,14 @@ pub(crate) fn json(results: &Results) -> Value {
 
 /// `JUnit` XML, for CI. A broken SHOULD is no failure there.
 pub(crate) fn junit(results: &Results) -> String {
-    let all = results.all();
-    let is_failure = |judged: &Judged| judged.is_broken() && judged.rule.level != Level::Should;
-    let failures = all.iter().filter(|judged| is_failure(judged)).count();
-    let skipped = all.iter().filter(|judged| outcome(judged) == "skipped").count();
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"plugin generator\" tests=\"{}\" \
-         failures=\"{failures}\" skipped=\"{skipped}\">\n",
-        all.len()
-    );
-    for judged in all {
-        let rule = judged.rule;
-        let _ = write!(text, "<testcase classname=\"{}\" name=\"{}\">", rule.level.as_str(), rule.id);
-        let said = escape(&judged.failures.join("\n"));
-        if is_failure(judged) {
-            let _ = write!(text, "<failure message=\"{}\">{said}</failure>", escape(rule.asks));
-        } else if judged.is_broken() {
-            let _ = write!(text, "<system-out>{said}</system-out>");
-        } else if outcome(judged) == "skipped" {
-            text.push_str("<skipped/>");
-        }
-        text.push_str("</testcase>\n");
-    }
-    text.push_str("</testsuite>\n</testsuites>\n");
-    text
-}
-
-/// `text` without characters that mean something in XML, or that XML forbids.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(c),
-            c if c.is_control() => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    let cases = results.all().iter().map(|judged| {
+        let (rule, said) = (judged.rule, judged.failures.join("\n"));
+        let outcome = match outcome(judged) {
+            "fail" if rule.level != Level::Should => Outcome::Failed(rule.asks.to_owned(), said),
+            "skipped" => Outcome::Skipped,
+            _ => Outcome::Passed(said),
+        };
+        TestCase { class: rule.level.as_str().to_owned(), name: rule.id.to_owned(), outcome }
+    });
+    junit::write("plugin generator", &cases.collect::<Vec<_>>())
 }

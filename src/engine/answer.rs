@@ -226,6 +226,11 @@ impl Engine {
         &self.known.answers
     }
 
+    /// Whether no run is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.len() == 0
+    }
+
     /// Answers `asked`, from the cache or its route's backend.
     ///
     /// # Errors

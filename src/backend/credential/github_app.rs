@@ -110,6 +110,9 @@ impl GithubApp {
     fn jwt(&self, now: Timestamp) -> Result<HeaderValue, BackendError> {
         let denied = |why: &str| BackendError::new(ErrorKind::Denied, format!("{} {why}", self.key));
         let pem = self.key.read(&self.base).map_err(BackendError::unavailable)?;
+        if self.base.is_offline() {
+            return authorization("Bearer", pem.expose());
+        }
         let no_key = "is no RSA private key in PEM form, as GitHub hands it out for an App";
         let key = EncodingKey::from_rsa_pem(pem.expose().as_bytes()).map_err(|_| denied(no_key))?;
         let now = now.0 / 1000;

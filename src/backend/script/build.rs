@@ -72,6 +72,8 @@ impl Script {
             max_output: config.max_output.as_usize(),
             launchers,
             evaluator: context.evaluator.clone(),
+            command: config.command.join(" "),
+            sources: context.launchers.sources().cloned(),
         })
     }
 }

@@ -97,7 +97,7 @@ impl RegistryConfig {
                 "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
             );
         }
-        let file = self.docker_config.as_ref().map(|file| base.resolve(file));
+        let file = self.docker_config.as_ref().filter(|_| !base.is_offline()).map(|file| base.resolve(file));
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
         }

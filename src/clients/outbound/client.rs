@@ -1,6 +1,6 @@
 //! Sends one request and reads its whole answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::BytesMut;
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     domain::{
         error::{BackendError, ErrorKind},
+        replay::{HttpFault, HttpReply, Sources},
         secret::{Secret, Secrets},
     },
     telemetry::trace,
@@ -39,6 +40,8 @@ pub(crate) struct Transport {
     tls: Tls,
     proxy: Option<Proxy>,
     addresses: Addresses,
+    /// Replies in place of the network, or notes of replies.
+    sources: Option<Arc<dyn Sources>>,
     made: Mutex<Made>,
 }
 
@@ -78,14 +81,25 @@ pub(crate) enum FailureKind {
 }
 
 impl Transport {
-    /// A client that reaches `addresses`, through `proxy` if there is one.
+    /// A client that reaches `addresses`, through `proxy` if there is one. `sources` may reply in place of the network.
     ///
     /// # Errors
     /// When the certificates of `tls` cannot be used. The text names the file.
-    pub(crate) fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
-        let certificates = LoadedCertificates::read(&tls)?;
+    pub(crate) fn new(
+        tls: Tls,
+        proxy: Option<Proxy>,
+        addresses: Addresses,
+        sources: Option<Arc<dyn Sources>>,
+    ) -> Result<Self, String> {
+        let is_offline = sources.as_ref().is_some_and(|sources| sources.is_offline());
+        let certificates = if is_offline { LoadedCertificates::default() } else { LoadedCertificates::read(&tls)? };
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None };
-        Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
+        Ok(Self { tls, proxy, addresses, sources, made: Mutex::new(made) })
+    }
+
+    /// Whether the network is never used.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.sources.as_ref().is_some_and(|sources| sources.is_offline())
     }
 
     /// The client with the current content of its files, and the header for the proxy.
@@ -176,8 +190,15 @@ impl Transport {
         call: &Call,
         secrets: &Secrets,
     ) -> Result<Result<Reply, ExchangeFailure>, BackendError> {
+        if let Some(reply) = self.sources.as_ref().and_then(|sources| sources.reply(&call.method, &call.url)) {
+            return Ok(replayed(reply, call, secrets));
+        }
         let (client, shown) = self.ready()?;
         let mut exchanged = self.exchange_by(&client, call, secrets).await;
+        if let (Some(sources), Ok(reply)) = (&self.sources, &exchanged) {
+            let (status, headers, body) = (reply.status, reply.headers.clone(), reply.body.clone());
+            sources.note_reply(&call.method, &call.url, HttpReply { status, headers, body });
+        }
         if let (Ok(reply), Some(shown)) = (&mut exchanged, shown) {
             reply.secrets.push(shown);
         }
@@ -283,6 +304,23 @@ impl ExchangeFailure {
             FailureKind::TooLarge => ErrorKind::InvalidOutput,
         };
         BackendError::new(kind, self.message)
+    }
+}
+
+/// A reply from a file, as if it had come over the network.
+fn replayed(reply: Result<HttpReply, HttpFault>, call: &Call, secrets: &Secrets) -> Result<Reply, ExchangeFailure> {
+    let failure = |kind, message: &str| Err(ExchangeFailure { kind, message: message.to_owned() });
+    match reply {
+        Ok(HttpReply { body, .. }) if body.len() > call.max_bytes => {
+            failure(FailureKind::TooLarge, &format!("the answer is larger than {} bytes", call.max_bytes))
+        }
+        Ok(HttpReply { status, headers, body }) => {
+            Ok(Reply { status, headers, body, secrets: secrets.clone(), rest: None, attempts: 1 })
+        }
+        Err(HttpFault::Connect) => failure(FailureKind::Connect, "cannot connect: Connection refused"),
+        Err(HttpFault::Timeout) => failure(FailureKind::Timeout, "no whole answer in time"),
+        Err(HttpFault::Broken) => failure(FailureKind::Broken, "the answer broke off: connection closed"),
+        Err(HttpFault::Missing(why)) => failure(FailureKind::Refused, &why),
     }
 }
 

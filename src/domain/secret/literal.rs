@@ -66,7 +66,8 @@ pub(crate) fn check_url(url: &str, path: &Path, problems: &mut Problems) {
     }
 }
 
-fn is_secret(name: &str, value: &str) -> bool {
+/// Whether `value`, which stands under `name`, seems to be a secret.
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     // A template gets its value from the call; a number or a boolean is a setting.
     let is_setting = value.trim().is_empty() || value.contains("{{") || value.parse::<f64>().is_ok();
     if is_setting || matches!(value, "true" | "false") {

@@ -1,0 +1,177 @@
+//! `appset-gateway init`: writes a small configuration with a test case, from the answers to three questions.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+use super::{check, print};
+use crate::auth::hash_token;
+
+/// The answers, or what is asked on standard input.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  appset-gateway init
+  appset-gateway init --source digests --token new --application-set 'previews*' --to previews
+
+An answer that is not given is asked for. No file is overwritten.")]
+pub(crate) struct InitArgs {
+    /// Where the parameter sets come from.
+    #[arg(long, value_enum)]
+    source: Option<Source>,
+    /// The token that Argo CD sends: `new` makes one and shows it once, `file:PATH` and `env:NAME` say where it is.
+    #[arg(long, value_name = "WHERE", value_parser = parse_token)]
+    token: Option<Token>,
+    /// The name of the ApplicationSet that may ask; `*` stands for any text.
+    #[arg(long, value_name = "PATTERN")]
+    application_set: Option<String>,
+    /// The folder for the files.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    to: PathBuf,
+}
+
+/// A kind of source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Source {
+    /// A list in the configuration.
+    Fixed,
+    /// A program that prints a list.
+    Script,
+    /// A JSON API.
+    Http,
+    /// A plugin server that runs already.
+    Plugin,
+    /// An image registry.
+    Digests,
+}
+
+/// Where the token is that Argo CD sends.
+#[derive(Debug, Clone)]
+enum Token {
+    /// It is made now.
+    New,
+    /// In a file.
+    File(String),
+    /// In a variable of the environment.
+    Env(String),
+}
+
+fn parse_token(text: &str) -> Result<Token, String> {
+    match text.split_once(':') {
+        None if text == "new" => Ok(Token::New),
+        Some(("file", path)) if !path.is_empty() => Ok(Token::File(path.to_owned())),
+        Some(("env", name)) if !name.is_empty() => Ok(Token::Env(name.to_owned())),
+        _ => Err("write `new`, `file:PATH` or `env:NAME`".to_owned()),
+    }
+}
+
+impl Source {
+    /// The route, the case, and the programs that belong to it.
+    const fn files(self) -> (&'static str, &'static str, Option<(&'static str, &'static str)>) {
+        let script = ("apps.sh", include_str!("init/apps.sh"));
+        match self {
+            Self::Fixed => (include_str!("init/fixed.yaml"), include_str!("init/fixed.test.yaml"), None),
+            Self::Script => (include_str!("init/script.yaml"), include_str!("init/script.test.yaml"), Some(script)),
+            Self::Http => (include_str!("init/http.yaml"), include_str!("init/http.test.yaml"), None),
+            Self::Plugin => (include_str!("init/plugin.yaml"), include_str!("init/plugin.test.yaml"), None),
+            Self::Digests => (include_str!("init/digests.yaml"), include_str!("init/digests.test.yaml"), None),
+        }
+    }
+}
+
+/// Asks what was not given, and writes the files.
+pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
+    let source = match arguments.source {
+        Some(source) => source,
+        None => {
+            ask("Where do the parameter sets come from: fixed, script, http, plugin or digests?", "fixed", |text| {
+                Source::from_str(text, true)
+            })?
+        }
+    };
+    let token = match &arguments.token {
+        Some(token) => token.clone(),
+        None => ask("The token that Argo CD sends: new, file:PATH or env:NAME?", "new", parse_token)?,
+    };
+    let application_set = match &arguments.application_set {
+        Some(name) => name.clone(),
+        None => ask("The name of the ApplicationSet that may ask (`*` stands for any text)?", "*", |text| {
+            Ok(text.to_owned())
+        })?,
+    };
+    let (entry, made) = entry(&token)?;
+    let (route, case, program) = source.files();
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let caller = quoted(&application_set.replace('*', "example"));
+    let route = route.replace("{APPLICATION_SET}", &quoted(&application_set));
+    let config = include_str!("init/gateway.yaml").replace("{TOKEN}", &entry) + &route;
+    let case = case.replace("{CALLER}", &caller);
+    let mut files = vec![("gateway.yaml", config, 0o644), ("tests/gateway.yaml", case, 0o644)];
+    files.extend(program.map(|(name, text)| (name, text.to_owned(), 0o755)));
+    write(&arguments.to, &files)?;
+
+    let file = arguments.to.join("gateway.yaml");
+    let shown = file.display();
+    if let Some(token) = made {
+        print(&format!(
+            "token: {token}\nIt is shown this once. Put it into the Secret that Argo CD's ConfigMap names.\n"
+        ))?;
+    }
+    print(&format!("wrote {shown}. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n"))?;
+    check::run(&file, check::CheckOptions::strict())
+}
+
+/// Asks on standard input until `parse` takes the answer. An empty answer is `usual`.
+fn ask<T>(question: &str, usual: &str, parse: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<T> {
+    loop {
+        eprint!("{question} [{usual}] ");
+        let mut line = String::new();
+        let is_end = std::io::stdin().read_line(&mut line)? == 0;
+        let answer = if line.trim().is_empty() { usual } else { line.trim() };
+        match parse(answer) {
+            Ok(answer) => return Ok(answer),
+            Err(why) if is_end => anyhow::bail!(why),
+            Err(why) => eprintln!("{why}"),
+        }
+    }
+}
+
+/// The key of the token's entry, and the token if it was made now.
+fn entry(token: &Token) -> anyhow::Result<(String, Option<String>)> {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    Ok(match token {
+        Token::File(path) => (format!("file: {}", quoted(path)), None),
+        Token::Env(name) => (format!("env: {}", quoted(name)), None),
+        Token::New => {
+            let mut bytes = [0; 32];
+            aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("there are no random bytes"))?;
+            let token = base16ct::lower::encode_string(&bytes);
+            (format!("sha256: {}", hash_token(&token)), Some(token))
+        }
+    })
+}
+
+/// Writes all files into `folder`, or none.
+fn write(folder: &Path, files: &[(&str, String, u32)]) -> anyhow::Result<()> {
+    for (name, ..) in files {
+        let file = folder.join(name);
+        anyhow::ensure!(!file.exists(), "{} exists already; no file was written", file.display());
+    }
+    for (name, text, mode) in files {
+        let file = folder.join(name);
+        let write = || {
+            fs::create_dir_all(file.parent().unwrap_or(folder))?;
+            let mut open = fs::OpenOptions::new();
+            open.write(true).create_new(true).mode(*mode).open(&file)?.write_all(text.as_bytes())
+        };
+        write().with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}

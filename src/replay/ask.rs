@@ -1,0 +1,111 @@
+//! Asks one question, as a caller would, and says what the caller gets.
+
+use std::{fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::case::CacheState;
+use crate::{
+    app::App,
+    domain::{
+        generator::{Parameters, Query, watch::Watch},
+        spelling::advice,
+    },
+    engine::{
+        answer::{AnswerSource, Unknown},
+        route::{ResolvedQuery, Route},
+    },
+    http::server::error::ApiError,
+};
+
+/// An answer, as a caller gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answered {
+    /// Parameter sets.
+    Sets {
+        /// All of them.
+        sets: Vec<Map<String, Value>>,
+        /// How they were found.
+        cache: CacheState,
+        /// The code of the error because of which an older answer is served.
+        because: Option<&'static str>,
+    },
+    /// An error: its code and message.
+    Error(String, String),
+}
+
+impl fmt::Display for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(code, message) => write!(f, "the error {code}: {message}"),
+            Self::Sets { sets, cache, because } => {
+                let sets = sets.len();
+                write!(f, "{sets} parameter set{} (cache: {}", if sets == 1 { "" } else { "s" }, cache.as_str())?;
+                because.map_or(Ok(()), |code| write!(f, ", because: {code}"))?;
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+/// The answer to a question, or the error because of which there is none.
+pub(crate) async fn answer_of(app: &App, asked: Result<Arc<ResolvedQuery>, (String, String)>) -> Answered {
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err((code, message)) => return Answered::Error(code, message),
+    };
+    match app.engine.answer(&asked).await {
+        Ok(answer) => {
+            let code = |unknown: &Unknown| ApiError::of(unknown.clone(), &asked.route).code.as_str();
+            let (cache, because) = match &answer.source {
+                AnswerSource::Hit { .. } => (CacheState::Hit, None),
+                AnswerSource::StaleWhileRevalidate(_, why) => (CacheState::Stale, why.as_deref().map(code)),
+                AnswerSource::StaleIfError(_, why) => (CacheState::StaleIfError, Some(code(why))),
+                AnswerSource::Miss { .. } => (CacheState::Miss, None),
+            };
+            let sets = answer.entry.encoded.decode().into_iter().map(|set| set.0).collect();
+            Answered::Sets { sets, cache, because }
+        }
+        Err(unknown) => {
+            let error = ApiError::of_nothing(unknown, &asked);
+            Answered::Error(error.code.as_str().to_owned(), error.message)
+        }
+    }
+}
+
+/// The question, with the route that answers it. `watch` sees what its backend does.
+///
+/// # Errors
+/// The code and the message of the error that a caller would get.
+pub(crate) async fn ask(
+    app: &App,
+    route: Option<&str>,
+    application_set: &str,
+    parameters: &Parameters,
+    watch: Option<Watch>,
+) -> Result<Arc<ResolvedQuery>, (String, String)> {
+    let setup = app.setup();
+    let names: Vec<&str> = setup.routes.iter().map(|route| &*route.name).collect();
+    let parameters = Arc::new(parameters.clone());
+    let route: Arc<Route> = if let Some(name) = route {
+        let unknown = || format!("there is no route `{name}`; {}", advice(name, &names));
+        setup.routes.by_name(name).cloned().ok_or_else(|| ("unknown_route".to_owned(), unknown()))?
+    } else {
+        let until = Instant::now() + setup.server.deadline.0;
+        let query = Query::new(application_set.into(), Arc::clone(&parameters), until);
+        let found = setup.routes.by_match(&query).await;
+        let found = found.map_err(|(route, error)| coded(ApiError::of_match(&route, error)))?;
+        let unwanted = || format!("no route's `match` takes this call; name one of: {}", names.join(", "));
+        found.cloned().ok_or_else(|| ("unknown_route".to_owned(), unwanted()))?
+    };
+    let until = Instant::now() + route.deadline;
+    let parameters = route.admit(parameters, until).await;
+    let parameters = parameters.map_err(|error| coded(ApiError::of_input(&route, error)))?;
+    let query = Query { watch, ..Query::new(application_set.into(), parameters, until) };
+    Ok(Arc::new(ResolvedQuery::new(route, query)))
+}
+
+fn coded(error: ApiError) -> (String, String) {
+    (error.code.as_str().to_owned(), error.message)
+}

@@ -1,0 +1,174 @@
+//! Plays a case: asks its question of the configuration, with the case's replies in place of the sources.
+
+use std::{path::Path as FilePath, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    ask::{Answered, answer_of, ask},
+    case::{Case, Expected, ReplyConfig},
+    clock::CaseClock,
+    replies::Replies,
+};
+use crate::{
+    app::App,
+    clients::launcher::own_program,
+    config::{Loaded, Report},
+    domain::{clock::Clock, replay::Sources},
+};
+
+/// Time that passes is cut into so many parts. After each, the gateway does what is due then, such as asking about held answers.
+const PARTS: u32 = 60;
+
+/// What a case led to.
+#[derive(Debug)]
+pub(crate) struct Played {
+    /// The steps, the first question included.
+    pub(crate) steps: Vec<PlayedStep>,
+    /// Replies that nothing asked for.
+    pub(crate) unused: Vec<String>,
+}
+
+/// What a step led to.
+#[derive(Debug)]
+pub(crate) struct PlayedStep {
+    /// The answer.
+    pub(crate) answer: Answered,
+    /// Requests without a reply.
+    pub(crate) missing: Vec<String>,
+    /// Why the answer is not what was expected, one difference a line. Empty if it is.
+    pub(crate) differences: Vec<String>,
+}
+
+/// Plays `case` with the configuration `config`.
+///
+/// # Errors
+/// When the configuration is wrong.
+pub(crate) async fn play(case: &Case, config: &FilePath) -> Result<Played, Report> {
+    let (clock, replies) = (Arc::new(CaseClock::at(case.now)), Arc::new(Replies::default()));
+    let sources = Arc::clone(&replies) as Arc<dyn Sources>;
+    let loaded = Loaded::read(config)?.offline();
+    let (app, _) = App::build_with(loaded, Arc::clone(&clock) as Arc<dyn Clock>, own_program(), Some(sources))?;
+    let scene = Scene { app, case, clock, replies };
+    let mut steps = vec![scene.step(None, &case.replies, case.expect.as_ref()).await];
+    for step in &case.then {
+        steps.push(scene.step(step.after.map(|after| after.0), &step.replies, step.expect.as_ref()).await);
+    }
+    scene.app.launchers.close().await;
+    Ok(Played { steps, unused: scene.replies.unused() })
+}
+
+struct Scene<'a> {
+    app: App,
+    case: &'a Case,
+    clock: Arc<CaseClock>,
+    replies: Arc<Replies>,
+}
+
+impl Scene<'_> {
+    async fn step(&self, after: Option<Duration>, replies: &[ReplyConfig], expected: Option<&Expected>) -> PlayedStep {
+        self.replies.add(replies);
+        if let Some(after) = after {
+            self.pass(after).await;
+        }
+        let answer = self.ask().await;
+        self.rest().await;
+        let differences = expected.map_or_else(
+            || vec![format!("nothing is expected, got {answer}; `--update` writes the answer there")],
+            |expected| differences(expected, &answer),
+        );
+        PlayedStep { missing: self.replies.take_missing(), answer, differences }
+    }
+
+    /// Lets time pass.
+    async fn pass(&self, time: Duration) {
+        for _ in 0..PARTS {
+            self.clock.advance(time / PARTS);
+            self.app.engine.confirm_due(&self.app.setup().routes);
+            self.rest().await;
+        }
+    }
+
+    /// Waits for the runs in the background.
+    async fn rest(&self) {
+        let until = Instant::now() + self.app.setup().server.deadline.0;
+        while !self.app.engine.is_idle() && Instant::now() < until {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn ask(&self) -> Answered {
+        let case = self.case;
+        let asked = ask(&self.app, case.route.as_deref(), &case.application_set, &case.parameters, None).await;
+        answer_of(&self.app, asked).await
+    }
+}
+
+/// How `answer` differs from what was expected.
+fn differences(expected: &Expected, answer: &Answered) -> Vec<String> {
+    let mut found = Vec::new();
+    match answer {
+        Answered::Sets { sets, cache, because } => {
+            if let Some(code) = &expected.error {
+                found.push(format!("expected the error {code}, got {} parameter sets", sets.len()));
+            } else if let Some(wanted) = &expected.parameters {
+                differing_sets(wanted, sets, &mut found);
+            }
+            if let Some(wanted) = expected.cache.filter(|wanted| wanted != cache) {
+                found.push(format!("expected cache: {}, got {}", wanted.as_str(), cache.as_str()));
+            }
+            if let Some(wanted) = expected.because.as_deref().filter(|wanted| Some(*wanted) != *because) {
+                found.push(format!("expected because: {wanted}, got {}", because.unwrap_or("no older answer")));
+            }
+        }
+        Answered::Error(code, message) => {
+            if expected.error.as_ref() != Some(code) {
+                let wanted =
+                    expected.error.as_deref().map_or("parameter sets".to_owned(), |code| format!("the error {code}"));
+                found.push(format!("expected {wanted}, got the error {code}: {message}"));
+            } else if let Some(part) = expected.message.as_ref().filter(|part| !message.contains(*part)) {
+                found.push(format!("expected a message with `{part}`, got: {message}"));
+            }
+        }
+    }
+    found
+}
+
+/// The missing sets with `-`, the unexpected ones with `+`.
+fn differing_sets(wanted: &[Map<String, Value>], got: &[Map<String, Value>], found: &mut Vec<String>) {
+    let normal = |sets: &[Map<String, Value>]| sets.iter().map(|set| as_text(&json!(set))).collect::<Vec<_>>();
+    let (wanted, got) = (normal(wanted), normal(got));
+    if wanted == got {
+        return;
+    }
+    let before = found.len();
+    let only = |these: &[Value], those: &[Value], sign: char| {
+        let mut left = those.to_vec();
+        let mut lines = Vec::new();
+        for set in these {
+            match left.iter().position(|other| other == set) {
+                Some(at) => drop(left.swap_remove(at)),
+                None => lines.push(format!("{sign} {set}")),
+            }
+        }
+        lines
+    };
+    found.extend(only(&wanted, &got, '-'));
+    found.extend(only(&got, &wanted, '+'));
+    if found.len() == before {
+        found.push("the parameter sets are the same, in another order".to_owned());
+    }
+}
+
+/// `value` with numbers as texts, which is how Argo CD gets them.
+fn as_text(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => number.to_string().into(),
+        Value::Array(items) => items.iter().map(as_text).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), as_text(value))).collect::<Map<_, _>>().into()
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Reads files of cases, and reports all their problems at once.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use anyhow::Context as _;
+
+use super::{
+    case::{Case, CaseFile, ReplyConfig},
+    secrets,
+};
+use crate::{
+    config::{Decoded, Report},
+    domain::problem::{Path, Problems},
+};
+
+/// Reads and checks a file of cases.
+///
+/// # Errors
+/// A report with all its problems, also secrets in what sources replied.
+pub(crate) fn read(file: &FilePath) -> Result<Decoded<CaseFile>, Report> {
+    let decoded = Decoded::<CaseFile>::read(file)?;
+    let mut problems = Problems::default();
+    let path = Path::root().key("cases");
+    if decoded.value.cases.is_empty() {
+        problems.error(&path, "there are no cases");
+    }
+    for (index, case) in decoded.value.cases.iter().enumerate() {
+        check(case, &path.index(index), &mut problems);
+    }
+    decoded.finish(problems)
+}
+
+fn check(case: &Case, path: &Path, problems: &mut Problems) {
+    secrets::check_parameters(&case.parameters, &path.key("parameters"), problems);
+    let steps = case.then.iter().enumerate().map(|(n, step)| (path.key("then").index(n), &step.replies, &step.expect));
+    for (path, replies, expected) in std::iter::once((path.clone(), &case.replies, &case.expect)).chain(steps) {
+        for (index, reply) in replies.iter().enumerate() {
+            check_reply(reply, &path.key("replies").index(index), problems);
+        }
+        let Some(expected) = expected else { continue };
+        let path = path.key("expect");
+        if expected.parameters.is_some() && (expected.error.is_some() || expected.message.is_some()) {
+            problems.error(&path, "an answer has either `parameters` or an `error`");
+        }
+        for (key, is_set) in [("cache", expected.cache.is_some()), ("because", expected.because.is_some())] {
+            if is_set && expected.error.is_some() {
+                problems.error(&path.key(key), "an error does not come from the cache");
+            }
+        }
+    }
+}
+
+fn check_reply(reply: &ReplyConfig, path: &Path, problems: &mut Problems) {
+    let has_http = reply.status.is_some() || reply.body.is_some() || !reply.headers.is_empty();
+    match (&reply.request, &reply.script) {
+        (Some(request), None) => {
+            if !request.split_once(' ').is_some_and(|(method, url)| !method.is_empty() && !url.is_empty()) {
+                let help =
+                    "for example `GET https://inventory.example.com/v1/apps`, or `* https://inventory.example.com/*`";
+                problems.error_with_help(&path.key("request"), "a request has a method and a URL", help);
+            }
+            if reply.items.is_some() {
+                problems.error(&path.key("items"), "only a `script` gives items; a request has a `body`");
+            }
+            if reply.fails.as_deref().is_some_and(|fails| !["connect", "timeout", "broken"].contains(&fails)) {
+                problems.error(&path.key("fails"), "a request fails with `connect`, `timeout` or `broken`");
+            }
+            if reply.status.is_some_and(|status| !(200..600).contains(&status)) {
+                problems.error(&path.key("status"), "a status is a number from 200 to 599");
+            }
+            if has_http && reply.fails.is_some() {
+                problems.error(&path.key("fails"), "a request that fails has no status, headers or body");
+            }
+        }
+        (None, Some(_)) => {
+            if has_http {
+                problems.error(path, "a `script` has no status, headers or body, only `items` or `fails`");
+            }
+            if reply.items.is_some() == reply.fails.is_some() {
+                problems.error(path, "a script has either `items` or `fails`");
+            }
+        }
+        _ => problems.error(path, "a reply has either a `request` or a `script`"),
+    }
+    secrets::check_reply(reply, path, problems);
+}
+
+/// The files with cases at `paths`: the files themselves, and all `.yaml` and `.yml` files in folders and below them, by name.
+///
+/// # Errors
+/// When a path cannot be read. The text names it.
+pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for path in paths {
+        let shown = path.display();
+        if !path.metadata().with_context(|| format!("cannot read {shown}"))?.is_dir() {
+            found.push(path.clone());
+            continue;
+        }
+        let entries = path.read_dir().with_context(|| format!("cannot read {shown}"))?;
+        let mut within = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+        within.sort();
+        let is_yaml = |file: &PathBuf| file.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        within.retain(|file| file.is_dir() || is_yaml(file));
+        found.extend(files(&within)?);
+    }
+    Ok(found)
+}

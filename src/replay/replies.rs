@@ -1,0 +1,176 @@
+//! The replies of a case, in place of its sources.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
+use parking_lot::Mutex;
+use serde_json::Value;
+use url::Url;
+
+use super::{case::ReplyConfig, secrets::redact_query};
+use crate::domain::{
+    generator::ParameterSet,
+    replay::{HttpFault, HttpReply, Sources},
+};
+
+/// The replies of a case.
+#[derive(Debug, Default)]
+pub(crate) struct Replies(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The replies, those of later steps first.
+    known: Vec<Known>,
+    /// Requests without a reply.
+    missing: Vec<String>,
+    /// Everything that was asked.
+    asked: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Known {
+    reply: Arc<ReplyConfig>,
+    is_used: bool,
+}
+
+impl Replies {
+    /// Adds the replies of a step, before those of earlier steps.
+    pub(crate) fn add(&self, replies: &[ReplyConfig]) {
+        let added = replies.iter().map(|reply| Known { reply: Arc::new(reply.clone()), is_used: false });
+        self.0.lock().known.splice(0..0, added);
+    }
+
+    /// The requests without a reply since the last time, each with the nearest request that has one.
+    pub(crate) fn take_missing(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().missing)
+    }
+
+    /// The replies that nothing asked for, each with the nearest request that was made.
+    pub(crate) fn unused(&self) -> Vec<String> {
+        let state = self.0.lock();
+        let unused = state.known.iter().filter(|known| !known.is_used).filter_map(|known| {
+            let name = known.reply.request.as_ref().or(known.reply.script.as_ref())?;
+            let nearest = nearest(name, state.asked.iter().map(String::as_str));
+            let nearest =
+                nearest.map_or_else(|| "nothing was asked for".to_owned(), |near| format!("the nearest is `{near}`"));
+            Some(format!("nothing asked for the reply to `{name}`; {nearest}"))
+        });
+        unused.collect()
+    }
+
+    /// The first reply to the request or script `asked`.
+    fn find(&self, asked: &str, name: impl Fn(&ReplyConfig) -> Option<&String>) -> Option<Arc<ReplyConfig>> {
+        let mut state = self.0.lock();
+        if !state.asked.iter().any(|known| known == asked) {
+            state.asked.push(asked.to_owned());
+        }
+        let known = state.known.iter_mut().find(|known| name(&known.reply).is_some_and(|name| fits(name, asked)))?;
+        known.is_used = true;
+        Some(Arc::clone(&known.reply))
+    }
+
+    fn miss(&self, asked: &str) -> String {
+        let mut state = self.0.lock();
+        let known = state.known.iter().filter_map(|known| known.reply.request.as_deref());
+        let nearest = nearest(asked, known).map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+        let message = format!("the case has no reply to `{asked}`{nearest}");
+        if !state.missing.contains(&message) {
+            state.missing.push(message.clone());
+        }
+        message
+    }
+}
+
+impl Sources for Replies {
+    fn is_offline(&self) -> bool {
+        true
+    }
+
+    fn reply(&self, method: &Method, url: &Url) -> Option<Result<HttpReply, HttpFault>> {
+        let asked = request_text(method, url);
+        let Some(reply) = self.find(&asked, |reply| reply.request.as_ref()) else {
+            return Some(Err(HttpFault::Missing(self.miss(&asked))));
+        };
+        Some(match reply.fails.as_deref() {
+            None => Ok(http_reply(&reply)),
+            Some("connect") => Err(HttpFault::Connect),
+            Some("timeout") => Err(HttpFault::Timeout),
+            Some(_) => Err(HttpFault::Broken),
+        })
+    }
+
+    fn note_reply(&self, _method: &Method, _url: &Url, _reply: HttpReply) {}
+
+    fn list(&self, command: &str) -> Option<Result<Vec<ParameterSet>, String>> {
+        let reply = self.find(command, |reply| reply.script.as_ref())?;
+        Some(match &reply.fails {
+            Some(why) => Err(why.clone()),
+            None => Ok(reply.items.iter().flatten().cloned().map(ParameterSet).collect()),
+        })
+    }
+
+    fn note_list(&self, _command: &str, _list: Result<&[ParameterSet], &str>) {}
+}
+
+/// A request as files of cases name it.
+pub(crate) fn request_text(method: &Method, url: &Url) -> String {
+    format!("{method} {}", redact_query(url.as_str()))
+}
+
+fn http_reply(reply: &ReplyConfig) -> HttpReply {
+    let mut headers = HeaderMap::new();
+    let (body, is_json) = match &reply.body {
+        None => (Bytes::new(), false),
+        Some(Value::String(text)) => (Bytes::from(text.clone()), false),
+        Some(value) => (Bytes::from(value.to_string()), true),
+    };
+    if is_json {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    for (name, value) in &reply.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            headers.insert(name, value);
+        }
+    }
+    let status = reply.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
+    HttpReply { status, headers, body }
+}
+
+/// Whether `text` fits `pattern`, in which `*` stands for any text.
+fn fits(pattern: &str, text: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(begin) else { return false };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(mut text) = text.strip_suffix(end) else { return false };
+    for part in middle.split('*').filter(|part| !part.is_empty()) {
+        let Some(at) = text.find(part) else { return false };
+        text = &text[at + part.len()..];
+    }
+    true
+}
+
+fn nearest<'a>(asked: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known.min_by_key(|name| strsim::levenshtein(name, asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, text, expected) in [
+            ("GET https://a/b", "GET https://a/b", true),
+            ("GET https://a/b", "GET https://a/bc", false),
+            ("* https://a/*", "GET https://a/b?c=d", true),
+            ("GET https://a/*/c", "GET https://a/b/c", true),
+            ("GET https://a/*/c", "GET https://a/b/d", false),
+            ("*a*b*", "xaxbx", true),
+            ("*a*b*", "xbxax", false),
+            ("GET *b*b", "GET b", false),
+        ] {
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The report of `appset-gateway test`: for people, for CI, for programs, and as a table for a page.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::play::Played;
+use crate::domain::junit::{self, Outcome, TestCase};
+
+/// A case that was played.
+#[derive(Debug)]
+pub(crate) struct Result {
+    /// The file.
+    pub(crate) file: String,
+    /// The line of the case.
+    pub(crate) line: u64,
+    /// Its name.
+    pub(crate) name: String,
+    /// What it led to.
+    pub(crate) played: Played,
+    /// Whether the file expects now what was answered.
+    pub(crate) is_updated: bool,
+}
+
+impl Result {
+    /// Why it failed, each with the step.
+    fn failures(&self) -> Vec<String> {
+        let steps = self.played.steps.iter().enumerate().flat_map(|(number, step)| {
+            let place = if number == 0 { String::new() } else { format!("then, step {number}: ") };
+            step.missing.iter().chain(&step.differences).map(move |failure| format!("{place}{failure}"))
+        });
+        steps.chain(self.played.unused.iter().cloned()).collect()
+    }
+
+    /// `pass`, `fail`, or `updated` if it passes from now on.
+    fn outcome(&self) -> &'static str {
+        let is_complete = self.played.unused.is_empty() && self.played.steps.iter().all(|step| step.missing.is_empty());
+        match (self.failures().is_empty(), self.is_updated && is_complete) {
+            (true, _) => "pass",
+            (false, true) => "updated",
+            (false, false) => "fail",
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.outcome() == "fail"
+    }
+}
+
+/// How many of `results` failed.
+pub(crate) fn failed(results: &[Result]) -> usize {
+    results.iter().filter(|result| result.has_failed()).count()
+}
+
+/// For people.
+pub(crate) fn text(results: &[Result]) -> String {
+    let mut text = String::new();
+    for result in results {
+        let _ = writeln!(text, "{:<8}{}:{}: {}", result.outcome(), result.file, result.line, result.name);
+        for failure in result.failures() {
+            let _ = writeln!(text, "        {failure}");
+        }
+    }
+    let failed = failed(results);
+    let _ = writeln!(text, "{} passed, {failed} failed", results.len() - failed);
+    text
+}
+
+/// A table in Markdown.
+pub(crate) fn markdown(results: &[Result]) -> String {
+    let mut text = "| case | result | |\n|---|---|---|\n".to_owned();
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', "<br>");
+    for result in results {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            cell(&result.name),
+            result.outcome(),
+            cell(&result.failures().join("\n"))
+        );
+    }
+    text
+}
+
+/// For programs.
+pub(crate) fn json(results: &[Result]) -> Value {
+    let cases: Vec<Value> = results
+        .iter()
+        .map(|result| {
+            let answers: Vec<String> = result.played.steps.iter().map(|step| step.answer.to_string()).collect();
+            json!({
+                "file": result.file, "line": result.line, "name": result.name,
+                "result": result.outcome(),
+                "failures": result.failures(), "answers": answers,
+            })
+        })
+        .collect();
+    let failed = failed(results);
+    json!({"passed": results.len() - failed, "failed": failed, "cases": cases})
+}
+
+/// `JUnit` XML, for CI.
+pub(crate) fn junit(results: &[Result]) -> String {
+    let cases = results.iter().map(|result| {
+        let failures = result.failures();
+        let outcome = match failures.first() {
+            Some(first) if result.has_failed() => Outcome::Failed(first.clone(), failures.join("\n")),
+            _ => Outcome::Passed(failures.join("\n")),
+        };
+        TestCase { class: result.file.clone(), name: result.name.clone(), outcome }
+    });
+    junit::write("appset-gateway test", &cases.collect::<Vec<_>>())
+}

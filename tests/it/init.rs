@@ -1,0 +1,95 @@
+//! `appset-gateway init` writes a configuration that `check --strict` and `test` call good, and that answers.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{Output, Stdio},
+};
+
+use crate::support::{
+    binary::{Gateway, command},
+    wire::{argo_request, exchange},
+};
+
+fn init(folder: &Path, arguments: &[&str], answers: &str) -> Output {
+    let mut child = command()
+        .current_dir(folder)
+        .arg("init")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may not ask anything.
+    let _ = child.stdin.take().unwrap().write_all(answers.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn succeeds(folder: &Path, arguments: &[&str]) -> String {
+    let output = command().current_dir(folder).args(arguments).output().unwrap();
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {printed}");
+    printed
+}
+
+#[test]
+fn each_source_gives_a_good_configuration() {
+    for source in ["fixed", "script", "http", "plugin", "digests"] {
+        for name in ["*", "previews: \"x\" *"] {
+            let folder = tempfile::tempdir().unwrap();
+            let arguments = ["--source", source, "--token", "new", "--application-set", name, "--to", "new/folder"];
+            let output = init(folder.path(), &arguments, "");
+            let printed = text(&output.stdout);
+            assert!(output.status.success(), "{source}: {printed}{}", text(&output.stderr));
+            let folder = folder.path().join("new/folder");
+            succeeds(&folder, &["check", "--strict", "-c", "gateway.yaml"]);
+            let played = succeeds(&folder, &["test", "-c", "gateway.yaml"]);
+            assert!(played.ends_with(" passed, 0 failed\n"), "{source}: {played}");
+        }
+    }
+}
+
+/// The three questions are asked, a wrong answer is asked for again, and the token that is shown opens the gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_answers_make_a_gateway_that_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = init(folder.path(), &[], "scirpt\nscript\nnew\nteam-*\n");
+    let (printed, asked) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{printed}{asked}");
+    assert_eq!(asked.matches("Where do the parameter sets come from").count(), 2, "{asked}");
+    let token = printed.strip_prefix("token: ").unwrap().lines().next().unwrap();
+    assert_eq!(token.len(), 64);
+    let file = folder.path().join("gateway.yaml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    assert!(!config.contains(token), "only its hash is written");
+    std::fs::write(&file, config + "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n").unwrap();
+    let gateway = Gateway::serve(&file);
+    let body = br#"{"applicationSetName":"team-a","input":{"parameters":{"env":"test"}}}"#;
+    let reply = exchange(gateway.address, &argo_request("/api/v1/getparams.execute", token, body)).await;
+    assert_eq!(reply.sets(), r#"[{"name":"shop","env":"test"},{"name":"blog","env":"test"}]"#);
+}
+
+#[test]
+fn answers_that_are_missing_are_the_usual_ones_and_no_file_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(init(folder.path(), &[], "").status.success());
+    let config = std::fs::read_to_string(folder.path().join("gateway.yaml")).unwrap();
+    assert!(config.contains("fixed:") && config.contains("sha256: "), "{config}");
+    let output = init(folder.path(), &["--source", "script"], "");
+    assert!(text(&output.stderr).contains("gateway.yaml exists already; no file was written"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!folder.path().join("apps.sh").exists());
+    assert_eq!(std::fs::read_to_string(folder.path().join("gateway.yaml")).unwrap(), config);
+    // A token that is not there yet: the files are written, and the check says what is missing.
+    let other = tempfile::tempdir().unwrap();
+    let output = init(other.path(), &["--token", "file:secrets/argocd"], "");
+    assert_eq!(output.status.code(), Some(78));
+    assert!(text(&output.stderr).contains("secrets/argocd"), "{}", text(&output.stderr));
+    assert!(other.path().join("tests/gateway.yaml").exists());
+    assert!(text(&init(other.path(), &["--token", "x"], "").stderr).contains("write `new`, `file:PATH` or `env:NAME`"));
+}
