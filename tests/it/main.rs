@@ -12,6 +12,7 @@ mod builds;
 mod cache;
 mod cli;
 mod conformance;
+mod diff;
 mod digests;
 mod disk;
 mod docs;

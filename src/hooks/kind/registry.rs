@@ -55,7 +55,7 @@ fn image(name: &str, tag: Option<&str>, change: Change) -> Option<Subject> {
     }
 }
 
-/// <https://goharbor.io/docs/latest/working-with-projects/project-configuration/configure-webhooks/>: Harbor's own form, or a CloudEvent.
+/// <https://goharbor.io/docs/latest/working-with-projects/project-configuration/configure-webhooks/>: Harbor's own form, or a `CloudEvent`.
 pub(super) fn harbor(body: &Value) -> Vec<Subject> {
     if text(body, "/type").is_some_and(|kind| kind.starts_with("PULL_") || kind.ends_with(".pulled")) {
         return Vec::new();
