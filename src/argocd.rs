@@ -2,6 +2,7 @@
 //! reconcile), and Kubernetes Events that show what the gateway holds.
 
 mod config;
+mod described;
 mod directory;
 mod event;
 mod queue;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::{
     config::{ArgocdConfig, Cause},
+    described::Described,
     event::EventReason,
     queue::{End as RefreshEnd, Refresh, RefreshQueue},
     refresh::Refreshed,

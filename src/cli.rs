@@ -4,6 +4,7 @@ mod answers;
 mod call;
 mod check;
 mod conformance;
+mod diff;
 mod gateway;
 mod held;
 mod hook;
@@ -64,6 +65,8 @@ enum Command {
     Held(held::HeldArgs),
     /// Send a test event to a hook, or show what an event would concern.
     Hook(hook::HookArgs),
+    /// Show what the configuration would change: for each ApplicationSet, the parameter sets that are added, removed and changed.
+    Diff(diff::DiffArgs),
     /// Test any plugin server against the contract of Argo CD's plugin generator.
     Conformance(conformance::ConformanceArgs),
     /// Play recorded questions and replies against the configuration, without its sources.
@@ -140,6 +143,7 @@ pub fn run() -> ExitCode {
         Command::Answers(arguments) => answers::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),
         Command::Hook(arguments) => hook::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

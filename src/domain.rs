@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub(crate) mod count;
+pub(crate) mod difference;
 pub mod document;
 pub mod error;
 pub mod generator;

@@ -29,6 +29,7 @@ pub mod cli;
 pub mod clients;
 pub mod config;
 pub mod conformance;
+pub(crate) mod diff;
 pub mod domain;
 pub mod engine;
 pub mod file;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::Method;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -59,9 +59,9 @@ pub(super) struct Listed {
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct Page<I> {
     metadata: PageMetadata,
-    items: Vec<Item>,
+    items: Vec<I>,
 }
 
 #[derive(Deserialize)]
@@ -135,6 +135,30 @@ impl Argocd {
     }
 
     async fn list_of(&self, namespace: &str) -> Result<Vec<ApplicationSet>, BackendError> {
+        let ours = |Item { metadata, spec }: Item| {
+            self.is_asked_by(&spec).then(|| ApplicationSet {
+                namespace: metadata.namespace.into(),
+                name: metadata.name.into(),
+                uid: metadata.uid.into(),
+            })
+        };
+        self.read_list(namespace, ours).await
+    }
+
+    /// Whether an ApplicationSet with the specification `spec` asks this gateway.
+    pub(super) fn is_asked_by(&self, spec: &Value) -> bool {
+        asks(spec, &self.config_maps)
+    }
+
+    /// What `take` makes of the ApplicationSets in `namespace`, page by page.
+    ///
+    /// # Errors
+    /// When not all pages can be read.
+    pub(super) async fn read_list<I: DeserializeOwned, T>(
+        &self,
+        namespace: &str,
+        take: impl Fn(I) -> Option<T>,
+    ) -> Result<Vec<T>, BackendError> {
         let (mut sets, mut next, mut attempts) = (Vec::new(), String::new(), 1);
         loop {
             let mut query = vec![("limit", PAGE)];
@@ -161,14 +185,9 @@ impl Argocd {
                 (sets, next, attempts) = (Vec::new(), String::new(), attempts + 1);
                 continue;
             }
-            let page: Page = serde_json::from_slice(&reply.body)
+            let page: Page<I> = serde_json::from_slice(&reply.body)
                 .map_err(|error| BackendError::invalid_output(format!("it is no list of ApplicationSets: {error}")))?;
-            let ours = page.items.into_iter().filter(|item| asks(&item.spec, &self.config_maps));
-            sets.extend(ours.map(|Item { metadata, .. }| ApplicationSet {
-                namespace: metadata.namespace.into(),
-                name: metadata.name.into(),
-                uid: metadata.uid.into(),
-            }));
+            sets.extend(page.items.into_iter().filter_map(&take));
             if page.metadata.next.is_empty() {
                 return Ok(sets);
             }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use clap::Args;
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use reqwest::Url;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -41,12 +41,19 @@ pub(crate) struct AdminArgs {
     /// The admin listener's URL or address, such as `http://localhost:4356`.
     #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN", value_parser = parse_admin)]
     admin: Option<Url>,
+    #[command(flatten)]
+    token: TokenArgs,
+}
+
+/// Selects a token other than the configuration's.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TokenArgs {
     /// A file with a token that has the role `admin`.
     #[arg(long, global = true, value_name = "FILE", env = "APPSET_GATEWAY_ADMIN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 }
 
-fn parse_admin(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_admin(text: &str) -> Result<Url, String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&url).map_err(|error| error.to_string())?;
     if matches!(url.scheme(), "http" | "https") {
@@ -65,8 +72,13 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// The gateway that `arguments` name, or else the one of the configuration file `path`.
     pub(crate) fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
-        let from_file = arguments.token_file.clone().map(SecretRef::File);
-        let (admin, token) = match (&arguments.admin, from_file) {
+        Self::open(arguments.admin.as_ref(), &arguments.token, path)
+    }
+
+    /// The gateway at `admin`, or else that of the configuration file `path`.
+    pub(crate) fn open(admin: Option<&Url>, token: &TokenArgs, path: &Path) -> anyhow::Result<Self> {
+        let from_file = token.token_file.clone().map(SecretRef::File);
+        let (admin, token) = match (admin, from_file) {
             (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::file::base_dir::BaseDir::default())),
             (admin, token) => {
                 let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}"))?;
@@ -90,7 +102,7 @@ impl Gateway {
                     )
                 };
                 let base = if is_given { &crate::file::base_dir::BaseDir::default() } else { &loaded.base };
-                (admin.clone().map_or(own, Ok)?, token.read(base))
+                (admin.cloned().map_or(own, Ok)?, token.read(base))
             }
         };
         Ok(Self { admin, token: token.map_err(anyhow::Error::msg)? })
@@ -99,6 +111,24 @@ impl Gateway {
     /// `GET` of `path` below `/admin`, with `query`.
     pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
         self.call(Method::GET, self.url(path, query)?, None).await
+    }
+
+    /// `GET` of what a gateway of this version has at `path` below `/admin`, with `query`.
+    ///
+    /// # Errors
+    /// When there is no answer, or the gateway knows no such path, as one of another version.
+    pub(crate) async fn get_known(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
+        let url = self.url(path, query)?;
+        let (status, answer) = self.fetch(Method::GET, url.clone(), HeaderMap::new(), None).await?;
+        if status == StatusCode::NOT_FOUND {
+            bail!(
+                "{} has no {}: it is no admin listener, or its gateway is of another version than {}, which this is",
+                self.admin,
+                url.path(),
+                env!("CARGO_PKG_VERSION")
+            );
+        }
+        told(status, answer)
     }
 
     /// `POST` of `body` to `path` below `/admin`, with `query`.
@@ -132,13 +162,18 @@ impl Gateway {
         self.send(method, url, HeaderMap::new(), body.map(|body| body.to_string().into())).await
     }
 
-    async fn send(
+    async fn send(&self, method: Method, url: Url, headers: HeaderMap, body: Option<Bytes>) -> anyhow::Result<Value> {
+        let (status, answer) = self.fetch(method, url, headers, body).await?;
+        told(status, answer)
+    }
+
+    async fn fetch(
         &self,
         method: Method,
         url: Url,
         mut headers: HeaderMap,
         body: Option<Bytes>,
-    ) -> anyhow::Result<Value> {
+    ) -> anyhow::Result<(StatusCode, Value)> {
         let mut authorization = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
             .context("the token holds characters that no header can carry")?;
         authorization.set_sensitive(true);
@@ -150,11 +185,16 @@ impl Gateway {
         let reply = client.fetch(call).await?;
         let answer: Value = serde_json::from_slice(&reply.body)
             .with_context(|| format!("{} answered {} without JSON", self.admin, reply.status))?;
-        if !reply.status.is_success() {
-            bail!("{}", answer["message"].as_str().unwrap_or("the gateway failed without a message"));
-        }
-        Ok(answer)
+        Ok((reply.status, answer))
     }
+}
+
+/// `answer`, unless `status` says that it is an error.
+fn told(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
+    if !status.is_success() {
+        bail!("{}", answer["message"].as_str().unwrap_or("the gateway failed without a message"));
+    }
+    Ok(answer)
 }
 
 /// The text under `name` in `entry`, escaped for a terminal.

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    ConfigFile, exit,
+    ConfigFile, Output, diff, exit,
     gateway::{AdminArgs, Gateway},
     print,
 };
@@ -25,7 +25,7 @@ use crate::{
     http::server,
     telemetry::{
         crash,
-        log::{self, LogConfig, LogStream},
+        log::{self, Format, LogConfig, LogLevel, LogStream},
     },
 };
 
@@ -46,9 +46,11 @@ const TERMINATE: &str = "SIGTERM";
 #[command(after_help = "\
 The gateway reloads the file when it changes, and on SIGHUP. A reload checks the whole file first; it takes over everything or nothing. \
 --check-reload asks the running gateway for its configuration and prints what the file would change there; it changes nothing. It finds \
-the gateway by `server.admin` and a token with `role: admin` of the configuration, or by --admin and --token-file.
+the gateway by `server.admin` and a token with `role: admin` of the configuration, or by --admin and --token-file. If anything changes, it \
+also asks the file's sources the questions that the gateway remembers, as `appset-gateway diff` does.
 
-Exit codes: 0 ended by a signal, or checked; 1 failed; 78 the configuration is wrong.")]
+Exit codes: 0 ended by a signal, or checked; 1 failed, or --check-reload found that parameter sets would be removed; 3 --check-reload found \
+questions without an answer; 78 the configuration is wrong.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     file: ConfigFile,
@@ -105,15 +107,16 @@ fn allow_connections() -> nix::Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
 }
 
-/// Prints what `file` would change in the running gateway.
+/// Prints what `file` would change in the running gateway: in its configuration, and in the answers to the questions that it remembers.
 fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Warn }, LogStream::Stderr);
     let loaded = Loaded::read(file);
     let outline = loaded.as_ref().ok().map(Outline::of);
     let built = loaded.and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
-    let outline = match (built, outline) {
-        (Ok((_, report)), Some(outline)) => {
+    let (next, outline) = match (built, outline) {
+        (Ok((next, report)), Some(outline)) => {
             eprint!("{report}");
-            outline
+            (next, outline)
         }
         (Ok((_, report)) | Err(report), _) => {
             eprintln!("{report}{}: {}; a reload would change nothing", file.display(), report.summary());
@@ -121,11 +124,23 @@ fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let gateway = Gateway::find(admin, file)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(gateway.get(&["config"], &[]))?;
-    let running = serde_json::from_value::<Outline>(answer["outline"].clone())
-        .context("the running gateway has another version: its answer has no outline of its configuration")?;
-    print(running.changes(&outline).to_string().trim_end())
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let answer = gateway.get(&["config"], &[]).await?;
+        let running = serde_json::from_value::<Outline>(answer["outline"].clone())
+            .context("the running gateway has another version: its answer has no outline of its configuration")?;
+        let changes = running.changes(&outline);
+        print(changes.to_string().trim_end())?;
+        if changes.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let recording = diff::remembered(&gateway).await?;
+        if recording.questions.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        print("\nThe answers to the questions that it remembers:")?;
+        diff::show(&diff::ask_next(&next, &recording).await, Output::Text)
+    })
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {

@@ -11,6 +11,7 @@ mod given;
 #[cfg(test)]
 mod model;
 pub(crate) mod notices;
+pub(crate) mod remembered;
 mod run;
 mod served;
 pub(crate) mod shared;
@@ -22,6 +23,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::run::try_out;
 use self::{
     askers::{Askers, NO_RUN},
     confirm::Confirmations,

@@ -175,6 +175,15 @@ impl Route {
         }
     }
 
+    /// `admitted`, the parameters of a call, without those that have their declared default. Most callers do not send these.
+    #[must_use]
+    pub(crate) fn without_defaults(&self, admitted: &Parameters) -> Parameters {
+        match &self.input {
+            Accepts::Declared(input) => input.without_defaults(admitted),
+            Accepts::All | Accepts::Announced(_) => admitted.clone(),
+        }
+    }
+
     /// The revision of its configuration.
     #[must_use]
     pub(crate) const fn revision(&self) -> Revision {

@@ -13,6 +13,7 @@ mod cache;
 mod cases;
 mod cli;
 mod conformance;
+mod diff;
 mod digests;
 mod disk;
 mod docs;

@@ -9,7 +9,8 @@ const MAX_SHOWN_CHARS: usize = 1000;
 
 /// The steps as JSON, without `secrets`.
 pub(crate) fn tell(steps: &[Step], secrets: &Secrets) -> Value {
-    steps.iter().map(|step| redacted(of_step(step), secrets)).collect()
+    // The output of a single step may hold a secret that the answer does not.
+    steps.iter().map(|step| secrets.redact_json(of_step(step))).collect()
 }
 
 /// The steps in the form of [`tell`], as lines of text.
@@ -52,16 +53,4 @@ fn of_step(step: &Step) -> Value {
     ];
     json.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     Value::Object(json)
-}
-
-/// `value` without `secrets`. The output of a single step may hold a secret that the answer does not.
-fn redacted(value: Value, secrets: &Secrets) -> Value {
-    match value {
-        Value::String(text) => Value::String(secrets.redact(&text)),
-        Value::Array(items) => items.into_iter().map(|item| redacted(item, secrets)).collect(),
-        Value::Object(map) => {
-            map.into_iter().map(|(key, value)| (secrets.redact(&key), redacted(value, secrets))).collect()
-        }
-        other => other,
-    }
 }

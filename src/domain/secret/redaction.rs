@@ -10,6 +10,7 @@ use base64::{
 use http::HeaderMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
+use serde_json::Value;
 use url::form_urlencoded::byte_serialize;
 use zeroize::Zeroizing;
 
@@ -76,6 +77,19 @@ impl Secrets {
             end = place.end;
         }
         redacted + &text[end..]
+    }
+
+    /// `value` with every secret in its texts and keys replaced.
+    #[must_use]
+    pub(crate) fn redact_json(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.redact(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.redact_json(item)).collect(),
+            Value::Object(map) => {
+                map.into_iter().map(|(key, value)| (self.redact(&key), self.redact_json(value))).collect()
+            }
+            other => other,
+        }
     }
 
     /// The ranges of secrets in `text`, in order and without overlaps.

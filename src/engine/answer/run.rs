@@ -121,16 +121,26 @@ impl Run {
     }
 
     async fn resolve(&self, before: Before) -> Result<Found, Failure> {
-        let margin = MARGIN.min(self.asked.route.deadline / 10);
-        let until = self.asked.query.deadline.checked_sub(margin).unwrap_or(self.asked.query.deadline);
-        let deadline = until.checked_sub(margin).unwrap_or(until);
-        let query = Query { deadline, ttl: self.asked.route.policy.ttl(), before, ..self.asked.query.clone() };
-        let run = AssertUnwindSafe(resolve(&self.asked.route, &query)).catch_unwind();
-        match timeout_at(until, run).await {
-            Ok(Ok(result)) => result.map_err(Failure::Backend),
-            Ok(Err(_)) => Err(Failure::Crashed),
-            Err(_) => Err(Failure::Deadline),
-        }
+        resolve_in_time(&self.asked, before).await
+    }
+}
+
+/// Asks the backend of `asked` once. Uses no stored answer, stores nothing, and asks no guard.
+pub(crate) async fn try_out(asked: &ResolvedQuery) -> Result<Vec<ParameterSet>, Failure> {
+    let found = resolve_in_time(asked, asked.query.before.clone()).await;
+    found.map(|found| found.sets)
+}
+
+async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
+    let margin = MARGIN.min(asked.route.deadline / 10);
+    let until = asked.query.deadline.checked_sub(margin).unwrap_or(asked.query.deadline);
+    let deadline = until.checked_sub(margin).unwrap_or(until);
+    let query = Query { deadline, ttl: asked.route.policy.ttl(), before, ..asked.query.clone() };
+    let run = AssertUnwindSafe(resolve(&asked.route, &query)).catch_unwind();
+    match timeout_at(until, run).await {
+        Ok(Ok(result)) => result.map_err(Failure::Backend),
+        Ok(Err(_)) => Err(Failure::Crashed),
+        Err(_) => Err(Failure::Deadline),
     }
 }
 

@@ -125,6 +125,16 @@ impl Input {
         self.declared.iter().any(|(parameter, _)| parameter.name == name)
     }
 
+    /// `accepted` without the parameters that have their default, which a caller need not send.
+    #[must_use]
+    pub(crate) fn without_defaults(&self, accepted: &Parameters) -> Parameters {
+        let is_default = |name: &str, value: &Value| {
+            self.declared.iter().any(|(known, _)| known.name == *name && known.default.as_ref() == Some(value))
+        };
+        let sent = accepted.iter().filter(|(name, value)| !is_default(name, value));
+        sent.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     /// The parameters of a call: checked, converted, with defaults.
     ///
     /// # Errors

@@ -117,6 +117,20 @@ impl RouteTable {
         Ok(None)
     }
 
+    /// Whether `query` comes to the route `name` if the path names no route, as far as that is known without running a command.
+    #[must_use]
+    pub(crate) fn is_matched(&self, name: &str, query: &Query) -> bool {
+        let fitting = |must_look: bool| {
+            self.routes.iter().filter(move |route| {
+                route.matcher.as_ref().is_some_and(|matcher| matcher.must_look() == must_look && matcher.fits(query))
+            })
+        };
+        match fitting(false).next() {
+            Some(first) => *first.name == *name,
+            None => fitting(true).any(|route| *route.name == *name),
+        }
+    }
+
     /// Takes over the routes of `before` that have the same configuration, with their state. Returns how many.
     pub(crate) fn keep(&mut self, before: &Self) -> usize {
         let mut kept = 0;

@@ -5,6 +5,7 @@ mod answers;
 mod config;
 mod held;
 mod hooks;
+mod questions;
 
 use std::{
     panic::AssertUnwindSafe,
@@ -67,6 +68,9 @@ const REJECT: &str = "/admin/held/{id}/reject";
 /// What an event would concern.
 const CONCERNS: &str = "/admin/hooks/{name}/concerns";
 
+/// The last questions, with their answers.
+const QUESTIONS: &str = "/admin/questions";
+
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
     let decide = |template, decision: Decision| {
@@ -89,6 +93,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route(HELD, get(list_held).fallback(wrong_method))
         .route(RELEASE, decide(RELEASE, Decision::Released))
         .route(REJECT, decide(REJECT, Decision::Rejected))
+        .route(QUESTIONS, get(list_questions).fallback(wrong_method))
         .route(CONCERNS, post(concerns).fallback(post_only))
         .fallback(unknown_path)
         .with_state(app)
@@ -138,6 +143,10 @@ async fn tell_config(State(app): State<Arc<App>>, request: Request) -> Response 
 
 async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, HELD, request, async |app, _| Ok(held::list(&app))).await
+}
+
+async fn list_questions(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, QUESTIONS, request, async |app, asked| questions::list(app, &asked.uri).await).await
 }
 
 async fn concerns(
@@ -209,7 +218,7 @@ async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response
     let completion = Completion::start(app, &request, None);
     discard(request.into_body()).await;
     let message = "there is nothing at this path; the admin listener has /livez, /startupz, /readyz, /metrics, /admin/answers, \
-                   /admin/config, /admin/held and /admin/hooks/<name>/concerns";
+                   /admin/config, /admin/held, /admin/questions and /admin/hooks/<name>/concerns";
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 

@@ -97,6 +97,18 @@ impl ApiServer {
         self.state().sets.push((namespace.to_owned(), name.to_owned(), set));
     }
 
+    /// Adds an ApplicationSet with this specification, and with these Applications in its status.
+    pub fn add_with(&self, namespace: &str, name: &str, spec: Value, applications: &[&str]) {
+        let mut set = application_set(namespace, name, "");
+        let resource = |application: &&str| {
+            json!({"group": "argoproj.io", "version": "v1alpha1", "kind": "Application",
+            "namespace": namespace, "name": application})
+        };
+        set["spec"] = spec;
+        set["status"] = json!({"resources": applications.iter().map(resource).collect::<Value>()});
+        self.state().sets.push((namespace.to_owned(), name.to_owned(), set));
+    }
+
     /// Removes an ApplicationSet.
     pub fn remove(&self, namespace: &str, name: &str) {
         self.state().sets.retain(|(ns, set, _)| (&**ns, &**set) != (namespace, name));

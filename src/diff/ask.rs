@@ -1,0 +1,165 @@
+//! Asks a configuration recorded questions: each goes to the route to which the gateway would send it, and each run is made once.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt as _, stream};
+use indexmap::IndexMap;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    record::{query, redacted},
+    recording::{Recorded, Recording},
+};
+use crate::{
+    app::Setup,
+    domain::generator::{Before, ParameterSet, Query},
+    engine::{
+        answer::{Failure, try_out},
+        cache::Key,
+        route::{ResolvedQuery, Route},
+    },
+};
+
+/// How many questions are asked, at most.
+pub(crate) const MAX_ASKED: usize = 200;
+/// How many ApplicationSets are followed, counted for each question.
+const MAX_FOLLOWED: usize = 2000;
+/// How many are asked at once.
+const AT_ONCE: usize = 4;
+
+/// A recorded question of one ApplicationSet, and the answer of a configuration.
+#[derive(Debug)]
+pub(crate) struct Asked<'r> {
+    /// The question.
+    pub(crate) recorded: &'r Recorded,
+    /// The ApplicationSet; empty if it is not known.
+    pub(crate) application_set: &'r str,
+    /// The question as its route gets it.
+    pub(crate) query: Option<Arc<ResolvedQuery>>,
+    /// The answer.
+    pub(crate) answer: Answer,
+}
+
+/// The answer of a configuration.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    /// Parameter sets, without secrets of the backend.
+    Sets(Arc<Vec<ParameterSet>>),
+    /// An error, and why.
+    Unknown(String),
+    /// Too many others were asked.
+    NotAsked,
+}
+
+/// Asks `setup` the questions of `recording`, [`MAX_ASKED`] at most.
+pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording) -> Vec<Asked<'r>> {
+    let pairs = recording.questions.iter().flat_map(|recorded| match &*recorded.asked_by {
+        [] => vec![(recorded, "")],
+        names => names.iter().map(|name| (recorded, &**name)).collect(),
+    });
+    let plan = async |(index, (recorded, name)): (usize, (&'r Recorded, &'r str))| {
+        let planned = if index < MAX_FOLLOWED {
+            plan(setup, recorded, name).await.map_err(Answer::Unknown)
+        } else {
+            Err(Answer::NotAsked)
+        };
+        (recorded, name, planned)
+    };
+    let planned: Vec<_> = stream::iter(pairs.enumerate()).map(plan).buffered(AT_ONCE).collect().await;
+    let mut distinct: IndexMap<Key, Arc<ResolvedQuery>> = IndexMap::new();
+    for query in planned.iter().filter_map(|(.., planned)| planned.as_ref().ok()) {
+        distinct.entry(query.key).or_insert_with(|| Arc::clone(query));
+    }
+    let answers: HashMap<Key, Answer> = stream::iter(distinct.into_iter().take(MAX_ASKED))
+        .map(async |(key, query)| (key, run(&query).await))
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let asked = planned.into_iter().map(|(recorded, application_set, planned)| match planned {
+        Ok(query) => {
+            let answer = answers.get(&query.key).cloned().unwrap_or(Answer::NotAsked);
+            Asked { recorded, application_set, query: Some(query), answer }
+        }
+        Err(answer) => Asked { recorded, application_set, query: None, answer },
+    });
+    asked.collect()
+}
+
+/// The questions of `recording` with the answers of `setup`. A question that was not asked is only counted.
+pub(crate) async fn recorded_by(setup: &Setup, recording: &Recording) -> Recording {
+    let asked = ask(setup, recording).await;
+    let total = asked.len() + recording.total.saturating_sub(recording.questions.len());
+    let answered = asked.into_iter().filter_map(|Asked { recorded, application_set, query, answer }| {
+        let (sets, failing) = match answer {
+            Answer::Sets(sets) => (Some(sets.iter().map(|set| set.0.clone()).collect()), None),
+            Answer::Unknown(why) => (None, Some(why)),
+            Answer::NotAsked => return None,
+        };
+        let names = [application_set].into_iter().filter(|name| !name.is_empty());
+        let query = query.as_ref();
+        Some(Recorded {
+            by_match: recorded.by_match || recorded.route.is_none(),
+            route: query.map(|query| query.route.name.to_string()).or_else(|| recorded.route.clone()),
+            asked_by: names.map(str::to_owned).collect(),
+            key: query.map(|query| query.key.to_string()),
+            lineage: query.map(|query| query.lineage().to_string()),
+            sets,
+            failing,
+            ..recorded.clone()
+        })
+    });
+    let questions = answered.collect();
+    let mut answers = recording.clone();
+    (answers.questions, answers.total) = (questions, total);
+    answers
+}
+
+/// The route of `recorded`, if the ApplicationSet `name` asks, and the question as the route gets it.
+///
+/// # Errors
+/// The error that Argo CD would get.
+async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<ResolvedQuery>, String> {
+    let asked = query(name, Arc::new(recorded.input.clone()));
+    let route = match &recorded.route {
+        Some(route) if !recorded.by_match => setup
+            .routes
+            .by_name(route)
+            .ok_or_else(|| format!("there is no route `{route}`, so the answer is 404 unknown_route"))?,
+        _ => {
+            let until = Instant::now() + setup.server.deadline.0;
+            let found = setup.routes.by_match(&Query { deadline: until, ..asked.clone() }).await;
+            let found = found.map_err(|(route, error)| {
+                format!("route {}: whether it wants this call is not known: {error}", route.name)
+            })?;
+            found.ok_or("no route's `match` takes the call, so the answer is 404 unknown_route")?
+        }
+    };
+    let admitted = route.admit(Arc::clone(&asked.parameters), Instant::now() + route.deadline).await;
+    let parameters = admitted.map_err(|error| format!("route {}: {error}", route.name))?;
+    let note = |note: &Option<Value>| note.clone().map(Arc::new);
+    let before = Before { own: note(&recorded.notes.own), lineage: note(&recorded.notes.lineage) };
+    Ok(Arc::new(ResolvedQuery::new(Arc::clone(route), Query { parameters, before, ..asked })))
+}
+
+async fn run(planned: &ResolvedQuery) -> Answer {
+    let route = &planned.route;
+    let query = Query { deadline: Instant::now() + route.deadline, ..planned.query.clone() };
+    match try_out(&ResolvedQuery::new(Arc::clone(route), query)).await {
+        Ok(sets) => {
+            let secrets = route.backend.secrets();
+            Answer::Sets(Arc::new(sets.iter().map(|set| ParameterSet(redacted(&secrets, &set.0))).collect()))
+        }
+        Err(failure) => Answer::Unknown(told(route, &failure)),
+    }
+}
+
+fn told(route: &Route, failure: &Failure) -> String {
+    let (name, kind) = (&route.name, route.kind);
+    match failure {
+        Failure::Deadline => {
+            format!("route {name} ({kind}): no answer within {} s", Duration::as_secs_f32(&route.deadline))
+        }
+        other => format!("route {name} ({kind}): {other}"),
+    }
+}

@@ -1,0 +1,202 @@
+//! Compares the answers of the next configuration with those that callers were given, and asks the next configuration's guard.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    applications::{Deleted, Sets, deleted},
+    ask::{Answer, Asked, ask},
+    recording::{Recorded, Recording},
+};
+use crate::{
+    app::Setup,
+    domain::{
+        clock::Timestamp,
+        difference::Difference,
+        generator::{ParameterSet, Parameters},
+    },
+    engine::{
+        guard::{
+            Baseline, Identity,
+            identity::{USUAL_KEYS, identities},
+        },
+        route::ResolvedQuery,
+    },
+};
+
+/// What the next configuration changes.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    /// What it changes for each ApplicationSet, by name; the name is empty where it is not known who asked.
+    pub(crate) application_sets: BTreeMap<String, OfSet>,
+    /// How many questions there are that were not asked.
+    pub(crate) not_asked: usize,
+    /// Why it is not known which Applications would be deleted.
+    pub(crate) applications_error: Option<String>,
+}
+
+/// What the next configuration changes for one ApplicationSet.
+#[derive(Debug, Default)]
+pub(crate) struct OfSet {
+    /// Its questions, the most recent first.
+    pub(crate) questions: Vec<Compared>,
+    /// The Applications that would be deleted.
+    pub(crate) deleted: Vec<Deleted>,
+}
+
+/// A question, and what the next configuration changes.
+#[derive(Debug)]
+pub(crate) struct Compared {
+    /// The route that answers now, if that is known.
+    pub(crate) route: Option<String>,
+    /// The route that would answer.
+    pub(crate) next_route: Option<String>,
+    /// The input parameters.
+    pub(crate) parameters: Parameters,
+    /// What changes.
+    pub(crate) outcome: Outcome,
+}
+
+/// What the next configuration changes for one question.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nothing.
+    Same,
+    /// The answer is another one.
+    Differs(Box<Change>),
+    /// There is no answer, and why.
+    Unknown(String),
+    /// It was not asked.
+    NotAsked,
+}
+
+/// Another answer.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The difference from the answer that callers were given.
+    pub(crate) difference: Difference,
+    /// The keys by which sets were told apart; empty if none does.
+    pub(crate) keys: Vec<String>,
+    /// Why callers were given no answer.
+    pub(crate) was_failing: Option<String>,
+    /// Why the guard would hold it, and until when.
+    pub(crate) held: Option<String>,
+    /// Whether the guard would compare it with nothing, because the question would have another key.
+    pub(crate) is_unguarded: bool,
+}
+
+/// Asks `next` the questions of `recording` at `now`.
+pub(crate) async fn compare(next: &Setup, recording: &Recording, now: Timestamp) -> Comparison {
+    let mut comparison = Comparison {
+        application_sets: BTreeMap::new(),
+        not_asked: recording.total.saturating_sub(recording.questions.len()),
+        applications_error: recording.application_sets_error.clone(),
+    };
+    let mut sets: BTreeMap<String, Sets> = BTreeMap::new();
+    for asked in ask(next, recording).await {
+        let name = asked.application_set.to_owned();
+        let compared = compared(&asked, now);
+        if matches!(compared.outcome, Outcome::NotAsked) {
+            comparison.not_asked += 1;
+        }
+        let of_set = sets.entry(name.clone()).or_insert_with(|| Sets { is_answered: true, ..Sets::default() });
+        match (&compared.outcome, &asked.answer) {
+            (Outcome::Same | Outcome::Differs(_), Answer::Sets(after)) => {
+                of_set.before.extend(sets_of(asked.recorded).unwrap_or_default());
+                of_set.after.extend(after.iter().cloned());
+            }
+            _ => of_set.is_answered = false,
+        }
+        comparison.application_sets.entry(name).or_default().questions.push(compared);
+    }
+    for (name, of_set) in &mut comparison.application_sets {
+        if of_set.questions.iter().any(|compared| matches!(compared.outcome, Outcome::Differs(_))) {
+            let found = sets.get(name).map(|sets| deleted(&recording.application_sets, name, sets));
+            of_set.deleted = found.unwrap_or_default();
+        }
+        let removes = |compared: &Compared| match &compared.outcome {
+            Outcome::Differs(change) => !change.difference.removed.is_empty(),
+            _ => false,
+        };
+        let is_removed = of_set.questions.iter().any(removes);
+        of_set.deleted.retain(|deleted| is_removed || deleted.count() > 0);
+    }
+    comparison
+}
+
+fn compared(asked: &Asked<'_>, now: Timestamp) -> Compared {
+    let outcome = match (&asked.query, &asked.answer) {
+        (Some(query), Answer::Sets(after)) => outcome(asked.recorded, query, after, now),
+        (_, Answer::Unknown(why)) => Outcome::Unknown(why.clone()),
+        (_, Answer::NotAsked) | (None, Answer::Sets(_)) => Outcome::NotAsked,
+    };
+    Compared {
+        route: asked.recorded.route.clone(),
+        next_route: asked.query.as_ref().map(|query| query.route.name.to_string()),
+        parameters: asked.recorded.input.clone(),
+        outcome,
+    }
+}
+
+fn outcome(recorded: &Recorded, query: &ResolvedQuery, after: &[ParameterSet], now: Timestamp) -> Outcome {
+    let (known, guard) = (sets_of(recorded), &query.route.guard);
+    let before = known.clone().unwrap_or_default();
+    // The guard finds the answer of before under its key only.
+    let is_same = |key: &Option<String>, next: String| key.as_ref().is_none_or(|key| *key == next);
+    let is_guarded = recorded.route.as_deref().is_none_or(|name| *name == *query.route.name)
+        && (is_same(&recorded.lineage, query.lineage().to_string()) || is_same(&recorded.key, query.key.to_string()));
+    let baseline =
+        if is_guarded && known.is_some() { Baseline::of(guard.config(), &before) } else { Baseline::default() };
+    let judged = match guard.judge(Some(&baseline), || before.clone(), after, now) {
+        Ok(judged) => judged,
+        Err(why) => return Outcome::Unknown(format!("route {}: {why}", query.route.name)),
+    };
+    let rules = guard.config();
+    let is_accepted_at_once = rules.confirm_after == 0;
+    let held = judged.breach.filter(|breach| !(breach.can_be_confirmed && is_accepted_at_once)).map(|breach| {
+        let until = if breach.can_be_confirmed {
+            let apart = humantime::format_duration(rules.confirm_for.0);
+            format!("accepted once {} further runs, {apart} apart, agree", rules.confirm_after)
+        } else {
+            "until an operator releases it".to_owned()
+        };
+        format!("{}; {until}", breach.reason)
+    });
+    let keys = telling_keys(&rules.identity, &before, after);
+    let difference = Difference::of(&before, after, &keys);
+    if difference.is_empty() && held.is_none() && known.is_some() {
+        return Outcome::Same;
+    }
+    let was_failing = if known.is_some() {
+        None
+    } else {
+        Some(recorded.failing.clone().unwrap_or_else(|| "it was not recorded".to_owned()))
+    };
+    let is_unguarded = !is_guarded && !difference.removed.is_empty();
+    Outcome::Differs(Box::new(Change { difference, keys, was_failing, held, is_unguarded }))
+}
+
+fn sets_of(recorded: &Recorded) -> Option<Vec<ParameterSet>> {
+    recorded.sets.as_ref().map(|sets| sets.iter().cloned().map(ParameterSet).collect())
+}
+
+/// The keys that tell the sets of both answers apart: those of the guard, else a usual one. Unlike for the guard, one set is enough.
+fn telling_keys(identity: &Identity, before: &[ParameterSet], after: &[ParameterSet]) -> Vec<String> {
+    let tells = |keys: &[String]| [before, after].iter().all(|sets| identities(sets, keys).is_some());
+    if let Identity::Keys(keys) = identity
+        && !keys.is_empty()
+        && tells(keys)
+    {
+        return keys.clone();
+    }
+    let is_name = |set: &ParameterSet, key: &str| match set.0.get(key) {
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Number(_)) => true,
+        _ => false,
+    };
+    let usual = USUAL_KEYS.into_iter().find(|key| {
+        before.iter().chain(after).all(|set| is_name(set, key)) && tells(std::slice::from_ref(&(*key).to_owned()))
+    });
+    usual.map(|key| vec![key.to_owned()]).unwrap_or_default()
+}

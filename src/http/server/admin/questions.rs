@@ -1,0 +1,37 @@
+//! `GET /admin/questions`: the last questions with the answers that callers were given, for `appset-gateway diff`.
+
+use std::sync::Arc;
+
+use axum::extract::Query;
+use http::Uri;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    app::App,
+    diff::record::record,
+    http::server::error::{ApiError, Code},
+};
+
+/// How many questions are listed unless `limit` says otherwise.
+const DEFAULT_LISTED: usize = 200;
+/// The largest `limit`.
+const MAX_LISTED: usize = 1000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    limit: Option<usize>,
+}
+
+pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
+    let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
+    let Query(query) = Query::<ListQuery>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
+    let limit = query.limit.unwrap_or(DEFAULT_LISTED);
+    if limit > MAX_LISTED {
+        return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
+    }
+    let recording = record(&app, limit).await;
+    let recording = recording.map_err(|error| ApiError::new(Code::Internal, format!("the gateway failed: {error}")))?;
+    Ok(json!(recording))
+}
