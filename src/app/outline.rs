@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{config::Loaded, domain::problem::Path};
+use crate::{
+    config::Loaded,
+    domain::{problem::Path, units::plural},
+};
 
 /// The parts that are read once, at the start.
 const AT_THE_START: [&str; 9] = [
@@ -171,7 +174,7 @@ impl fmt::Display for Changes {
             } else {
                 "the same, with their answers, workers and runs under way"
             };
-            let s = if self.same == 1 { "" } else { "s" };
+            let s = plural(self.same);
             writeln!(f, "{} route{s}: {what}", self.same)?;
         }
         if self.is_reordered {

@@ -30,7 +30,7 @@ use crate::{
         generator::{Evidence, Outcome, ParameterSet, Query},
         problem::{Path, Problems},
         secret::Secrets,
-        units::HumanDuration,
+        units::{HumanDuration, plural},
     },
     lang::scope::ValueType,
 };
@@ -118,9 +118,7 @@ impl Http {
                 let asked = format!("{asked}{pages}");
                 let evidence = match sets.len() {
                     0 => Evidence::absent(asked, format!("{status}, an explicit empty list")),
-                    count => {
-                        Evidence::present(asked, format!("{status}, {count} item{}", if count == 1 { "" } else { "s" }))
-                    }
+                    count => Evidence::present(asked, format!("{status}, {count} item{}", plural(count))),
                 };
                 return Ok(Found { sets, lives, evidence: vec![evidence] });
             };

@@ -12,6 +12,7 @@ use super::{
     parameters::ParameterArgs,
     print,
 };
+use crate::domain::units::plural;
 
 /// The arguments of `answers`.
 #[derive(Debug, Args)]
@@ -112,7 +113,7 @@ async fn list(gateway: &Gateway, selector: &Selector, limit: usize, output: Outp
 /// An answer as text: one line, and a second one if the answer is failing or held.
 fn shown(answer: &Value) -> String {
     let age = answer["ageSeconds"].as_u64().zip(answer["parameterSets"].as_u64()).map(|(age, sets)| {
-        let s = if sets == 1 { "" } else { "s" };
+        let s = plural(sets);
         format!(", {age} s old, {sets} parameter set{s}")
     });
     // A held answer is a failure too.

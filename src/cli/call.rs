@@ -18,6 +18,7 @@ use crate::{
     domain::{
         clock::SystemClock,
         generator::{Evidence, watch::Watch},
+        units::plural,
     },
     engine::{
         answer::{Answer, Unknown},
@@ -123,7 +124,7 @@ impl Shown<'_> {
         print(&format!("{body:#}"))?;
         let sets = entry.encoded.sets();
         eprintln!("route     {} ({})", route.name, route.kind);
-        eprintln!("outcome   {outcome}, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
+        eprintln!("outcome   {outcome}, {sets} parameter set{}", plural(sets));
         match baseline.keys() {
             [] => eprintln!("identity  none: the guard counts the parameter sets"),
             keys => eprintln!("identity  `{}` tells the parameter sets apart", keys.join("`, `")),

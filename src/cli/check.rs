@@ -11,7 +11,7 @@ use crate::{
     backend::Reached,
     clients::{launcher::own_program, store::StoreConfig},
     config::{Loaded, report::Strictness},
-    domain::clock::SystemClock,
+    domain::{clock::SystemClock, units::plural},
     engine::route::Route,
     file::base_dir::BaseDir,
 };
@@ -99,9 +99,9 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
         return Ok(ExitCode::from(exit::CONFIG));
     }
     if output == CheckOutput::Text {
-        let plural = if routes.len() == 1 { "" } else { "s" };
+        let s = plural(routes.len());
         let found = if report.is_empty() { String::new() } else { format!(", {}", report.summary()) };
-        print(&format!("{}: good, {} route{plural}{found}", file.display(), routes.len()))?;
+        print(&format!("{}: good, {} route{s}{found}", file.display(), routes.len()))?;
         print("How the guard identifies the parameter sets of each route (`guard.identity`):")?;
         routes.iter().try_for_each(|line| print(line).map(drop))?;
     }

@@ -12,6 +12,7 @@ use super::tree::{Node, Position};
 use crate::domain::{
     problem::{Problem, ProblemKind, Segment, Severity},
     secret::REDACTED,
+    units::plural,
 };
 
 /// Endings of keys whose values may be secrets that were written into the file by mistake.
@@ -219,7 +220,7 @@ impl Report {
     /// `2 errors, 1 warning`
     #[must_use]
     pub(crate) fn summary(&self) -> String {
-        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let count = |n: usize, what: &str| format!("{n} {what}{}", plural(n));
         let (errors, warnings) = (self.count("error"), self.count("warning"));
         match (errors, warnings) {
             (0, _) => count(warnings, "warning"),

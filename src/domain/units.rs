@@ -8,6 +8,12 @@ use serde::{
     de::{Error, Visitor},
 };
 
+/// The end of a noun after `count`: `1 route`, `2 routes`.
+#[must_use]
+pub(crate) fn plural<N: From<u8> + PartialEq>(count: N) -> &'static str {
+    if count == N::from(1) { "" } else { "s" }
+}
+
 /// A duration written as `500ms`, `30s`, `5m`, `24h` or a sum such as `1h 30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HumanDuration(pub(crate) Duration);

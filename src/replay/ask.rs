@@ -11,6 +11,7 @@ use crate::{
     domain::{
         generator::{Parameters, Query, watch::Watch},
         spelling::advice,
+        units::plural,
     },
     engine::{
         answer::{AnswerSource, Unknown},
@@ -41,7 +42,7 @@ impl fmt::Display for Answered {
             Self::Error(code, message) => write!(f, "the error {code}: {message}"),
             Self::Sets { sets, cache, because } => {
                 let sets = sets.len();
-                write!(f, "{sets} parameter set{} (cache: {}", if sets == 1 { "" } else { "s" }, cache.as_str())?;
+                write!(f, "{sets} parameter set{} (cache: {}", plural(sets), cache.as_str())?;
                 because.map_or(Ok(()), |code| write!(f, ", because: {code}"))?;
                 f.write_str(")")
             }

@@ -15,6 +15,7 @@ use crate::{
         error::BackendError,
         generator::{Outcome, Query},
         problem::{Path, Problems},
+        units::plural,
     },
     lang::{
         evaluator::{Evaluator, Variables},
@@ -67,8 +68,4 @@ impl Backend for Select {
     fn reads_application_set(&self) -> bool {
         false
     }
-}
-
-const fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{Launchers, idle::Idle, slot::Launcher, terms::LaunchOptions, wire::LauncherReport};
-use crate::domain::error::BackendError;
+use crate::domain::{error::BackendError, units::plural};
 
 /// How long a launcher may take to empty its folder.
 const EMPTYING: Duration = Duration::from_mins(1);
@@ -43,7 +43,7 @@ impl PoolState {
     /// When there is no turn before `deadline`.
     pub(super) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         let full = |max: usize, of: &str| {
-            let s = if max == 1 { "" } else { "s" };
+            let s = plural(max);
             BackendError::timeout(format!("no turn in time: {max} run{s} {of} were under way until the deadline"))
         };
         let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;

@@ -13,7 +13,7 @@ use tokio::{
 use tower::retry::budget::TpsBudget;
 
 use super::{ClientOptions, breaker::Breaker};
-use crate::domain::error::BackendError;
+use crate::domain::{error::BackendError, units::plural};
 
 /// The window in which calls and retries are counted.
 const RETRY_WINDOW: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ impl Destination {
     /// When no request may begin before `deadline`.
     pub(crate) async fn acquire(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
-            let (max, s) = (self.concurrency, if self.concurrency == 1 { "" } else { "s" });
+            let (max, s) = (self.concurrency, plural(self.concurrency));
             BackendError::timeout(format!("no turn in time: {max} request{s} to it were under way until the deadline"))
         };
         let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| full())?.map_err(|_| full())?;
