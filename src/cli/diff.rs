@@ -141,8 +141,8 @@ async fn comparison(arguments: &DiffArgs) -> Result<Comparison, Stopped> {
 }
 
 fn build(file: &Path) -> Result<App, Stopped> {
-    let build = |loaded: Loaded| App::build(loaded.for_routes_only(), Arc::new(SystemClock), own_program());
-    let built = Loaded::read(file).and_then(build);
+    let of_routes = |loaded: Loaded| App::build(loaded.for_routes_only(), Arc::new(SystemClock), own_program());
+    let built = Loaded::read(file).and_then(of_routes);
     built.map(|(app, _)| app).map_err(|report| Stopped::Config(Box::new(report)))
 }
 

@@ -76,7 +76,12 @@ impl Scene {
 
     /// Writes the next configuration.
     fn next(&self, routes: impl Fn(&str) -> Value) {
-        self.write("next.yaml", &config(&routes(&format!("http://{}", self.source.address)), ""));
+        self.write("next.yaml", &config(&routes(&self.url()), ""));
+    }
+
+    /// The URL of the source.
+    fn url(&self) -> String {
+        format!("http://{}", self.source.address)
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -163,7 +168,8 @@ async fn added_removed_and_changed_sets_are_told_for_each_application_set() {
     }
     scene.ask("/same", "three", json!({})).await;
     let (runs, before) = (scene.source.requests().len(), scene.admin("/metrics").await.text());
-    scene.next(|url| json!([http("r", url, "new"), http("same", url, "x")]));
+    let next = json!([http("r", &scene.url(), "new"), http("same", &scene.url(), "x")]);
+    scene.write("next.yaml", &config(&next, "cache: { path: answers.redb }\n"));
     let files = scene.files();
     let done = scene.diff(&[]);
     done.says(
@@ -348,7 +354,7 @@ async fn questions_are_recorded_and_compared_later() {
     scene.next(|url| json!([http("r", url, "new")]));
     scene.diff_against("saved.json", &[]).says(1, &["ApplicationSet one", "- removed  d"]);
     // Two configurations.
-    scene.write("current.yaml", &config(&json!([http("r", &format!("http://{}", scene.source.address), "few")]), ""));
+    scene.write("current.yaml", &config(&json!([http("r", &scene.url(), "few")]), ""));
     let both = scene.diff_against("current.yaml", &["--questions", "saved.json"]);
     both.says(0, &["~ changed  a", "+ added    e", "3 parameter sets added, 0 removed, 1 changed"]);
     // Questions that somebody wrote.
