@@ -161,8 +161,8 @@ pub struct Loaded {
     pub(crate) base: BaseDir,
     /// The plugins, in the order of their folders' names.
     pub(crate) plugins: Vec<LoadedPlugin>,
-    /// Whether secrets, keys and certificates need not be there.
-    forgives_secrets: bool,
+    /// Whether the secrets, keys and certificates below this path need not be there.
+    forgives_secret: fn(&Path) -> bool,
     report: Report,
     tree: Node,
 }
@@ -201,7 +201,7 @@ impl Loaded {
         let hashes =
             sources.flat_map(Report::sources).map(|(name, source)| Sha256::digest(format!("{name}\0{source}")));
         let hash = hashes.fold(Sha256::new(), Sha256::chain_update).finalize().into();
-        Ok(Self { config, raw, hash, base, plugins, forgives_secrets: false, report, tree })
+        Ok(Self { config, raw, hash, base, plugins, forgives_secret: |_| false, report, tree })
     }
 
     /// The files from which the configuration was read, if it came from `file`, and a name in the folder of plugins, so that new plugins are
@@ -219,7 +219,15 @@ impl Loaded {
     /// Checks only the form of references to secrets, keys and certificates. They need not be on this machine.
     #[must_use]
     pub(crate) fn without_secrets(self) -> Self {
-        Self { forgives_secrets: true, ..self }
+        Self { forgives_secret: |_| true, ..self }
+    }
+
+    /// The same for everything that no route needs, such as callers' tokens: for asking routes without a server.
+    #[must_use]
+    pub(crate) fn for_routes_only(self) -> Self {
+        const OF_ROUTES: [&str; 4] = ["routes", "plugins", "registries", "outbound"];
+        let is_other = |path: &Path| OF_ROUTES.iter().all(|part| !path.is_within(&Path::root().key(*part)));
+        Self { forgives_secret: is_other, ..self }
     }
 
     /// The configuration for answers that are stored nowhere: without the cache file, the shared store and traces.
@@ -248,7 +256,8 @@ impl Loaded {
     /// The report of all problems; `problems` are those that building the parts found.
     #[must_use]
     pub(crate) fn report(mut self, problems: Vec<Problem>) -> Report {
-        let is_forgiven = |problem: &Problem| self.forgives_secrets && problem.kind == ProblemKind::Secret;
+        let is_forgiven =
+            |problem: &Problem| problem.kind == ProblemKind::Secret && (self.forgives_secret)(&problem.path);
         for problem in problems.into_iter().filter(|problem| !is_forgiven(problem)) {
             self.report.add(&self.tree, problem);
         }

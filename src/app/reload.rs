@@ -96,6 +96,7 @@ impl App {
                 for line in changes.to_string().lines() {
                     tracing::info!("{line}");
                 }
+                self.log_served(&before, &changes);
                 let generation = setup.generation;
                 let is_gone = |route: &&Arc<Route>| setup.routes.by_name(&route.name).is_none();
                 let gone: Vec<_> = before.routes.iter().filter(is_gone).map(|route| Arc::clone(&route.name)).collect();
@@ -133,6 +134,18 @@ impl App {
                 }
                 *last = Some(Attempt { at, result: Err(lines) });
                 Err(report)
+            }
+        }
+    }
+
+    /// Logs how many parameter sets each route serves that goes or changes. Which of them the new configuration removes is not known before
+    /// its sources are asked.
+    fn log_served(&self, before: &Setup, changes: &Changes) {
+        let served = self.engine.served(&before.routes);
+        for name in changes.gone.iter().chain(changes.changed.keys()) {
+            let sets = served.get(&**name).copied().unwrap_or_default();
+            if sets > 0 {
+                tracing::info!(route = name, sets, "its callers have parameter sets of the configuration before");
             }
         }
     }

@@ -34,10 +34,6 @@ const NOT_COMPARED: u8 = 2;
 /// Some questions have no answer, and nothing else would be removed.
 const NO_ANSWER: u8 = 3;
 
-/// The exit codes, for the help.
-pub(crate) const CODES: &str = "0 nothing would be removed; 1 parameter sets would be removed, at once or when the guard lets them; 3 \
-nothing would be removed as far as is known, but some questions have no answer";
-
 /// The arguments of `diff`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
@@ -50,7 +46,8 @@ Examples:
 At most {MAX_ASKED} questions are asked, the most recent first, 4 at a time. Sources are only read, and nothing is stored.
 Without --token-file the token is the first one with `role: admin` of the configuration that has a `file` or `env`.
 
-Exit codes: {CODES}; 2 nothing was compared; 78 the configuration is wrong."))]
+Exit codes: 0 nothing would be removed; 1 parameter sets would be removed, at once or when the guard lets them; 2 nothing was compared; 3 \
+nothing would be removed as far as is known, but some questions have no answer; 78 the configuration is wrong."))]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     file: ConfigFile,
@@ -144,7 +141,8 @@ async fn comparison(arguments: &DiffArgs) -> Result<Comparison, Stopped> {
 }
 
 fn build(file: &Path) -> Result<App, Stopped> {
-    let built = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
+    let of_routes = |loaded: Loaded| App::build(loaded.for_routes_only(), Arc::new(SystemClock), own_program());
+    let built = Loaded::read(file).and_then(of_routes);
     built.map(|(app, _)| app).map_err(|report| Stopped::Config(Box::new(report)))
 }
 

@@ -196,6 +196,10 @@ mod tests {
         assert_eq!(names(&combined, true), (String::new(), String::new(), 1));
         let kept = Described { applications_sync: Some("create-only".to_owned()), ..described.clone() };
         assert_eq!(names(&kept, true), ("b".to_owned(), "c".to_owned(), 1));
-        assert!(deleted(&[described], "teams/s", &sets(true)).is_empty());
+        assert!(deleted(std::slice::from_ref(&described), "teams/s", &sets(true)).is_empty());
+        // A call that names no namespace may come from either.
+        let other = Described { namespace: "teams".to_owned(), ..described.clone() };
+        let both = deleted(&[described, other], "s", &sets(true));
+        assert!(both.len() == 2 && both.iter().all(|each| each.certain.is_empty() && each.perhaps == ["b", "c"]));
     }
 }

@@ -58,7 +58,7 @@ pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording) -> Vec<Aske
         [] => vec![(recorded, "")],
         names => names.iter().map(|name| (recorded, &**name)).collect(),
     });
-    let plan = async |(index, (recorded, name)): (usize, (&'r Recorded, &'r str))| {
+    let plan = |(index, (recorded, name)): (usize, (&'r Recorded, &'r str))| async move {
         let planned = if index < MAX_FOLLOWED {
             plan(setup, recorded, name).await.map_err(Answer::Unknown)
         } else {
@@ -72,7 +72,7 @@ pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording) -> Vec<Aske
         distinct.entry(query.key).or_insert_with(|| Arc::clone(query));
     }
     let answers: HashMap<Key, Answer> = stream::iter(distinct.into_iter().take(MAX_ASKED))
-        .map(async |(key, query)| (key, run(&query).await))
+        .map(|(key, query)| async move { (key, run(&query).await) })
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
@@ -132,7 +132,7 @@ async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<Reso
             let found = found.map_err(|(route, error)| {
                 format!("route {}: whether it wants this call is not known: {error}", route.name)
             })?;
-            found.ok_or("no route's `match` takes the call, so the answer is 404 unknown_route")?
+            found.ok_or_else(|| untaken(setup, recorded))?
         }
     };
     let admitted = route.admit(Arc::clone(&asked.parameters), Instant::now() + route.deadline).await;
@@ -140,6 +140,15 @@ async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<Reso
     let note = |note: &Option<Value>| note.clone().map(Arc::new);
     let before = Before { own: note(&recorded.notes.own), lineage: note(&recorded.notes.lineage) };
     Ok(Arc::new(ResolvedQuery::new(Arc::clone(route), Query { parameters, before, ..asked })))
+}
+
+/// No `match` takes the call of `recorded`.
+fn untaken(setup: &Setup, recorded: &Recorded) -> String {
+    let why = "no route's `match` takes the call, so the answer is 404 unknown_route";
+    match recorded.route.as_deref().filter(|name| setup.routes.by_name(name).is_some()) {
+        Some(name) => format!("{why}, unless the call's path names the route `{name}`"),
+        None => why.to_owned(),
+    }
 }
 
 async fn run(planned: &ResolvedQuery) -> Answer {

@@ -120,6 +120,12 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, now: Timestamp)
             _ => false,
         };
         let is_removed = of_set.questions.iter().any(removes);
+        let is_held =
+            |compared: &Compared| matches!(&compared.outcome, Outcome::Differs(change) if change.held.is_some());
+        if of_set.questions.iter().any(is_held) {
+            let note = "not before the guard accepts the answer";
+            of_set.deleted.iter_mut().for_each(|deleted| deleted.notes.push(note.to_owned()));
+        }
         of_set.deleted.retain(|deleted| is_removed || deleted.count() > 0);
     }
     comparison

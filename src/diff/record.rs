@@ -36,7 +36,7 @@ pub(crate) async fn record(app: &Arc<App>, limit: usize) -> Result<Recording, Jo
         questions.extend(recorded(&setup, &each, &names));
     }
     let mut recording = Recording::new(questions, total);
-    if let Some(argocd) = &setup.argocd {
+    if let Some(argocd) = setup.argocd.as_ref().filter(|_| !recording.questions.is_empty()) {
         match argocd.describe().await {
             Ok(all) => recording.application_sets = all,
             Err(error) => recording.application_sets_error = Some(error.to_string()),

@@ -122,6 +122,26 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     assert_eq!(served_commit(&ask(&app, "feat/2", 'b').await), "nothing");
 }
 
+/// `diff` gets the notes of earlier answers, as a running gateway has them. Else it would tell of a loss that does not happen.
+#[tokio::test(flavor = "multi_thread")]
+async fn diff_knows_the_images_that_stand_in() {
+    let fake = Fake::start().await;
+    let text = config(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}}));
+    let app = TestApp::start(&text).await;
+    fake.push("feat-1", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'a').await), "a");
+    fake.run('b', "in_progress", None);
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
+    std::fs::write(app.folder.path().join("next.yaml"), text).unwrap();
+    std::fs::write(app.folder.path().join("token"), crate::support::ADMIN_TOKEN).unwrap();
+    let url = format!("http://{}", app.admin);
+    let arguments = ["diff", "-c", "next.yaml", "--token-file", "token", "--against", &url];
+    let done = crate::support::binary::command().args(arguments).current_dir(app.folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("2 the same, 0 different") && done.status.success(), "{said}");
+}
+
 /// The `digests` step keeps its state between runs when it is inside a pipeline or a merge.
 #[tokio::test]
 async fn a_preview_in_a_pipeline_and_a_merge_stays_too() {

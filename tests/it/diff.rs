@@ -76,7 +76,12 @@ impl Scene {
 
     /// Writes the next configuration.
     fn next(&self, routes: impl Fn(&str) -> Value) {
-        self.write("next.yaml", &config(&routes(&format!("http://{}", self.source.address)), ""));
+        self.write("next.yaml", &config(&routes(&self.url()), ""));
+    }
+
+    /// The URL of the source.
+    fn url(&self) -> String {
+        format!("http://{}", self.source.address)
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -163,7 +168,8 @@ async fn added_removed_and_changed_sets_are_told_for_each_application_set() {
     }
     scene.ask("/same", "three", json!({})).await;
     let (runs, before) = (scene.source.requests().len(), scene.admin("/metrics").await.text());
-    scene.next(|url| json!([http("r", url, "new"), http("same", url, "x")]));
+    let next = json!([http("r", &scene.url(), "new"), http("same", &scene.url(), "x")]);
+    scene.write("next.yaml", &config(&next, "cache: { path: answers.redb }\n"));
     let files = scene.files();
     let done = scene.diff(&[]);
     done.says(
@@ -296,7 +302,8 @@ async fn the_route_is_picked_as_the_server_picks_it() {
     let done = scene.diff(&[]);
     done.says(1, &["route one → first {}", "the guard would compare it with nothing", "1 the same, 1 different"]);
     scene.next(|url| json!([http("one", url, "old"), http("path", url, "x")]));
-    scene.diff(&[]).says(3, &["no route's `match` takes the call, so the answer is 404 unknown_route"]);
+    let unless = "so the answer is 404 unknown_route, unless the call's path names the route `one`";
+    scene.diff(&[]).says(3, &[&format!("no route's `match` takes the call, {unless}")]);
 }
 
 /// Argo CD does not send the defaults of `input`, so another default is another question.
@@ -347,7 +354,7 @@ async fn questions_are_recorded_and_compared_later() {
     scene.next(|url| json!([http("r", url, "new")]));
     scene.diff_against("saved.json", &[]).says(1, &["ApplicationSet one", "- removed  d"]);
     // Two configurations.
-    scene.write("current.yaml", &config(&json!([http("r", &format!("http://{}", scene.source.address), "few")]), ""));
+    scene.write("current.yaml", &config(&json!([http("r", &scene.url(), "few")]), ""));
     let both = scene.diff_against("current.yaml", &["--questions", "saved.json"]);
     both.says(0, &["~ changed  a", "+ added    e", "3 parameter sets added, 0 removed, 1 changed"]);
     // Questions that somebody wrote.
@@ -428,4 +435,87 @@ async fn check_reload_tells_the_same() {
     let runs = scene.source.requests().len();
     check("current.yaml").says(0, &["nothing changes"]);
     assert_eq!(scene.source.requests().len(), runs, "the same configuration asks nobody");
+}
+
+/// Where a configuration is only tried, nobody calls: callers' tokens are elsewhere. The secrets of routes are needed.
+#[test]
+fn secrets_of_callers_need_not_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let try_out = |headers: Value| {
+        let auth = "auth: { tokens: [ { name: argocd, file: /var/run/argo/none } ] }";
+        let route = json!({"name": "r", "backend": {"http": {"url": "http://127.0.0.1:1/", "headers": headers}}});
+        std::fs::write(folder.path().join("next.yaml"), format!("{auth}\nroutes: {}\n", json!([route]))).unwrap();
+        std::fs::write(folder.path().join("q.yaml"), "questions: [ { route: r, sets: [] } ]").unwrap();
+        run(folder.path(), &["diff", "-c", "next.yaml", "--against", "q.yaml"])
+    };
+    try_out(json!({})).says(3, &["ApplicationSet not known", "no answer  route r (http): "]);
+    try_out(json!({"X-Key": {"file": "none"}})).says(78, &["routes[0].backend.http.headers"]);
+}
+
+/// Compares recorded answers with those of a route that always gives `next`.
+fn fixed(before: &Value, next: &Value, guard: &Value) -> Done {
+    let folder = tempfile::tempdir().unwrap();
+    let route = json!({"name": "r", "guard": guard, "backend": {"fixed": {"parameters": next}}});
+    std::fs::write(folder.path().join("next.yaml"), config(&json!([route]), "")).unwrap();
+    let questions = json!({"questions": [{"route": "r", "askedBy": ["one"], "sets": before}]});
+    std::fs::write(folder.path().join("questions.json"), questions.to_string()).unwrap();
+    run(folder.path(), &["diff", "-c", "next.yaml", "--against", "questions.json"])
+}
+
+#[test]
+fn the_guard_of_the_next_configuration_is_asked() {
+    let named = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Value>();
+    let (two, none) = (named(&["a", "b"]), json!([]));
+    fixed(&two, &none, &json!({}))
+        .says(1, &["held by the guard: an empty list after one of 2", "- removed  a", "- removed  b"]);
+    fixed(&two, &none, &json!({"onEmpty": "error"})).says(3, &["no answer  route r: an empty list"]);
+    // With `confirmAfter: 0` nothing is ever held.
+    let done = fixed(&two, &none, &json!({"confirmAfter": 0}));
+    done.says(1, &["2 removed, 0 changed; 0 held"]);
+    fixed(&two, &two, &json!({"minItems": 3})).says(0, &["2 parameter sets, fewer than `guard.minItems: 3`", "1 held"]);
+    fixed(&two, &named(&["a", "a"]), &json!({})).says(3, &["the parameter sets 0 and 1 are both `a`"]);
+}
+
+#[test]
+fn sets_without_a_key_are_only_counted() {
+    let digests = |all: &[&str]| all.iter().map(|digest| json!({ "digest": digest })).collect::<Value>();
+    let unclear = "no key tells the sets apart: what is changed may also be removed and added";
+    fixed(&digests(&["1"]), &digests(&["2"]), &json!({}))
+        .says(0, &["~ changed  one with digest: digest \"1\" → \"2\"", unclear]);
+    fixed(&digests(&["1", "2"]), &digests(&["3"]), &json!({})).says(1, &["1 removed, 1 changed", unclear]);
+    // One named set is told apart by its name.
+    fixed(&json!([{"name": "a"}]), &json!([{"name": "b"}]), &json!({})).says(1, &["- removed  a", "+ added    b"]);
+    fixed(&json!([{"k": "1", "v": "1"}]), &json!([{"k": "1", "v": "2"}]), &json!({"identity": ["k"]}))
+        .says(0, &["~ changed  1: v"]);
+}
+
+/// The admin listener lists failed, held and unanswered questions too, as `openapi.yaml` says.
+#[tokio::test]
+async fn the_list_of_questions_follows_the_contract() {
+    let script = json!({"script": {"command": ["sh", "-c", "cat answer"], "allow": {"read": ["."]}}});
+    let routes = json!([{"name": "s", "backend": script}, {"name": "n", "match": {}, "backend": script}]);
+    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
+    let listed = async |query: &str| {
+        let reply = app.operate(&format!("/admin/questions{query}"), None).await;
+        (reply.status, reply.json())
+    };
+    assert_eq!(listed("").await.1["questions"], json!([]));
+    assert_eq!(app.ask("s", json!({})).await.status, 502);
+    std::fs::write(app.folder.path().join("answer"), r#"[{"name":"a"}]"#).unwrap();
+    app.clock.advance(std::time::Duration::from_mins(10));
+    app.ask("n", json!({"x": [1, null]})).await;
+    let (_, list) = listed("").await;
+    let [answered, failed] = &list["questions"].as_array().unwrap()[..] else { panic!("{list}") };
+    assert_eq!((&answered["sets"], &answered["askedBy"]), (&json!([{"name": "a"}]), &json!(["test"])));
+    assert_eq!((failed.get("sets"), failed["failing"].is_string()), (None, true));
+    // What is held is not what callers were given.
+    std::fs::write(app.folder.path().join("answer"), "[]").unwrap();
+    app.clock.advance(std::time::Duration::from_mins(10));
+    app.ask("n", json!({"x": [1, null]})).await;
+    app.settle().await;
+    let (_, list) = listed("?limit=1").await;
+    assert_eq!((&list["questions"][0]["sets"], &list["total"]), (&json!([{"name": "a"}]), &json!(2)));
+    assert!(list["questions"][0]["failing"].as_str().unwrap().starts_with("held: "), "{list}");
+    assert_eq!(listed("?limit=x").await.0, 400);
+    assert_eq!(listed("?other=1").await.0, 400);
 }

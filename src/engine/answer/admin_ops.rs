@@ -103,7 +103,7 @@ impl Engine {
         for route in self.known.held.routes(now) {
             *held.entry(route).or_default() += 1;
         }
-        let served = self.known.served.count(routes, now);
+        let served = self.served(routes);
         let of = |counts: &HashMap<Arc<str>, usize>, route: &Route| {
             i64::try_from(counts.get(&route.name).copied().unwrap_or_default()).unwrap_or(i64::MAX)
         };
@@ -112,6 +112,12 @@ impl Engine {
             route.metrics.now.parameter_sets.set(of(&served, route));
         }
         self.known.erase_forgotten();
+    }
+
+    /// How many parameter sets each of `routes` serves.
+    #[must_use]
+    pub(crate) fn served(&self, routes: &RouteTable) -> HashMap<Arc<str>, usize> {
+        self.known.served.count(routes, self.clock.now())
     }
 
     /// All that is known about the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole

@@ -37,6 +37,7 @@ async fn the_applications_that_would_be_deleted_are_named() {
             "certainly  app-b",
             "certainly  app-c",
             "perhaps    app-d",
+            "note       not before the guard accepts the answer",
         ],
     );
     let (_, report) = scene.diff_json(&["--save", "saved.json"]);

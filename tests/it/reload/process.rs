@@ -76,7 +76,8 @@ async fn a_config_map_is_renewed_under_load() {
     gateway.signal(Signal::SIGTERM);
     let (status, log) = gateway.wait(Duration::from_secs(20));
     assert!(status.success());
-    for line in ["another configuration is in use", "route b: gone", "the one before stays in use"] {
+    let served = "its callers have parameter sets of the configuration before";
+    for line in ["another configuration is in use", "route b: gone", served, "the one before stays in use"] {
         assert!(log.contains(line), "{line}: {log}");
     }
 }
