@@ -250,7 +250,7 @@ impl Loaded {
             ..config
         });
         let plugins = unstored.plugins.into_iter().map(LoadedPlugin::offline).collect();
-        Self { config, plugins, base: unstored.base.offline(), forgives_secrets: true, ..unstored }
+        Self { config, plugins, base: unstored.base.offline(), forgives_secret: |_| true, ..unstored }
     }
 
     /// The report of all problems; `problems` are those that building the parts found.
@@ -269,6 +269,9 @@ impl Loaded {
     }
 }
 
+/// The largest file of another form than a configuration, in MiB.
+const MAX_CASES_MIB: u64 = 32;
+
 /// A file of another form than a configuration, decoded, with the places of its values.
 #[derive(Debug)]
 pub(crate) struct Decoded<T> {
@@ -285,8 +288,16 @@ impl<T: DeserializeOwned> Decoded<T> {
     /// When it cannot be read, is not YAML, or has another form. The report has all problems.
     pub(crate) fn read(file: &FilePath) -> Result<Self, Report> {
         let name = file.display().to_string();
-        let source = file::read(file).map_err(|why| Report::unreadable(&name, &why))?;
-        let mut report = Report::new(&name, source);
+        let source = file::read_up_to(file, MAX_CASES_MIB).map_err(|why| Report::unreadable_as("file", &name, &why))?;
+        Self::parse(&name, source)
+    }
+
+    /// Decodes `source`, which came from a file called `name`.
+    ///
+    /// # Errors
+    /// When it is not YAML, or has another form. The report has all problems.
+    pub(crate) fn parse(name: &str, source: String) -> Result<Self, Report> {
+        let mut report = Report::new(name, source);
         let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
         match decode::decode(&mut tree, &mut report) {
             Some(value) if !report.has_errors() => Ok(Self { value, report, tree }),
@@ -309,6 +320,16 @@ impl<T: DeserializeOwned> Decoded<T> {
     /// The place of the value at `path`; of its key, if it is in a mapping.
     pub(crate) fn place(&self, path: &Path) -> Position {
         self.tree.locate(path).0
+    }
+
+    /// Whether there is a value at `path`.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.tree.at(path).is_some()
+    }
+
+    /// The values as they are.
+    pub(crate) fn raw(&self) -> Value {
+        self.tree.to_value()
     }
 
     /// The text of the file.

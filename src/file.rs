@@ -23,6 +23,15 @@ pub(crate) fn read(file: &Path) -> Result<String, String> {
     Ok(std::mem::take(&mut *secret(file)?))
 }
 
+/// The same, of up to `max_mib` MiB.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_up_to(file: &Path, max_mib: u64) -> Result<String, String> {
+    let mut bytes = limited(file, max_mib)?;
+    String::from_utf8(std::mem::take(&mut *bytes)).map_err(|_| "it is not UTF-8".to_owned())
+}
+
 /// The text of the secret `file`. It is zeroed when dropped, and no other copy stays in memory.
 ///
 /// # Errors
@@ -42,19 +51,23 @@ pub(crate) fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
 /// # Errors
 /// When it is no regular file with up to 1 MiB, or cannot be read.
 pub(crate) fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    limited(file, MAX_FILE_MIB)
+}
+
+fn limited(file: &Path, max_mib: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file);
     let opened = opened.map_err(|error| why(file, &error))?;
     let data = opened.metadata().map_err(|error| error.to_string())?;
     if !data.is_file() {
         return Err("it is no regular file".to_owned());
     }
-    let max = MAX_FILE_MIB * 1024 * 1024;
+    let max = max_mib * 1024 * 1024;
     // Allocated at once: a growing buffer leaves copies behind.
     let room = usize::try_from(data.len().min(max) + 1).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     opened.take(max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > max {
-        return Err(format!("it is larger than {MAX_FILE_MIB} MiB"));
+        return Err(format!("it is larger than {max_mib} MiB"));
     }
     Ok(bytes)
 }

@@ -133,7 +133,7 @@ impl Backend for Script {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let name = self.name();
         if let Some(list) = self.sources.as_ref().and_then(|sources| sources.list(&self.command)) {
-            let items = list.map_err(|why| BackendError::unavailable(why).within(&name))?;
+            let items = list.map_err(|error| error.within(&name))?;
             let reading = self.map(Reading::from(items), Load::Unknown, query).await?;
             return Ok(Outcome::of_list(reading.items, format!("replayed {name}"), "an explicit []"));
         }
@@ -271,8 +271,7 @@ impl Script {
     /// Notes the list that the program gave, if somebody wants to know it.
     fn note(&self, reading: &Result<Reading, BackendError>) {
         let Some(sources) = &self.sources else { return };
-        sources
-            .note_list(&self.command, reading.as_ref().map(|reading| &*reading.items).map_err(|error| &*error.message));
+        sources.note_list(&self.command, reading.as_ref().map(|reading| &*reading.items));
     }
 
     /// Maps the list with the expression `parameters`.

@@ -26,7 +26,7 @@ use crate::{
         route::ResolvedQuery,
     },
     http::server::error::ApiError,
-    replay::ask::ask,
+    replay::ask::{CallToRoute, ask},
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
 
@@ -74,8 +74,14 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let watch = Watch::default();
-        let (route, application_set) = (arguments.route.as_deref(), &arguments.application_set);
-        let asked = ask(&app, route, application_set, &parameters, Some(watch.clone())).await;
+        let call = CallToRoute {
+            route: arguments.route.as_deref(),
+            application_set: &arguments.application_set,
+            parameters: Arc::new(parameters),
+            watch: Some(watch.clone()),
+            ..CallToRoute::default()
+        };
+        let asked = ask(&app, call).await;
         let asked = asked.map_err(|(_, message)| anyhow::anyhow!(message))?;
         let answer = app.engine.answer(&asked).await;
         let steps = steps::tell(&watch.steps(), &asked.route.backend.secrets());

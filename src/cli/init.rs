@@ -26,11 +26,11 @@ pub(crate) struct InitArgs {
     /// Where the parameter sets come from.
     #[arg(long, value_enum)]
     source: Option<Source>,
-    /// The token that Argo CD sends: `new` makes one and shows it once, `file:PATH` and `env:NAME` say where it is.
+    /// The token that Argo CD sends: `new` makes one and shows it once, `file:PATH` (below the folder of `--to`) and `env:NAME` say where it is.
     #[arg(long, value_name = "WHERE", value_parser = parse_token)]
     token: Option<Token>,
     /// The name of the ApplicationSet that may ask; `*` stands for any text.
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     application_set: Option<String>,
     /// The folder for the files.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
@@ -102,9 +102,7 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     };
     let application_set = match &arguments.application_set {
         Some(name) => name.clone(),
-        None => ask("The name of the ApplicationSet that may ask (`*` stands for any text)?", "*", |text| {
-            Ok(text.to_owned())
-        })?,
+        None => ask("The name of the ApplicationSet that may ask (`*` stands for any text)?", "*", parse_pattern)?,
     };
     let (entry, made) = entry(&token)?;
     let (route, case, program) = source.files();
@@ -124,8 +122,18 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
             "token: {token}\nIt is shown this once. Put it into the Secret that Argo CD's ConfigMap names.\n"
         ))?;
     }
-    print(&format!("wrote {shown}. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n"))?;
+    print(&format!(
+        "wrote {shown} and a test case. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n"
+    ))?;
     check::run(&file, check::CheckOptions::strict())
+}
+
+/// The pattern, if an example of it is easily made.
+fn parse_pattern(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(['?', '[', ']', '{', '}', '!', '\\']) {
+        return Err("write a name, in which `*` stands for any text".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Asks on standard input until `parse` takes the answer. An empty answer is `usual`.

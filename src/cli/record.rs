@@ -1,6 +1,10 @@
 //! `appset-gateway record`: asks the live sources once, and writes a case for `appset-gateway test`.
 
-use std::{fs, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -16,8 +20,10 @@ use crate::{
         secret::Secrets,
     },
     replay::{
-        ask::{answer_of, ask},
+        ask::{Answered, CallToRoute, answer_of, ask},
+        read::{case_path, read},
         record::{Recorded, Recorder},
+        update::replace,
     },
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
@@ -50,11 +56,13 @@ pub(crate) struct RecordArgs {
 
 /// Asks the route once and writes the case.
 pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
+    let target = arguments.to.as_deref().map(Target::open).transpose()?;
     let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Warn }, LogStream::Stderr);
     let recorder = Arc::new(Recorder::default());
     let sources = Some(Arc::clone(&recorder) as Arc<dyn Sources>);
-    let built = Loaded::read(&arguments.file.path)
-        .and_then(|loaded| App::build_with(loaded.unstored(), Arc::new(SystemClock), own_program(), sources));
+    let built = Loaded::read(&arguments.file.path).and_then(|loaded| {
+        App::build_with(loaded.unstored().for_routes_only(), Arc::new(SystemClock), own_program(), sources)
+    });
     let app = match built {
         Ok((app, _)) => app,
         Err(report) => {
@@ -65,12 +73,23 @@ pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
     let (parameters, now) = (arguments.parameters.read()?, SystemClock.now());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (answer, secrets) = runtime.block_on(async {
-        let asked = ask(&app, arguments.route.as_deref(), &arguments.application_set, &parameters, None).await;
+        let call = CallToRoute {
+            route: arguments.route.as_deref(),
+            application_set: &arguments.application_set,
+            parameters: Arc::new(parameters.clone()),
+            ..CallToRoute::default()
+        };
+        let asked = ask(&app, call).await;
         let secrets = asked.as_ref().map_or_else(|_| Secrets::default(), |asked| asked.route.backend.secrets());
         let answer = answer_of(&app, asked).await;
         app.launchers.close().await;
         (answer, secrets)
     });
+    if let Answered::Error(code, message) = &answer
+        && code == "unknown_route"
+    {
+        anyhow::bail!("{message}");
+    }
     // To the second, as the file has it.
     let now = Timestamp(now.0 / 1000 * 1000);
     let usual = format!("{} at {}", arguments.route.as_deref().unwrap_or("a call"), now.to_date());
@@ -83,33 +102,51 @@ pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
         answer: &answer,
     };
     let case = recorder.write(&question, &secrets)?;
-    let Some(file) = &arguments.to else { return print(format!("cases:\n{case}").trim_end()) };
-    add(file, &case).with_context(|| format!("cannot add the case to {}", file.display()))?;
-    eprintln!("added a case to {}", file.display());
+    let Some(target) = target else { return print(format!("cases:\n{case}").trim_end()) };
+    target.add(&case)?;
+    eprintln!("added a case to {}", target.file.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds `case` at the end of `file`, which has the list `cases` at its end.
-fn add(file: &PathBuf, case: &str) -> anyhow::Result<()> {
-    let before = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error.into()),
-    };
-    let text = match before.trim_end() {
-        "" => format!("cases:\n{case}"),
-        before => {
-            let last = before.lines().rfind(|line| !line.starts_with([' ', '#']) && !line.is_empty());
-            anyhow::ensure!(
-                last == Some("cases:"),
-                "it does not end with the list `cases`, two spaces before each `-`"
-            );
-            format!("{before}\n{case}")
+/// A file of cases to which one is added.
+struct Target<'a> {
+    file: &'a Path,
+    /// Its text; empty if it is not there yet.
+    before: String,
+    /// How far the cases in it are indented.
+    indent: usize,
+}
+
+impl<'a> Target<'a> {
+    /// # Errors
+    /// When the file has another form. Then nothing is asked.
+    fn open(file: &'a Path) -> anyhow::Result<Self> {
+        if !file.exists() {
+            return Ok(Self { file, before: String::new(), indent: 2 });
         }
-    };
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)?;
+        let cases = read(file).map_err(|report| anyhow::anyhow!("{report}"))?;
+        let first = cases.place(&case_path(0));
+        let before = cases.source().to_owned();
+        let line =
+            usize::try_from(first.line).ok().and_then(|number| before.lines().nth(number - 1)).unwrap_or_default();
+        let indent = line.len() - line.trim_start().len();
+        let is_list = line.trim_start().starts_with("- ");
+        let last = before.lines().rfind(|line| !line.trim().is_empty() && !line.starts_with([' ', '#', '-']));
+        anyhow::ensure!(
+            is_list && last.is_some_and(|line| line.starts_with("cases:")),
+            "{}: a case can only be added at the end of a list `cases` whose items begin with `- `",
+            file.display()
+        );
+        Ok(Self { file, before, indent })
     }
-    fs::File::create(file)?.write_all(text.as_bytes())?;
-    Ok(())
+
+    /// Adds `case`, whose lines are indented for a list at two spaces.
+    fn add(&self, case: &str) -> anyhow::Result<()> {
+        let indent = " ".repeat(self.indent);
+        let case: String = case.lines().map(|line| format!("{indent}{}\n", &line[2..])).collect();
+        let before = if self.before.is_empty() { "cases:" } else { self.before.trim_end() };
+        let gap = if self.before.is_empty() { "\n" } else { "\n\n" };
+        let shown = self.file.display();
+        replace(self.file, &format!("{before}{gap}{case}")).with_context(|| format!("cannot write {shown}"))
+    }
 }

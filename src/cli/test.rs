@@ -1,19 +1,21 @@
 //! `appset-gateway test`: plays files of cases against a configuration, without its sources.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
 
 use super::{ConfigFile, ReportFormat, exit, print};
 use crate::{
     config::{Decoded, Report},
-    domain::problem::Path,
     replay::{
-        case::{CaseFile, Expected},
-        play::{PlayedStep, play},
-        read::{files, read},
-        report::{self, Result as CaseResult},
-        update::{self, Change, expected_lines},
+        case::CaseFile,
+        play::{check, play},
+        read::{case_path, files, read},
+        report::{self, CaseResult},
+        update::{NewAnswer, expected_lines, write},
     },
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
@@ -46,19 +48,30 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
     let config = &arguments.file.path;
     let usual = [config.with_file_name("tests")];
     let paths = if arguments.paths.is_empty() { &usual[..] } else { &arguments.paths };
-    let files = files(paths)?;
+    let files = match files(paths) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return Ok(ExitCode::from(exit::CONFIG));
+        }
+    };
     anyhow::ensure!(!files.is_empty(), "there are no files of cases; `appset-gateway record` writes one");
+    if let Err(report) = check(config) {
+        eprint!("{report}");
+        return Ok(ExitCode::from(exit::CONFIG));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (mut results, mut is_wrong) = (Vec::new(), false);
     for file in files {
         let played = match read(&file) {
             Ok(decoded) => runtime.block_on(play_file(&file, &decoded, arguments)),
-            Err(report) => Err(Box::new(report)),
+            Err(report) => Err(report),
         };
         match played {
-            Ok(played) => results.extend(played?),
+            Ok(played) => results.extend(played),
             Err(report) => {
                 eprint!("{report}");
+                results.push(CaseResult::unreadable(&file, &report.lines()));
                 is_wrong = true;
             }
         }
@@ -76,52 +89,36 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Plays all cases of `file`, and writes the answers into it if that is wanted. `Err` when the configuration is wrong.
+/// Plays all cases of `file`, and writes the answers into it if that is wanted.
+///
+/// # Errors
+/// When the configuration is wrong.
 async fn play_file(
-    file: &std::path::Path,
+    file: &Path,
     decoded: &Decoded<CaseFile>,
     arguments: &TestArgs,
-) -> Result<anyhow::Result<Vec<CaseResult>>, Box<Report>> {
-    let (mut results, mut changes, is_updated) = (Vec::new(), Vec::new(), arguments.update);
+) -> Result<Vec<CaseResult>, Box<Report>> {
+    let (mut results, mut changes) = (Vec::new(), Vec::new());
     for (index, case) in decoded.value.cases.iter().enumerate() {
-        let played = play(case, &arguments.file.path).await.map_err(Box::new)?;
-        let path = Path::root().key("cases").index(index);
-        let steps = case.then.iter().enumerate().map(|(n, step)| (path.key("then").index(n), step.expect.as_ref()));
-        let places = std::iter::once((path.clone(), case.expect.as_ref())).chain(steps);
-        changes.extend(
-            places.zip(&played.steps).filter_map(|((path, before), step)| change(decoded, &path, before, step)),
-        );
-        let line = decoded.place(&path).line;
-        results.push(CaseResult {
-            file: file.display().to_string(),
-            line,
-            name: case.name.clone(),
-            played,
-            is_updated,
-        });
-    }
-    if is_updated && !changes.is_empty() {
-        let text = update::apply(decoded.source(), changes);
-        if let Err(error) = std::fs::write(file, text) {
-            return Ok(Err(anyhow::anyhow!("cannot write {}: {error}", file.display())));
+        let played = play(case, &arguments.file.path).await?;
+        let steps = case.then.iter().map(|step| step.expect.as_ref());
+        let expected = std::iter::once(case.expect.as_ref()).chain(steps);
+        for (step, (before, played)) in expected.zip(&played.steps).enumerate() {
+            // What was answered without the replies is no answer to keep.
+            if !played.differences.is_empty() && played.missing.is_empty() {
+                changes.push(NewAnswer { case: index, step, lines: expected_lines(&played.answer, before) });
+            }
         }
+        let line = decoded.place(&case_path(index)).line;
+        let file = file.display().to_string();
+        results.push(CaseResult { file, line, name: case.name.clone(), played, is_updated: arguments.update });
     }
-    Ok(Ok(results))
-}
-
-/// The change that makes a step expect what was answered, if that differs.
-fn change(decoded: &Decoded<CaseFile>, path: &Path, before: Option<&Expected>, step: &PlayedStep) -> Option<Change> {
-    if step.differences.is_empty() {
-        return None;
+    if arguments.update
+        && !changes.is_empty()
+        && let Err(why) = write(file, decoded, changes)
+    {
+        eprintln!("error: {}: no answer was written: {why}", file.display());
+        results.iter_mut().for_each(|result| result.is_updated = false);
     }
-    let begin = decoded.place(path);
-    let expect = before.map(|_| decoded.place(&path.key("expect")));
-    let as_number = |number: u64| usize::try_from(number).unwrap_or_default();
-    Some(Change {
-        begin: as_number(begin.line),
-        // In the line `- expect: …` both begin at the same column.
-        column: as_number(expect.map_or(begin.column, |expect| expect.column)),
-        expect: expect.map(|expect| as_number(expect.line)),
-        lines: expected_lines(&step.answer, before),
-    })
+    Ok(results)
 }

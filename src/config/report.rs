@@ -96,8 +96,14 @@ impl Report {
     /// The report on a file that cannot be read.
     #[must_use]
     pub(crate) fn unreadable(name: &str, why: &str) -> Self {
+        Self::unreadable_as("configuration", name, why)
+    }
+
+    /// The report on a file of the kind `what` that cannot be read.
+    #[must_use]
+    pub(crate) fn unreadable_as(what: &str, name: &str, why: &str) -> Self {
         let mut report = Self::new(name, String::new());
-        report.syntax(Position { line: 1, column: 1, offset: 0 }, format!("cannot read the configuration: {why}"));
+        report.syntax(Position { line: 1, column: 1, offset: 0 }, format!("cannot read the {what}: {why}"));
         report
     }
 

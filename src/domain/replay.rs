@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use url::Url;
 
-use super::generator::ParameterSet;
+use super::{error::BackendError, generator::ParameterSet, secret::Secrets};
 
 /// An HTTP reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,12 +41,12 @@ pub(crate) trait Sources: Debug + Send + Sync {
     /// The reply to an HTTP request. `None`: the source itself is to be asked.
     fn reply(&self, method: &Method, url: &Url) -> Option<Result<HttpReply, HttpFault>>;
 
-    /// Notes a reply of the source.
-    fn note_reply(&self, method: &Method, url: &Url, reply: HttpReply);
+    /// Notes what the source replied. `secrets` are those of the request, which it may repeat.
+    fn note_reply(&self, method: &Method, url: &Url, reply: Result<HttpReply, HttpFault>, secrets: &Secrets);
 
     /// The list of a script, or why it fails. `None`: the script is to run.
-    fn list(&self, command: &str) -> Option<Result<Vec<ParameterSet>, String>>;
+    fn list(&self, command: &str) -> Option<Result<Vec<ParameterSet>, BackendError>>;
 
     /// Notes the list of a script, or why it failed.
-    fn note_list(&self, command: &str, list: Result<&[ParameterSet], &str>);
+    fn note_list(&self, command: &str, list: Result<&[ParameterSet], &BackendError>);
 }

@@ -71,7 +71,7 @@ impl fmt::Debug for Secret {
 }
 
 /// What stands for every secret in a configuration that never meets its sources.
-const STAND_IN: &str = "stand-in-for-a-secret";
+pub(crate) const STAND_IN: &str = "stand-in-for-a-secret";
 
 impl SecretRef {
     /// Reads the value. Offline, another text stands in for it.

@@ -75,36 +75,46 @@ pub(crate) async fn answer_of(app: &App, asked: Result<Arc<ResolvedQuery>, (Stri
     }
 }
 
-/// The question, with the route that answers it. `watch` sees what its backend does.
+/// A call to a route.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallToRoute<'a> {
+    /// The name of the route. Without it, the first route whose `match` accepts the call.
+    pub(crate) route: Option<&'a str>,
+    /// The name of the ApplicationSet that asks.
+    pub(crate) application_set: &'a str,
+    /// Its namespace, if the caller says it.
+    pub(crate) namespace: Option<&'a str>,
+    /// `input.parameters`.
+    pub(crate) parameters: Arc<Parameters>,
+    /// Sees what the backend does.
+    pub(crate) watch: Option<Watch>,
+}
+
+/// The question, with the route that answers it.
 ///
 /// # Errors
 /// The code and the message of the error that a caller would get.
-pub(crate) async fn ask(
-    app: &App,
-    route: Option<&str>,
-    application_set: &str,
-    parameters: &Parameters,
-    watch: Option<Watch>,
-) -> Result<Arc<ResolvedQuery>, (String, String)> {
+pub(crate) async fn ask(app: &App, call: CallToRoute<'_>) -> Result<Arc<ResolvedQuery>, (String, String)> {
     let setup = app.setup();
     let names: Vec<&str> = setup.routes.iter().map(|route| &*route.name).collect();
-    let parameters = Arc::new(parameters.clone());
-    let route: Arc<Route> = if let Some(name) = route {
+    let query = |until| Query {
+        namespace: call.namespace.map(Into::into),
+        watch: call.watch.clone(),
+        ..Query::new(call.application_set.into(), Arc::clone(&call.parameters), until)
+    };
+    let route: Arc<Route> = if let Some(name) = call.route {
         let unknown = || format!("there is no route `{name}`; {}", advice(name, &names));
         setup.routes.by_name(name).cloned().ok_or_else(|| ("unknown_route".to_owned(), unknown()))?
     } else {
-        let until = Instant::now() + setup.server.deadline.0;
-        let query = Query::new(application_set.into(), Arc::clone(&parameters), until);
-        let found = setup.routes.by_match(&query).await;
+        let found = setup.routes.by_match(&query(Instant::now() + setup.server.deadline.0)).await;
         let found = found.map_err(|(route, error)| coded(ApiError::of_match(&route, error)))?;
         let unwanted = || format!("no route's `match` takes this call; name one of: {}", names.join(", "));
         found.cloned().ok_or_else(|| ("unknown_route".to_owned(), unwanted()))?
     };
     let until = Instant::now() + route.deadline;
-    let parameters = route.admit(parameters, until).await;
-    let parameters = parameters.map_err(|error| coded(ApiError::of_input(&route, error)))?;
-    let query = Query { watch, ..Query::new(application_set.into(), parameters, until) };
-    Ok(Arc::new(ResolvedQuery::new(route, query)))
+    let admitted = route.admit(Arc::clone(&call.parameters), until).await;
+    let parameters = admitted.map_err(|error| coded(ApiError::of_input(&route, error)))?;
+    Ok(Arc::new(ResolvedQuery::new(route, Query { parameters, ..query(until) })))
 }
 
 fn coded(error: ApiError) -> (String, String) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::UNIX_EPOCH};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::domain::{clock::Timestamp, generator::Parameters, units::HumanDuration};
+use crate::domain::{clock::Timestamp, error::ErrorKind, generator::Parameters, units::HumanDuration};
 
 /// When a case happens, unless it says so itself: 2026-01-01.
 const USUAL_TIME: Timestamp = Timestamp(1_767_225_600_000);
@@ -29,6 +29,8 @@ pub(crate) struct Case {
     /// The name of the ApplicationSet that asks.
     #[serde(default)]
     pub(crate) application_set: String,
+    /// Its namespace, if the caller says it.
+    pub(crate) application_set_namespace: Option<String>,
     /// `input.parameters`.
     #[serde(default)]
     pub(crate) parameters: Parameters,
@@ -72,11 +74,45 @@ pub(crate) struct ReplyConfig {
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     /// The body: a text as it is, or a value as JSON.
+    #[serde(default, deserialize_with = "given")]
     pub(crate) body: Option<Value>,
     /// The list that the script gives.
     pub(crate) items: Option<Vec<Map<String, Value>>>,
     /// Why there is no reply: `connect`, `timeout` or `broken` for a request, any text for a script.
     pub(crate) fails: Option<String>,
+    /// The kind of a script's failure. `unavailable` unless given.
+    pub(crate) kind: Option<FailureKind>,
+}
+
+/// The kind of a script's failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FailureKind {
+    /// It failed, which may soon be over.
+    Unavailable,
+    /// It took too long.
+    Timeout,
+    /// It asks for a pause.
+    Throttled,
+    /// It is refused a credential.
+    Denied,
+    /// The parameters are unusable.
+    InvalidInput,
+    /// Its output is no list.
+    InvalidOutput,
+}
+
+impl From<FailureKind> for ErrorKind {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Unavailable => Self::Unavailable,
+            FailureKind::Timeout => Self::Timeout,
+            FailureKind::Throttled => Self::Throttled { retry_after: None },
+            FailureKind::Denied => Self::Denied,
+            FailureKind::InvalidInput => Self::InvalidInput,
+            FailureKind::InvalidOutput => Self::InvalidOutput,
+        }
+    }
 }
 
 /// The answer that is expected: parameter sets, or an error.
@@ -125,9 +161,17 @@ const fn usual_time() -> Timestamp {
     USUAL_TIME
 }
 
+/// A value that is given, also `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let time = humantime::parse_rfc3339_weak(&text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let time = time.ok_or_else(|| D::Error::custom("it is no time; write it as `2026-01-31T12:00:00Z`"))?;
+    let is_date = text.len() == "2026-01-31".len();
+    let whole = if is_date { format!("{text}T00:00:00Z") } else { text };
+    let time = humantime::parse_rfc3339_weak(&whole).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let time =
+        time.ok_or_else(|| D::Error::custom("it is no time; write it as `2026-01-31T12:00:00Z` or `2026-01-31`"))?;
     Ok(Timestamp(u64::try_from(time.as_millis()).unwrap_or_default()))
 }

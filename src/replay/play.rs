@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ask::{Answered, answer_of, ask},
+    ask::{Answered, CallToRoute, answer_of, ask},
     case::{Case, Expected, ReplyConfig},
     clock::CaseClock,
     replies::Replies,
@@ -15,7 +15,10 @@ use crate::{
     app::App,
     clients::launcher::own_program,
     config::{Loaded, Report},
-    domain::{clock::Clock, replay::Sources},
+    domain::{
+        clock::{Clock, SystemClock},
+        replay::Sources,
+    },
 };
 
 /// Time that passes is cut into so many parts. After each, the gateway does what is due then, such as asking about held answers.
@@ -41,15 +44,26 @@ pub(crate) struct PlayedStep {
     pub(crate) differences: Vec<String>,
 }
 
+/// Checks the configuration `config`.
+///
+/// # Errors
+/// When it is wrong.
+pub(crate) fn check(config: &FilePath) -> Result<(), Box<Report>> {
+    build(config, Arc::new(SystemClock), Arc::default()).map(drop)
+}
+
+fn build(config: &FilePath, clock: Arc<dyn Clock>, replies: Arc<Replies>) -> Result<App, Box<Report>> {
+    let loaded = Loaded::read(config)?.offline();
+    Ok(App::build_with(loaded, clock, own_program(), Some(replies as Arc<dyn Sources>))?.0)
+}
+
 /// Plays `case` with the configuration `config`.
 ///
 /// # Errors
 /// When the configuration is wrong.
-pub(crate) async fn play(case: &Case, config: &FilePath) -> Result<Played, Report> {
+pub(crate) async fn play(case: &Case, config: &FilePath) -> Result<Played, Box<Report>> {
     let (clock, replies) = (Arc::new(CaseClock::at(case.now)), Arc::new(Replies::default()));
-    let sources = Arc::clone(&replies) as Arc<dyn Sources>;
-    let loaded = Loaded::read(config)?.offline();
-    let (app, _) = App::build_with(loaded, Arc::clone(&clock) as Arc<dyn Clock>, own_program(), Some(sources))?;
+    let app = build(config, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&replies))?;
     let scene = Scene { app, case, clock, replies };
     let mut steps = vec![scene.step(None, &case.replies, case.expect.as_ref()).await];
     for step in &case.then {
@@ -100,7 +114,14 @@ impl Scene<'_> {
 
     async fn ask(&self) -> Answered {
         let case = self.case;
-        let asked = ask(&self.app, case.route.as_deref(), &case.application_set, &case.parameters, None).await;
+        let call = CallToRoute {
+            route: case.route.as_deref(),
+            application_set: &case.application_set,
+            namespace: case.application_set_namespace.as_deref(),
+            parameters: Arc::new(case.parameters.clone()),
+            watch: None,
+        };
+        let asked = ask(&self.app, call).await;
         answer_of(&self.app, asked).await
     }
 }

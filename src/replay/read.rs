@@ -10,15 +10,22 @@ use super::{
 };
 use crate::{
     config::{Decoded, Report},
-    domain::problem::{Path, Problems},
+    domain::{
+        problem::{Path, Problems},
+        spelling::advice,
+    },
+    http::server::error::Code,
 };
 
 /// Reads and checks a file of cases.
 ///
 /// # Errors
 /// A report with all its problems, also secrets in what sources replied.
-pub(crate) fn read(file: &FilePath) -> Result<Decoded<CaseFile>, Report> {
-    let decoded = Decoded::<CaseFile>::read(file)?;
+pub(crate) fn read(file: &FilePath) -> Result<Decoded<CaseFile>, Box<Report>> {
+    Ok(checked(Decoded::<CaseFile>::read(file)?)?)
+}
+
+fn checked(decoded: Decoded<CaseFile>) -> Result<Decoded<CaseFile>, Report> {
     let mut problems = Problems::default();
     let path = Path::root().key("cases");
     if decoded.value.cases.is_empty() {
@@ -30,8 +37,14 @@ pub(crate) fn read(file: &FilePath) -> Result<Decoded<CaseFile>, Report> {
     decoded.finish(problems)
 }
 
+/// The place of the case with this index.
+pub(crate) fn case_path(index: usize) -> Path {
+    Path::root().key("cases").index(index)
+}
+
 fn check(case: &Case, path: &Path, problems: &mut Problems) {
-    secrets::check_parameters(&case.parameters, &path.key("parameters"), problems);
+    secrets::check_text(&case.name, &path.key("name"), problems);
+    secrets::check_values(&case.parameters, &path.key("parameters"), problems);
     let steps = case.then.iter().enumerate().map(|(n, step)| (path.key("then").index(n), &step.replies, &step.expect));
     for (path, replies, expected) in std::iter::once((path.clone(), &case.replies, &case.expect)).chain(steps) {
         for (index, reply) in replies.iter().enumerate() {
@@ -39,6 +52,11 @@ fn check(case: &Case, path: &Path, problems: &mut Problems) {
         }
         let Some(expected) = expected else { continue };
         let path = path.key("expect");
+        for (index, set) in expected.parameters.iter().flatten().enumerate() {
+            secrets::check_values(set, &path.key("parameters").index(index), problems);
+        }
+        check_code("error", expected.error.as_deref(), &path, problems);
+        check_code("because", expected.because.as_deref(), &path, problems);
         if expected.parameters.is_some() && (expected.error.is_some() || expected.message.is_some()) {
             problems.error(&path, "an answer has either `parameters` or an `error`");
         }
@@ -47,6 +65,15 @@ fn check(case: &Case, path: &Path, problems: &mut Problems) {
                 problems.error(&path.key(key), "an error does not come from the cache");
             }
         }
+    }
+}
+
+/// Notes a problem if `code` is no code of an error.
+fn check_code(key: &str, code: Option<&str>, path: &Path, problems: &mut Problems) {
+    let known: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    if let Some(code) = code.filter(|code| !known.contains(code)) {
+        let message = format!("`{code}` is no code of an error");
+        problems.error_with_help(&path.key(key), message, advice(code, &known));
     }
 }
 
@@ -68,6 +95,9 @@ fn check_reply(reply: &ReplyConfig, path: &Path, problems: &mut Problems) {
             if reply.status.is_some_and(|status| !(200..600).contains(&status)) {
                 problems.error(&path.key("status"), "a status is a number from 200 to 599");
             }
+            if reply.kind.is_some() {
+                problems.error(&path.key("kind"), "only a `script` that fails has a kind of failure");
+            }
             if has_http && reply.fails.is_some() {
                 problems.error(&path.key("fails"), "a request that fails has no status, headers or body");
             }
@@ -79,13 +109,17 @@ fn check_reply(reply: &ReplyConfig, path: &Path, problems: &mut Problems) {
             if reply.items.is_some() == reply.fails.is_some() {
                 problems.error(path, "a script has either `items` or `fails`");
             }
+            if reply.kind.is_some() && reply.fails.is_none() {
+                problems.error(&path.key("kind"), "only a `script` that fails has a kind of failure");
+            }
         }
         _ => problems.error(path, "a reply has either a `request` or a `script`"),
     }
     secrets::check_reply(reply, path, problems);
 }
 
-/// The files with cases at `paths`: the files themselves, and all `.yaml` and `.yml` files in folders and below them, by name.
+/// The files with cases at `paths`: the files themselves, and all `.yaml` and `.yml` files in folders and below them, by name. Hidden
+/// folders and links to folders are left out.
 ///
 /// # Errors
 /// When a path cannot be read. The text names it.
@@ -101,7 +135,8 @@ pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         let mut within = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
         within.sort();
         let is_yaml = |file: &PathBuf| file.extension().is_some_and(|end| end == "yaml" || end == "yml");
-        within.retain(|file| file.is_dir() || is_yaml(file));
+        let is_hidden = |file: &PathBuf| file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        within.retain(|file| !is_hidden(file) && if file.is_dir() { !file.is_symlink() } else { is_yaml(file) });
         found.extend(files(&within)?);
     }
     Ok(found)

@@ -15,13 +15,16 @@ use super::{
 };
 use crate::domain::{
     clock::Timestamp,
+    error::BackendError,
     generator::{ParameterSet, Parameters},
     replay::{HttpFault, HttpReply, Sources},
     secret::Secrets,
 };
 
-/// The headers that the gateway reads. No other is recorded.
-const HEADERS: [&str; 11] = [
+/// The headers that the gateway reads. Of the others, only those that begin with `x-` are recorded.
+const HEADERS: [&str; 12] = [
+    "age",
+    "cache-control",
     "content-type",
     "docker-content-digest",
     "docker-distribution-api-version",
@@ -30,9 +33,8 @@ const HEADERS: [&str; 11] = [
     "link",
     "location",
     "retry-after",
+    "vary",
     "www-authenticate",
-    "x-next-page",
-    "x-total-pages",
 ];
 
 /// Notes what sources reply.
@@ -41,8 +43,8 @@ pub(crate) struct Recorder(Mutex<Vec<Noted>>);
 
 #[derive(Debug)]
 enum Noted {
-    Reply(String, HttpReply),
-    List(String, Result<Vec<ParameterSet>, String>),
+    Reply { asked: String, reply: Result<HttpReply, HttpFault>, secrets: Secrets },
+    List(String, Result<Vec<ParameterSet>, BackendError>),
 }
 
 impl Sources for Recorder {
@@ -54,20 +56,17 @@ impl Sources for Recorder {
         None
     }
 
-    fn note_reply(&self, method: &Method, url: &Url, reply: HttpReply) {
-        let asked = request_text(method, url);
-        let mut noted = self.0.lock();
-        // Of several replies to one request the last one counts: those before were failures that were tried again.
-        noted.retain(|known| !matches!(known, Noted::Reply(known, _) if *known == asked));
-        noted.push(Noted::Reply(asked, reply));
+    fn note_reply(&self, method: &Method, url: &Url, reply: Result<HttpReply, HttpFault>, secrets: &Secrets) {
+        let asked = secrets.redact(&request_text(method, url));
+        self.0.lock().push(Noted::Reply { asked, reply, secrets: secrets.clone() });
     }
 
-    fn list(&self, _command: &str) -> Option<Result<Vec<ParameterSet>, String>> {
+    fn list(&self, _command: &str) -> Option<Result<Vec<ParameterSet>, BackendError>> {
         None
     }
 
-    fn note_list(&self, command: &str, list: Result<&[ParameterSet], &str>) {
-        let list = list.map(<[_]>::to_vec).map_err(str::to_owned);
+    fn note_list(&self, command: &str, list: Result<&[ParameterSet], &BackendError>) {
+        let list = list.map(<[_]>::to_vec).map_err(Clone::clone);
         self.0.lock().push(Noted::List(command.to_owned(), list));
     }
 }
@@ -90,12 +89,20 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl Recorder {
-    /// The case as an item of `cases` in YAML. `secrets` are taken out.
+    /// The case as an item of `cases` in YAML. `secrets` are taken out, and those of all requests.
     ///
     /// # Errors
     /// When a reply cannot be written, since it is not text.
     pub(crate) fn write(&self, of: &Recorded<'_>, secrets: &Secrets) -> anyhow::Result<String> {
-        let mut text = format!("  - name: {}\n", json_line(&json!(of.name)));
+        let noted = self.0.lock();
+        let of_requests = noted.iter().filter_map(|noted| match noted {
+            Noted::Reply { secrets, .. } => Some(secrets),
+            Noted::List(..) => None,
+        });
+        let mut all = secrets.clone();
+        of_requests.for_each(|more| all.extend(more.clone()));
+        let secrets = &all;
+        let mut text = format!("  - name: {}\n", json_line(&json!(redact_text(of.name, "", secrets))));
         if let Some(route) = of.route {
             let _ = writeln!(text, "    route: {}", json_line(&json!(route)));
         }
@@ -108,25 +115,46 @@ impl Recorder {
             let _ = writeln!(text, "    parameters: {}", json_line(&parameters));
         }
         let _ = writeln!(text, "    now: {}", of.now.to_date());
-        let noted = self.0.lock();
         if !noted.is_empty() {
             text.push_str("    replies:\n");
         }
         for noted in noted.iter() {
             match noted {
-                Noted::Reply(asked, reply) => write_reply(&mut text, asked, reply, secrets)?,
+                Noted::Reply { asked, reply, .. } => {
+                    let _ = writeln!(text, "      - request: {}", json_line(&json!(redact_text(asked, "", secrets))));
+                    match reply {
+                        Ok(reply) => write_reply(&mut text, asked, reply, secrets)?,
+                        Err(fault) => text.push_str(fault_line(fault)),
+                    }
+                }
                 Noted::List(command, list) => write_list(&mut text, command, list, secrets),
             }
         }
-        for line in expected_lines(of.answer, None) {
+        for line in expected_lines(&redacted(of.answer, secrets), None) {
             let _ = writeln!(text, "    {line}");
         }
         Ok(text)
     }
 }
 
+/// The answer without `secrets`.
+fn redacted(answer: &Answered, secrets: &Secrets) -> Answered {
+    let mut answer = answer.clone();
+    if let Answered::Sets { sets, .. } = &mut answer {
+        sets.iter_mut().flatten().for_each(|(name, value)| redact(value, name, secrets));
+    }
+    answer
+}
+
+const fn fault_line(fault: &HttpFault) -> &'static str {
+    match fault {
+        HttpFault::Connect | HttpFault::Missing(_) => "        fails: connect\n",
+        HttpFault::Timeout => "        fails: timeout\n",
+        HttpFault::Broken => "        fails: broken\n",
+    }
+}
+
 fn write_reply(text: &mut String, asked: &str, reply: &HttpReply, secrets: &Secrets) -> anyhow::Result<()> {
-    let _ = writeln!(text, "      - request: {}", json_line(&json!(secrets.redact(asked))));
     if reply.status != http::StatusCode::OK {
         let _ = writeln!(text, "        status: {}", reply.status.as_u16());
     }
@@ -160,11 +188,12 @@ fn write_reply(text: &mut String, asked: &str, reply: &HttpReply, secrets: &Secr
     Ok(())
 }
 
-fn write_list(text: &mut String, command: &str, list: &Result<Vec<ParameterSet>, String>, secrets: &Secrets) {
-    let _ = writeln!(text, "      - script: {}", json_line(&json!(command)));
+fn write_list(text: &mut String, command: &str, list: &Result<Vec<ParameterSet>, BackendError>, secrets: &Secrets) {
+    let _ = writeln!(text, "      - script: {}", json_line(&json!(redact_text(command, "", secrets))));
     match list {
-        Err(why) => {
-            let _ = writeln!(text, "        fails: {}", json_line(&json!(secrets.redact(why))));
+        Err(error) => {
+            let _ = writeln!(text, "        fails: {}", json_line(&json!(redact_text(&error.message, "", secrets))));
+            let _ = writeln!(text, "        kind: {}", error.kind.as_str());
         }
         Ok(items) if items.is_empty() => text.push_str("        items: []\n"),
         Ok(items) => {
@@ -179,9 +208,11 @@ fn write_list(text: &mut String, command: &str, list: &Result<Vec<ParameterSet>,
 }
 
 fn recorded_headers(headers: &HeaderMap, secrets: &Secrets) -> Map<String, Value> {
-    let recorded = HEADERS.iter().filter_map(|name| {
-        let value = headers.get(*name)?.to_str().ok()?;
-        Some(((*name).to_owned(), redact_text(value, name, secrets).into()))
+    let names = headers.keys().map(http::HeaderName::as_str);
+    let names = names.filter(|name| HEADERS.contains(name) || name.starts_with("x-"));
+    let recorded = names.filter_map(|name| {
+        let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        (!values.is_empty()).then(|| (name.to_owned(), redact_text(&values.join(", "), name, secrets).into()))
     });
     recorded.collect()
 }

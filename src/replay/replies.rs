@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use url::Url;
 
-use super::{case::ReplyConfig, secrets::redact_query};
+use super::{case::ReplyConfig, secrets::redact_url};
 use crate::domain::{
+    error::{BackendError, ErrorKind},
     generator::ParameterSet,
     replay::{HttpFault, HttpReply, Sources},
+    secret::Secrets,
 };
 
 /// The replies of a case.
@@ -30,6 +32,10 @@ struct State {
 
 #[derive(Debug)]
 struct Known {
+    /// The number of its step.
+    step: usize,
+    /// The request or the script, in the form in which these are asked for.
+    name: String,
     reply: Arc<ReplyConfig>,
     is_used: bool,
 }
@@ -37,8 +43,14 @@ struct Known {
 impl Replies {
     /// Adds the replies of a step, before those of earlier steps.
     pub(crate) fn add(&self, replies: &[ReplyConfig]) {
-        let added = replies.iter().map(|reply| Known { reply: Arc::new(reply.clone()), is_used: false });
-        self.0.lock().known.splice(0..0, added);
+        let mut state = self.0.lock();
+        let step = state.known.first().map_or(0, |known| known.step + 1);
+        let added = replies.iter().filter_map(|reply| {
+            let name = reply.request.as_deref().map(normal).or_else(|| reply.script.clone())?;
+            Some(Known { step, name, reply: Arc::new(reply.clone()), is_used: false })
+        });
+        let added: Vec<Known> = added.collect();
+        state.known.splice(0..0, added);
     }
 
     /// The requests without a reply since the last time, each with the nearest request that has one.
@@ -49,30 +61,34 @@ impl Replies {
     /// The replies that nothing asked for, each with the nearest request that was made.
     pub(crate) fn unused(&self) -> Vec<String> {
         let state = self.0.lock();
-        let unused = state.known.iter().filter(|known| !known.is_used).filter_map(|known| {
-            let name = known.reply.request.as_ref().or(known.reply.script.as_ref())?;
+        let unused = state.known.iter().filter(|known| !known.is_used).map(|known| {
+            let name = &known.name;
             let nearest = nearest(name, state.asked.iter().map(String::as_str));
             let nearest =
                 nearest.map_or_else(|| "nothing was asked for".to_owned(), |near| format!("the nearest is `{near}`"));
-            Some(format!("nothing asked for the reply to `{name}`; {nearest}"))
+            format!("nothing asked for the reply to `{name}`; {nearest}")
         });
         unused.collect()
     }
 
-    /// The first reply to the request or script `asked`.
-    fn find(&self, asked: &str, name: impl Fn(&ReplyConfig) -> Option<&String>) -> Option<Arc<ReplyConfig>> {
+    /// The first reply to the request or script `asked`. Replies with the same name in one step are given one after the other.
+    fn find(&self, asked: &str, is_meant: impl Fn(&ReplyConfig) -> bool) -> Option<Arc<ReplyConfig>> {
         let mut state = self.0.lock();
         if !state.asked.iter().any(|known| known == asked) {
             state.asked.push(asked.to_owned());
         }
-        let known = state.known.iter_mut().find(|known| name(&known.reply).is_some_and(|name| fits(name, asked)))?;
+        let first = state.known.iter().position(|known| is_meant(&known.reply) && fits(&known.name, asked))?;
+        let (step, name) = (state.known[first].step, state.known[first].name.clone());
+        let mut alike = state.known.iter_mut().filter(|known| known.step == step && known.name == name);
+        let last = alike.next_back()?;
+        let known = alike.find(|known| !known.is_used).unwrap_or(last);
         known.is_used = true;
         Some(Arc::clone(&known.reply))
     }
 
     fn miss(&self, asked: &str) -> String {
         let mut state = self.0.lock();
-        let known = state.known.iter().filter_map(|known| known.reply.request.as_deref());
+        let known = state.known.iter().filter(|known| known.reply.request.is_some()).map(|known| &*known.name);
         let nearest = nearest(asked, known).map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
         let message = format!("the case has no reply to `{asked}`{nearest}");
         if !state.missing.contains(&message) {
@@ -89,7 +105,7 @@ impl Sources for Replies {
 
     fn reply(&self, method: &Method, url: &Url) -> Option<Result<HttpReply, HttpFault>> {
         let asked = request_text(method, url);
-        let Some(reply) = self.find(&asked, |reply| reply.request.as_ref()) else {
+        let Some(reply) = self.find(&asked, |reply| reply.request.is_some()) else {
             return Some(Err(HttpFault::Missing(self.miss(&asked))));
         };
         Some(match reply.fails.as_deref() {
@@ -100,29 +116,40 @@ impl Sources for Replies {
         })
     }
 
-    fn note_reply(&self, _method: &Method, _url: &Url, _reply: HttpReply) {}
+    fn note_reply(&self, _: &Method, _: &Url, _: Result<HttpReply, HttpFault>, _: &Secrets) {}
 
-    fn list(&self, command: &str) -> Option<Result<Vec<ParameterSet>, String>> {
-        let reply = self.find(command, |reply| reply.script.as_ref())?;
+    fn list(&self, command: &str) -> Option<Result<Vec<ParameterSet>, BackendError>> {
+        let reply = self.find(command, |reply| reply.script.is_some())?;
         Some(match &reply.fails {
-            Some(why) => Err(why.clone()),
+            Some(why) => Err(BackendError::new(reply.kind.map_or(ErrorKind::Unavailable, Into::into), why)),
             None => Ok(reply.items.iter().flatten().cloned().map(ParameterSet).collect()),
         })
     }
 
-    fn note_list(&self, _command: &str, _list: Result<&[ParameterSet], &str>) {}
+    fn note_list(&self, _: &str, _: Result<&[ParameterSet], &BackendError>) {}
 }
 
 /// A request as files of cases name it.
 pub(crate) fn request_text(method: &Method, url: &Url) -> String {
-    format!("{method} {}", redact_query(url.as_str()))
+    format!("{method} {}", redact_url(url.as_str()))
+}
+
+/// A request of a file in the form in which requests are made.
+fn normal(request: &str) -> String {
+    let Some((method, url)) = request.split_once(' ') else { return request.to_owned() };
+    let method = method.to_ascii_uppercase();
+    match Url::parse(url) {
+        Ok(parsed) if !url.contains('*') => format!("{method} {parsed}"),
+        _ => format!("{method} {url}"),
+    }
 }
 
 fn http_reply(reply: &ReplyConfig) -> HttpReply {
     let mut headers = HeaderMap::new();
     let (body, is_json) = match &reply.body {
         None => (Bytes::new(), false),
-        Some(Value::String(text)) => (Bytes::from(text.clone()), false),
+        // Nobody wants JSON of an unknown type.
+        Some(Value::String(text)) => (Bytes::from(text.clone()), text.starts_with(['{', '['])),
         Some(value) => (Bytes::from(value.to_string()), true),
     };
     if is_json {

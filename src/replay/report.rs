@@ -1,6 +1,6 @@
 //! The report of `appset-gateway test`: for people, for CI, for programs, and as a table for a page.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::Path};
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::domain::junit::{self, Outcome, TestCase};
 
 /// A case that was played.
 #[derive(Debug)]
-pub(crate) struct Result {
+pub(crate) struct CaseResult {
     /// The file.
     pub(crate) file: String,
     /// The line of the case.
@@ -22,7 +22,18 @@ pub(crate) struct Result {
     pub(crate) is_updated: bool,
 }
 
-impl Result {
+impl CaseResult {
+    /// A file that holds no cases, and why.
+    pub(crate) fn unreadable(file: &Path, why: &[String]) -> Self {
+        Self {
+            file: file.display().to_string(),
+            line: 1,
+            name: "the file holds cases".to_owned(),
+            played: Played { steps: Vec::new(), unused: why.to_vec() },
+            is_updated: false,
+        }
+    }
+
     /// Why it failed, each with the step.
     fn failures(&self) -> Vec<String> {
         let steps = self.played.steps.iter().enumerate().flat_map(|(number, step)| {
@@ -48,12 +59,12 @@ impl Result {
 }
 
 /// How many of `results` failed.
-pub(crate) fn failed(results: &[Result]) -> usize {
+pub(crate) fn failed(results: &[CaseResult]) -> usize {
     results.iter().filter(|result| result.has_failed()).count()
 }
 
 /// For people.
-pub(crate) fn text(results: &[Result]) -> String {
+pub(crate) fn text(results: &[CaseResult]) -> String {
     let mut text = String::new();
     for result in results {
         let _ = writeln!(text, "{:<8}{}:{}: {}", result.outcome(), result.file, result.line, result.name);
@@ -67,7 +78,7 @@ pub(crate) fn text(results: &[Result]) -> String {
 }
 
 /// A table in Markdown.
-pub(crate) fn markdown(results: &[Result]) -> String {
+pub(crate) fn markdown(results: &[CaseResult]) -> String {
     let mut text = "| case | result | |\n|---|---|---|\n".to_owned();
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', "<br>");
     for result in results {
@@ -83,7 +94,7 @@ pub(crate) fn markdown(results: &[Result]) -> String {
 }
 
 /// For programs.
-pub(crate) fn json(results: &[Result]) -> Value {
+pub(crate) fn json(results: &[CaseResult]) -> Value {
     let cases: Vec<Value> = results
         .iter()
         .map(|result| {
@@ -100,7 +111,7 @@ pub(crate) fn json(results: &[Result]) -> Value {
 }
 
 /// `JUnit` XML, for CI.
-pub(crate) fn junit(results: &[Result]) -> String {
+pub(crate) fn junit(results: &[CaseResult]) -> String {
     let cases = results.iter().map(|result| {
         let failures = result.failures();
         let outcome = match failures.first() {

@@ -1,28 +1,82 @@
 //! Writes what was answered into files of cases, and leaves every other line as it is.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
-use super::{ask::Answered, case::Expected};
+use super::{
+    ask::Answered,
+    case::{CaseFile, Expected},
+    read::case_path,
+};
+use crate::{config::Decoded, domain::document::yaml};
 
-/// A place in a file of cases where an answer is to be written.
+/// An answer that a file of cases is to expect.
 #[derive(Debug)]
-pub(crate) struct Change {
-    /// The number of the line with the first key of the case or step, from 1.
-    pub(crate) begin: usize,
-    /// The column of that key, from 1.
-    pub(crate) column: usize,
-    /// The number of the line with `expect`, if there is one.
-    pub(crate) expect: Option<usize>,
-    /// The new lines, without their indentation.
+pub(crate) struct NewAnswer {
+    /// The index of the case.
+    pub(crate) case: usize,
+    /// The number of the step; 0 is the case itself.
+    pub(crate) step: usize,
+    /// The lines of `expect`, without their indentation.
     pub(crate) lines: Vec<String>,
 }
 
+/// Writes `answers` into `file`, which was read as `decoded`.
+///
+/// # Errors
+/// When the file cannot be written, or has a form in which single lines cannot be replaced. Then it stays as it is.
+pub(crate) fn write(file: &Path, decoded: &Decoded<CaseFile>, answers: Vec<NewAnswer>) -> Result<(), String> {
+    let mut wanted = decoded.raw();
+    let mut changes = Vec::new();
+    for NewAnswer { case, step, lines } in answers {
+        let (mut path, mut pointer) = (case_path(case), format!("/cases/{case}"));
+        if step > 0 {
+            path = path.key("then").index(step - 1);
+            pointer = format!("{pointer}/then/{}", step - 1);
+        }
+        let new = yaml::parse(lines.join("\n").as_bytes())?.into_iter().next().unwrap_or_default();
+        let step = wanted.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or("a step is not there")?;
+        step.insert("expect".to_owned(), new["expect"].clone());
+        let begin = decoded.place(&path);
+        let expect = decoded.has(&path.key("expect")).then(|| decoded.place(&path.key("expect")));
+        let as_number = |number: u64| usize::try_from(number).unwrap_or_default();
+        changes.push(Change {
+            begin: as_number(begin.line),
+            // In the line `- expect: …` both begin at the same column.
+            column: as_number(expect.map_or(begin.column, |expect| expect.column)),
+            expect: expect.map(|expect| as_number(expect.line)),
+            lines,
+        });
+    }
+    let text = apply(decoded.source(), changes);
+    let is_right = Decoded::<CaseFile>::parse("", text.clone()).is_ok_and(|read| read.raw() == wanted);
+    if !is_right {
+        return Err("write each step and its `expect` in lines of their own, not in brackets".to_owned());
+    }
+    replace(file, &text).map_err(|error| error.to_string())
+}
+
+/// A place in a file of cases where an answer is to be written.
+#[derive(Debug)]
+struct Change {
+    /// The number of the line with the first key of the case or step, from 1.
+    begin: usize,
+    /// The column of that key, from 1.
+    column: usize,
+    /// The number of the line with `expect`, if there is one.
+    expect: Option<usize>,
+    /// The new lines, without their indentation.
+    lines: Vec<String>,
+}
+
 /// `text` with `changes`.
-pub(crate) fn apply(text: &str, changes: Vec<Change>) -> String {
+fn apply(text: &str, changes: Vec<Change>) -> String {
+    let end_of_line = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let range = |change: &Change| {
         if let Some(line) = change.expect {
-            return line - 1..block_end(&lines, line, change.column + 1);
+            return line - 1..value_end(&lines, line, change.column);
         }
         let end = expect_place(&lines, change.begin, change.column);
         end..end
@@ -41,7 +95,29 @@ pub(crate) fn apply(text: &str, changes: Vec<Change>) -> String {
         }
         lines.splice(range, new);
     }
-    lines.join("\n") + "\n"
+    lines.join(end_of_line) + end_of_line
+}
+
+/// Writes `text` to `file` as a whole: a reader sees the file as it was, or all of `text`.
+///
+/// # Errors
+/// When the folder cannot be made, or the file cannot be written.
+pub(crate) fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = file.with_file_name(name);
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, file)
+}
+
+/// The end of the value of a key in line `line` and `column`, also if it is in brackets that end below the key.
+fn value_end(lines: &[String], line: usize, column: usize) -> usize {
+    let end = block_end(lines, line, column + 1);
+    let closes = |line: &&String| indent(line) == Some(column - 1) && line.trim_start().starts_with([']', '}']);
+    end + lines[end..].iter().take_while(closes).count()
 }
 
 /// Where `expect` is added to a mapping: before its `then`, else at its end.
@@ -65,10 +141,10 @@ fn block_end(lines: &[String], begin: usize, column: usize) -> usize {
     end
 }
 
-/// The spaces before the text of `line`. `None` if it is blank.
+/// The spaces before the text of `line`. `None` if it is blank, or a comment.
 fn indent(line: &str) -> Option<usize> {
     let text = line.trim_start();
-    (!text.is_empty()).then(|| line.len() - text.len())
+    (!text.is_empty() && !text.starts_with('#')).then(|| line.len() - text.len())
 }
 
 /// The lines of `expect` for `answer`. They keep the parts that `before` has.
@@ -120,9 +196,11 @@ pub(crate) fn json_line(value: &Value) -> String {
 fn quoted(value: &Value) -> String {
     match value {
         Value::String(text) if !is_word(text) => {
-            // Control characters beyond those of JSON's own escapes are written as `\u….`.
-            let escaped = json!(text).to_string();
-            escaped.replace('\u{7f}', "\\u007f").replace('\u{85}', "\\u0085").replace('\u{feff}', "\\ufeff")
+            let is_printed = |c: &char| {
+                !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+            };
+            let escape = |c: char| if is_printed(&c) { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) };
+            json!(text).to_string().chars().map(escape).collect()
         }
         Value::String(text) => text.clone(),
         Value::Array(_) | Value::Object(_) => json_line(value),
@@ -157,7 +235,6 @@ fn is_reserved(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::document::yaml;
 
     #[test]
     fn a_line_reads_as_the_same_value() {
@@ -172,7 +249,7 @@ mod tests {
             json!("- a"),
             json!("2026-01-01"),
             json!("x:"),
-            json!("a\u{85}b\u{7f}\u{feff}\u{2028}\n\t\""),
+            json!("a\u{85}b\u{7f}\u{feff}\u{2028}\u{9b}\u{ffff}\n\t\""),
             json!({"a": [1, "2", null, true, {"b": "c, d", "e: f": "[x]"}], "n": "null"}),
             json!({}),
             json!([]),

@@ -1,14 +1,13 @@
 //! `appset-gateway test` and `record`: cases are played without sources and secrets, and recorded without secrets.
 
+mod recorded;
+
 use std::{path::Path, process::Command};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{
-    binary,
-    upstream::{Step, Upstream, json_response, response},
-};
+use crate::support::binary;
 
 /// Runs `appset-gateway` with the configuration `gateway.yaml` of `folder`, without any environment. Returns the exit code, standard output and
 /// standard error.
@@ -236,79 +235,6 @@ cases:
     assert!(code == Some(78) && error.contains("nme"), "{error}");
 }
 
-/// A live source is recorded without its secrets, and the case passes without the source.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_recorded_case_passes_without_its_source() {
-    const SECRET: &str = "the-bearer-token-of-the-source";
-    let source = Upstream::start(|request| {
-        assert_eq!(request.header("authorization"), Some(format!("Bearer {SECRET}").as_str()));
-        let body = json!([
-            {"name": "a", "size": 1.50, "note": format!("you sent {SECRET}"), "token": "of-another-service"},
-            {"name": "b: {x}", "size": "7", "note": "", "token": ""},
-        ]);
-        vec![Step::Send(json_response(body.to_string()))]
-    })
-    .await;
-    let url = format!("http://{}", source.address);
-    let folder = folder(&url, "");
-    std::fs::create_dir(folder.path().join("secrets")).unwrap();
-    for (name, content) in [("token", SECRET), ("argocd", "the-token-of-argocd")] {
-        std::fs::write(folder.path().join("secrets").join(name), content).unwrap();
-    }
-    let record = |route: &str, more: &[&str]| {
-        let config = ["-c", "gateway.yaml"];
-        let arguments = [&["record", route], more, &config].concat();
-        command().env("NOT_SET", "another-token").current_dir(folder.path()).args(arguments).output().unwrap()
-    };
-    let output = record("apps", &["-p", "env=prod"]);
-    let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    assert!(output.status.success() && printed.starts_with("cases:\n  - name: apps at "), "{printed}");
-    std::fs::remove_file(folder.path().join("tests/cases.yaml")).unwrap();
-    let to = ["--to", "tests/new/cases.yaml", "--name", "all: of them"];
-    assert!(record("apps", &[&["-p", "env=prod"], &to[..]].concat()).status.success());
-    assert!(record("script", &to).status.success());
-    assert!(record("nowhere", &to).status.success());
-    drop(source);
-    std::fs::remove_dir_all(folder.path().join("secrets")).unwrap();
-    let file = folder.path().join("tests/new/cases.yaml");
-    let written = std::fs::read_to_string(&file).unwrap();
-    assert!(!written.contains(SECRET) && !written.contains("of-another-service"), "{written}");
-    assert!(written.contains("you sent [redacted]") && written.contains("error: unknown_route"), "{written}");
-    let (code, printed, error) = cli(folder.path(), &["test"]);
-    assert_eq!(code, Some(0), "{printed}{error}{written}");
-    assert!(printed.contains("3 passed, 0 failed"), "{printed}");
-    // A file of another form is left as it is.
-    std::fs::write(&file, "cases: []\n").unwrap();
-    let output = record("script", &to);
-    assert!(!output.status.success());
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "cases: []\n");
-}
-
-/// A source that fails is recorded too: a case may be about that.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_recorded() {
-    let source = Upstream::start(|_| vec![Step::Send(response(503, "Retry-After: 7", "at rest"))]).await;
-    let folder = folder(&format!("http://{}", source.address), "");
-    std::fs::create_dir(folder.path().join("secrets")).unwrap();
-    std::fs::write(folder.path().join("secrets/token"), "the-token").unwrap();
-    std::fs::write(folder.path().join("secrets/argocd"), "the-token-of-argocd").unwrap();
-    std::fs::remove_file(folder.path().join("tests/cases.yaml")).unwrap();
-    let output = command()
-        .env("NOT_SET", "another-token")
-        .current_dir(folder.path())
-        .args(["record", "apps", "-p", "env=prod", "--to", "tests/cases.yaml", "-c", "gateway.yaml"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let written = std::fs::read_to_string(folder.path().join("tests/cases.yaml")).unwrap();
-    assert!(
-        written.contains("        status: 503\n        headers: { retry-after: \"7\" }\n        body: at rest\n"),
-        "{written}"
-    );
-    let (code, printed, _) = cli(folder.path(), &["test"]);
-    assert_eq!(code, Some(0), "{printed}");
-}
-
 /// The cases of each example in `config/examples` pass, on a machine without secrets and sources.
 #[test]
 fn the_cases_of_all_examples_pass() {
@@ -325,4 +251,48 @@ fn the_cases_of_all_examples_pass() {
         count += 1;
     }
     assert_eq!(count, std::fs::read_dir(examples.join("tests")).unwrap().count(), "each example has cases");
+}
+
+/// What `--update` makes of files in several forms: it writes the answer, or says why it cannot, and leaves the file as it is.
+#[test]
+fn update_leaves_files_alone_that_it_cannot_change_safely() {
+    let head = "cases:\n  - name: a\n    route: script\n";
+    let new = "    expect:\n      parameters:\n        - { name: real }\n";
+    for (before, after) in [
+        (format!("{head}    expect:\n"), Some(format!("{head}{new}"))),
+        (
+            format!("{head}    expect: {{ parameters: [\n      {{ name: old }},\n    ] }}\n    # end\n"),
+            Some(format!("{head}{new}    # end\n")),
+        ),
+        (
+            format!("{head}    expect:\n      parameters:\n# aside\n        - {{ name: old }}\n"),
+            Some(format!("{head}{new}")),
+        ),
+        (
+            format!("{head}    expect: {{}}\n    then:\n      - expect: {{ cache: hit }}\n")
+                .replace("{}", "{ parameters: [] }"),
+            None,
+        ),
+        ("cases: [ { name: a, route: script, expect: { parameters: [] } } ]\n".to_owned(), None),
+        ("cases:\n  - { name: a, route: script }\n".to_owned(), None),
+        (
+            format!("{head}    expect: {{ parameters: [] }}\n").replace('\n', "\r\n"),
+            Some(format!("{head}{new}").replace('\n', "\r\n")),
+        ),
+    ] {
+        let folder = folder(URL, &before);
+        let (code, printed, error) = cli(folder.path(), &["test", "--update"]);
+        let written = std::fs::read_to_string(folder.path().join("tests/cases.yaml")).unwrap();
+        match after {
+            Some(after) => {
+                assert_eq!(written, after, "{printed}{error}");
+                assert_eq!(code, Some(0), "{printed}");
+            }
+            None if before.contains("then:") => assert!(written.contains("- { name: real }"), "{written}"),
+            None => {
+                assert_eq!((written, code), (before, Some(1)), "{printed}");
+                assert!(error.contains("in lines of their own, not in brackets"), "{error}");
+            }
+        }
+    }
 }

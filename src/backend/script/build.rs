@@ -7,14 +7,15 @@ use std::{
 };
 
 use super::{
-    Config, Mode, Package, Script, confinement, confinement::Confinement, interpreter, names, worker, worker::Pool,
+    Config, Mode, PUBLIC, Package, Script, confinement, confinement::Confinement, interpreter, names, worker,
+    worker::Pool,
 };
 use crate::{
     backend::{BuildContext, ITEMS},
     clients::launcher::{First, LaunchOptions, LauncherPool, Program},
     domain::{
         problem::{Path, Problems},
-        secret::{TextOrSecret, literal},
+        secret::{STAND_IN, TextOrSecret, literal},
     },
     file::base_dir::BaseDir,
     lang::{expression::Expression, scope::ValueType},
@@ -57,7 +58,10 @@ impl Script {
         };
         let launchers = LauncherPool::new(context.launchers, options, config.concurrency);
         let is_worker = config.mode == Mode::Worker;
-        let inherited = config.inherit_env.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));
+        // Offline, a text stands in for what may be a secret.
+        let stand_in = |name: &str| context.base.is_offline() && !PUBLIC.contains(&name);
+        let value = |name: &str| if stand_in(name) { Some(STAND_IN.into()) } else { std::env::var_os(name) };
+        let inherited = config.inherit_env.iter().filter_map(|name| Some((name.clone(), value(name)?)));
         Some(Self {
             workers: is_worker.then(|| Pool::new(&launchers, config.worker.unwrap_or_default())),
             program: Arc::new(program(main, init, context)),

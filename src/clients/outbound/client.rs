@@ -195,9 +195,10 @@ impl Transport {
         }
         let (client, shown) = self.ready()?;
         let mut exchanged = self.exchange_by(&client, call, secrets).await;
-        if let (Some(sources), Ok(reply)) = (&self.sources, &exchanged) {
-            let (status, headers, body) = (reply.status, reply.headers.clone(), reply.body.clone());
-            sources.note_reply(&call.method, &call.url, HttpReply { status, headers, body });
+        if let Some(sources) = &self.sources
+            && let Some(reply) = recorded(&exchanged)
+        {
+            sources.note_reply(&call.method, &call.url, reply, secrets);
         }
         if let (Ok(reply), Some(shown)) = (&mut exchanged, shown) {
             reply.secrets.push(shown);
@@ -304,6 +305,22 @@ impl ExchangeFailure {
             FailureKind::TooLarge => ErrorKind::InvalidOutput,
         };
         BackendError::new(kind, self.message)
+    }
+}
+
+/// What a file can say about an exchange. It cannot say that an address is refused, or that a reply is too large.
+fn recorded(exchanged: &Result<Reply, ExchangeFailure>) -> Option<Result<HttpReply, HttpFault>> {
+    let failure = match exchanged {
+        Ok(Reply { status, headers, body, .. }) => {
+            return Some(Ok(HttpReply { status: *status, headers: headers.clone(), body: body.clone() }));
+        }
+        Err(failure) => failure,
+    };
+    match failure.kind {
+        FailureKind::Connect | FailureKind::Untrusted => Some(Err(HttpFault::Connect)),
+        FailureKind::Timeout => Some(Err(HttpFault::Timeout)),
+        FailureKind::Broken => Some(Err(HttpFault::Broken)),
+        FailureKind::Refused | FailureKind::TooLarge => None,
     }
 }
 
