@@ -1,4 +1,4 @@
-//! The ValidatingAdmissionPolicy in `deploy/`: it lets the gateway change one annotation and nothing else. Its CEL expressions are
+//! The `ValidatingAdmissionPolicy` in `deploy/`: it lets the gateway change one annotation and nothing else. Its CEL expressions are
 //! evaluated as the API server does it: conditions first, then variables, then validations.
 
 use std::path::Path;
