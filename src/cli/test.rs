@@ -48,14 +48,17 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
     let config = &arguments.file.path;
     let usual = [config.with_file_name("tests")];
     let paths = if arguments.paths.is_empty() { &usual[..] } else { &arguments.paths };
-    let files = match files(paths) {
+    let found = files(paths).and_then(|files| {
+        anyhow::ensure!(!files.is_empty(), "there are no files of cases; `appset-gateway record` writes one");
+        Ok(files)
+    });
+    let files = match found {
         Ok(files) => files,
         Err(error) => {
             eprintln!("error: {error:#}");
             return Ok(ExitCode::from(exit::CONFIG));
         }
     };
-    anyhow::ensure!(!files.is_empty(), "there are no files of cases; `appset-gateway record` writes one");
     if let Err(report) = check(config) {
         eprint!("{report}");
         return Ok(ExitCode::from(exit::CONFIG));

@@ -52,6 +52,8 @@ pub(crate) struct Compared {
     pub(crate) route: Option<String>,
     /// The route that would answer.
     pub(crate) next_route: Option<String>,
+    /// Whether another route would answer only if the path of the call names none. It is not remembered whether it does.
+    pub(crate) is_by_match_only: bool,
     /// The input parameters.
     pub(crate) parameters: Parameters,
     /// What changes.
@@ -96,7 +98,7 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, now: Timestamp)
     let mut sets: BTreeMap<String, Sets> = BTreeMap::new();
     for asked in ask(next, recording).await {
         let name = asked.application_set.to_owned();
-        let compared = compared(&asked, now);
+        let compared = compared(next, &asked, now);
         if matches!(compared.outcome, Outcome::NotAsked) {
             comparison.not_asked += 1;
         }
@@ -131,15 +133,20 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, now: Timestamp)
     comparison
 }
 
-fn compared(asked: &Asked<'_>, now: Timestamp) -> Compared {
+fn compared(next: &Setup, asked: &Asked<'_>, now: Timestamp) -> Compared {
     let outcome = match (&asked.query, &asked.answer) {
         (Some(query), Answer::Sets(after)) => outcome(asked.recorded, query, after, now),
         (_, Answer::Unknown(why)) => Outcome::Unknown(why.clone()),
         (_, Answer::NotAsked) | (None, Answer::Sets(_)) => Outcome::NotAsked,
     };
+    let (route, next_route) = (asked.recorded.route.as_deref(), asked.query.as_ref().map(|query| &*query.route.name));
+    let is_by_match_only = route.is_some_and(|name| {
+        asked.recorded.by_match && next_route.is_some_and(|next| next != name) && next.routes.by_name(name).is_some()
+    });
     Compared {
-        route: asked.recorded.route.clone(),
-        next_route: asked.query.as_ref().map(|query| query.route.name.to_string()),
+        route: route.map(str::to_owned),
+        next_route: next_route.map(str::to_owned),
+        is_by_match_only,
         parameters: asked.recorded.input.clone(),
         outcome,
     }

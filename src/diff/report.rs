@@ -109,6 +109,9 @@ fn printable(text: &str) -> String {
 fn write_question(text: &mut String, compared: &Compared) {
     let parameters = Value::Object(compared.parameters.clone());
     let _ = writeln!(text, "  {} {parameters}", routes(compared));
+    if compared.is_by_match_only {
+        text.push_str("    only if the path of the call names no route\n");
+    }
     let change = match &compared.outcome {
         Outcome::Differs(change) => change,
         Outcome::Unknown(why) => {
@@ -210,6 +213,7 @@ fn json_of_question(compared: &Compared) -> Value {
     let mut fields = Map::new();
     fields.insert("route".into(), json!(compared.route));
     fields.insert("nextRoute".into(), json!(compared.next_route));
+    fields.insert("isByMatchOnly".into(), compared.is_by_match_only.into());
     fields.insert("input".into(), Value::Object(compared.parameters.clone()));
     let result = match &compared.outcome {
         Outcome::Same => "same",

@@ -227,7 +227,7 @@ cases:
     for (path, expected) in [("nowhere", "cannot read nowhere"), ("secrets", "there are no files of cases")] {
         std::fs::create_dir_all(folder.path().join("secrets")).unwrap();
         let (code, _, error) = cli(folder.path(), &["test", path]);
-        assert!(code == Some(1) && error.contains(expected), "{error}");
+        assert!(code == Some(78) && error.contains(expected), "{error}");
     }
     std::fs::write(folder.path().join("gateway.yaml"), "routes: [ { nme: x } ]").unwrap();
     std::fs::write(folder.path().join("tests/cases.yaml"), SEQUENCE).unwrap();

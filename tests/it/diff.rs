@@ -300,7 +300,15 @@ async fn the_route_is_picked_as_the_server_picks_it() {
         ])
     });
     let done = scene.diff(&[]);
-    done.says(1, &["route one → first {}", "the guard would compare it with nothing", "1 the same, 1 different"]);
+    done.says(
+        1,
+        &[
+            "route one → first {}",
+            "only if the path of the call names no route",
+            "the guard would compare it with nothing",
+            "1 the same, 1 different",
+        ],
+    );
     scene.next(|url| json!([http("one", url, "old"), http("path", url, "x")]));
     let unless = "so the answer is 404 unknown_route, unless the call's path names the route `one`";
     scene.diff(&[]).says(3, &[&format!("no route's `match` takes the call, {unless}")]);

@@ -48,6 +48,8 @@ async fn a_recorded_case_passes_without_its_source() {
     let (code, printed, error) = cli(folder.path(), &["test"]);
     assert_eq!(code, Some(0), "{printed}{error}{written}");
     assert!(printed.contains("2 passed, 0 failed"), "{printed}");
+    std::fs::create_dir(folder.path().join("secrets")).unwrap();
+    std::fs::write(folder.path().join("secrets/token"), SECRET).unwrap();
     // A file of another form is left as it is, and a list keeps its indentation.
     let flow = "cases: [ { name: a, route: script } ]\n";
     std::fs::write(&file, flow).unwrap();
@@ -58,7 +60,8 @@ async fn a_recorded_case_passes_without_its_source() {
         "# mine\ncases: # all\n- name: first\n  route: script\n  expect: { parameters: [ { name: real } ] }\n",
     )
     .unwrap();
-    assert!(record("script", &to).status.success());
+    let output = record("script", &to);
+    assert!(output.status.success(), "{}", text(&output.stderr));
     let (code, printed, _) = cli(folder.path(), &["test"]);
     assert!(code == Some(0) && printed.contains("2 passed"), "{printed}");
 }
