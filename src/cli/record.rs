@@ -143,10 +143,11 @@ impl<'a> Target<'a> {
     /// Adds `case`, whose lines are indented for a list at two spaces.
     fn add(&self, case: &str) -> anyhow::Result<()> {
         let indent = " ".repeat(self.indent);
-        let case: String = case.lines().map(|line| format!("{indent}{}\n", &line[2..])).collect();
+        let case: Vec<String> = case.lines().map(|line| format!("{indent}{}", &line[2..])).collect();
         let before = if self.before.is_empty() { "cases:" } else { self.before.trim_end() };
         let gap = if self.before.is_empty() { "\n" } else { "\n\n" };
         let shown = self.file.display();
-        replace(self.file, &format!("{before}{gap}{case}")).with_context(|| format!("cannot write {shown}"))
+        replace(self.file, &format!("{before}{gap}{}\n", case.join("\n")))
+            .with_context(|| format!("cannot write {shown}"))
     }
 }

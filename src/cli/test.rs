@@ -121,7 +121,9 @@ async fn play_file(
         && let Err(why) = write(file, decoded, changes)
     {
         eprintln!("error: {}: no answer was written: {why}", file.display());
-        results.iter_mut().for_each(|result| result.is_updated = false);
+        for result in &mut results {
+            result.is_updated = false;
+        }
     }
     Ok(results)
 }

@@ -31,7 +31,9 @@ pub(crate) fn check_reply(reply: &ReplyConfig, path: &Path, problems: &mut Probl
         }
     }
     for (key, text) in [("request", &reply.request), ("script", &reply.script), ("fails", &reply.fails)] {
-        text.iter().for_each(|text| check_text(text, &path.key(key), problems));
+        if let Some(text) = text {
+            check_text(text, &path.key(key), problems);
+        }
     }
     if let Some(body) = &reply.body {
         find(body, "", &path.key("body"), problems);
@@ -43,11 +45,7 @@ pub(crate) fn check_reply(reply: &ReplyConfig, path: &Path, problems: &mut Probl
 
 fn find(value: &Value, name: &str, path: &Path, problems: &mut Problems) {
     match value {
-        Value::String(text) => {
-            if redact_text(text, name, &Secrets::default()) != *text {
-                refuse(path, problems);
-            }
-        }
+        Value::String(text) if redact_text(text, name, &Secrets::default()) != *text => refuse(path, problems),
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(index, item)| find(item, name, &path.index(index), problems));
         }
