@@ -126,15 +126,9 @@ impl App {
         };
         let (launchers, launchers_apart) = (launchers(), launchers());
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
-        let (clock_of_all, metrics_of_all) = (Arc::clone(&clock), Arc::clone(&metrics));
-        let common = Common {
-            clock: clock_of_all,
-            metrics: metrics_of_all,
-            launchers,
-            launchers_apart,
-            evaluators,
-            sources: sources.clone(),
-        };
+        let (same_clock, same_metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
+        let common =
+            Common { clock: same_clock, metrics: same_metrics, launchers, launchers_apart, evaluators, sources };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);

@@ -6,6 +6,8 @@ mod comparison;
 mod config;
 mod findings;
 mod noise;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeSet,
@@ -223,21 +225,5 @@ const fn is_sampled(sample: Percent, number: u64) -> bool {
 impl std::fmt::Debug for Shadow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shadow").field("route", &self.route).field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_of_the_runs_is_sampled_and_the_first_one_is() {
-        for share in 0..=100 {
-            let sampled = |from: u64| (from..from + 100).filter(|n| is_sampled(Percent(share), *n)).count();
-            assert_eq!((sampled(0), sampled(100)), (usize::from(share), usize::from(share)), "{share}%");
-            assert_eq!(is_sampled(Percent(share), 0), share > 0);
-        }
-        let tenth: Vec<u64> = (0..25).filter(|n| is_sampled(Percent(10), *n)).collect();
-        assert_eq!(tenth, [0, 10, 20]);
     }
 }

@@ -115,7 +115,7 @@ impl Scene {
 }
 
 /// Counts with these values, and zeros.
-fn counts(some: Value) -> Value {
+fn counts(some: &Value) -> Value {
     let mut counts = json!({"same": 0, "differs": 0, "candidateError": 0, "primaryError": 0, "skipped": 0});
     for (name, count) in some.as_object().unwrap() {
         counts[name] = count.clone();
@@ -137,7 +137,7 @@ async fn the_same_answer_is_counted_and_a_hit_asks_nobody() {
     assert_eq!(scene.metric("same").await, 0);
     assert_eq!(scene.ask(1).await.sets(), r#"[{"name":"a","tag":"1"},{"name":"b","tag":"2"}]"#);
     let report = scene.report().await;
-    assert_eq!(report["counts"], counts(json!({"same": 1})));
+    assert_eq!(report["counts"], counts(&json!({"same": 1})));
     assert_eq!((&report["route"], &report["candidate"]), (&json!("r"), &json!("http")));
     assert_eq!((&report["differences"], &report["noise"]), (&json!([]), &json!([])));
     assert_eq!(scene.metric("same").await, 1);
@@ -165,7 +165,7 @@ async fn a_difference_is_shown() {
             "changed": {"count": 1, "sets": [{"primary": app_set("a", "1"), "candidate": app_set("a", "2")}]},
         })
     );
-    assert_eq!(report["counts"], counts(json!({"differs": 1})));
+    assert_eq!(report["counts"], counts(&json!({"differs": 1})));
     assert_eq!(scene.metric("differs").await, 1);
 }
 
@@ -199,11 +199,11 @@ async fn what_varies_in_the_routes_own_answers_is_not_compared() {
         |time: &str, tag: &str| json!([{"name": "a", "tag": tag, "at": time}, {"name": "b", "tag": tag, "at": time}]);
     scene.answer(&at("1", "x"), &at("2", "x"));
     scene.ask(1).await;
-    assert_eq!(scene.report().await["counts"], counts(json!({"differs": 1})), "nothing is known of noise yet");
+    assert_eq!(scene.report().await["counts"], counts(&json!({"differs": 1})), "nothing is known of noise yet");
     scene.answer(&at("3", "x"), &at("4", "x"));
     scene.ask(2).await;
     let report = scene.report().await;
-    assert_eq!(report["counts"], counts(json!({"differs": 1, "same": 1})));
+    assert_eq!(report["counts"], counts(&json!({"differs": 1, "same": 1})));
     assert_eq!(report["noise"], json!(["at"]));
     scene.candidate.answers(&at("5", "y"));
     scene.ask(3).await;
@@ -221,7 +221,7 @@ async fn a_share_of_the_runs_is_followed() {
     for run in 0..6 {
         scene.ask(run / 2 + 1).await;
     }
-    assert_eq!(scene.report().await["counts"], counts(json!({"same": 3})));
+    assert_eq!(scene.report().await["counts"], counts(&json!({"same": 3})));
     assert_eq!((scene.primary.count(), scene.candidate.count()), (6, 3));
 }
 
@@ -231,7 +231,7 @@ async fn a_failure_of_the_routes_own_backend_is_counted() {
     scene.primary.plays(vec![Step::Send(response(404, "", "no"))]);
     let reply = scene.ask(1).await;
     assert!(reply.status >= 500, "{}", reply.status);
-    assert_eq!(scene.report().await["counts"], counts(json!({"primaryError": 1})));
+    assert_eq!(scene.report().await["counts"], counts(&json!({"primaryError": 1})));
     assert_eq!((scene.metric("primary_error").await, scene.candidate.count()), (1, 0));
 }
 
@@ -254,7 +254,7 @@ async fn a_reload_adds_and_removes_a_shadow_and_keeps_the_answers() {
     let hit = scene.app.ask("r", json!({})).await;
     assert!(hit.header("cache-status").unwrap().contains("hit"), "a shadow changes no answer");
     scene.ask(1).await;
-    assert_eq!(scene.report().await["counts"], counts(json!({"differs": 1})));
+    assert_eq!(scene.report().await["counts"], counts(&json!({"differs": 1})));
 
     reload(&scene.app, &config(&scene.primary, None));
     assert_eq!(listed().await, json!({"shadows": []}));

@@ -29,14 +29,14 @@ async fn whatever_the_candidate_does_the_answer_is_the_routes_own() {
         assert_eq!((reply.status, &reply.json()["output"]["parameters"]), (200, &own), "{fault:?}");
         assert!(!reply.header("cache-status").unwrap().contains("stale"), "{fault:?}");
         let report = scene.report().await;
-        assert_eq!(report["counts"], counts(json!({"candidateError": number})), "{fault:?}");
+        assert_eq!(report["counts"], counts(&json!({"candidateError": number})), "{fault:?}");
         assert!(!report["differences"][0]["error"].as_str().unwrap().is_empty());
     }
     assert_eq!(scene.report().await["noise"], json!([]));
     scene.candidate.answers(&json!([]));
     scene.ask(9).await;
-    let held = scene.app.operate("/admin/held", None).await.json();
-    assert_eq!(held, json!({"held": []}), "an empty list of the candidate is no loss");
+    let listed = scene.app.operate("/admin/held", None).await.json();
+    assert_eq!(listed, json!({"held": []}), "an empty list of the candidate is no loss");
     assert_eq!(scene.app.ask("r", json!({})).await.json()["output"]["parameters"], own);
 }
 
@@ -47,10 +47,10 @@ async fn callers_have_their_answers_before_the_candidate_ends_and_too_many_compa
     scene.candidate.plays(vec![Step::Hang]);
     let ask = async |n: u32| scene.app.ask("r", json!({ "n": n })).await.status;
     assert_eq!((ask(1).await, ask(2).await), (200, 200));
-    assert_eq!(scene.report().await["counts"], counts(json!({})), "both candidates are still asked");
+    assert_eq!(scene.report().await["counts"], counts(&json!({})), "both candidates are still asked");
     assert_eq!((ask(3).await, ask(4).await), (200, 200));
     let report = scene.ended(2).await;
-    assert_eq!(report["counts"], counts(json!({"skipped": 2})), "at most two are asked at once");
+    assert_eq!(report["counts"], counts(&json!({"skipped": 2})), "at most two are asked at once");
     let until = Instant::now() + Duration::from_mins(1);
     while scene.candidate.count() < 2 {
         assert!(Instant::now() < until, "the candidate was not asked");
@@ -77,7 +77,7 @@ async fn a_host_that_fails_for_the_candidate_is_still_asked_for_the_route() {
         scene.ended(number).await;
     }
     let report = scene.report().await;
-    assert_eq!(report["counts"], counts(json!({"candidateError": 8})));
+    assert_eq!(report["counts"], counts(&json!({"candidateError": 8})));
     let last = report["differences"][0]["error"].as_str().unwrap();
     assert!(last.contains("not asked"), "the breaker is open: {last}");
 }
@@ -141,7 +141,7 @@ async fn commands_never_ask_the_candidate() {
     assert!(called.contains(r#""tag":"1""#) || called.contains(r#""tag": "1""#), "{called}");
     let recorded = run(&["record", "r"]);
     assert!(recorded.contains("/list"), "{recorded}");
-    let compared = run(&["diff", "--against", questions.to_str().unwrap()]);
+    let compared = run(&["diff", "--against", file.to_str().unwrap(), "--questions", questions.to_str().unwrap()]);
     let cases = folder.path().join("cases.yaml");
     std::fs::write(&cases, &recorded).unwrap();
     let tested = run(&["test", cases.to_str().unwrap()]);
