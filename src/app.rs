@@ -80,6 +80,8 @@ struct Common {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     launchers: Arc<Launchers>,
+    /// Start the programs of candidates, so that these take no turn from others.
+    launchers_apart: Arc<Launchers>,
     evaluators: Arc<Evaluators>,
     sources: Option<Arc<dyn Sources>>,
 }
@@ -118,12 +120,15 @@ impl App {
         let base = loaded.base.clone();
         let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock, &metrics.store));
         let clock = shared.as_ref().map_or(clock, |shared| shared.clock());
-        let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
-        let launchers = launchers.counted(metrics.programs.clone()).with_sources(sources.clone());
-        let launchers = Arc::new(launchers);
+        let launchers = || {
+            let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
+            Arc::new(launchers.counted(metrics.programs.clone()).with_sources(sources.clone()))
+        };
+        let (launchers, launchers_apart) = (launchers(), launchers());
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
+        let (same_clock, same_metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
         let common =
-            Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers, evaluators, sources };
+            Common { clock: same_clock, metrics: same_metrics, launchers, launchers_apart, evaluators, sources };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);
@@ -167,7 +172,9 @@ impl App {
         let store = self.limits.shared.as_ref().and_then(|store| store.password.as_ref()?.file(&self.base));
         let secrets = [("argocd.refresh.token", argocd), ("cache.shared.password", store)];
         let exposed = secrets.into_iter().filter_map(|(key, file)| {
-            let why = self.launchers.why_exposed(&file?)?;
+            let file = file?;
+            let launchers = [&self.launchers, &self.common.launchers_apart];
+            let why = launchers.into_iter().find_map(|launchers| launchers.why_exposed(&file))?;
             let advice = "a script that reads it can do what the gateway can; set `user` of the scripts, or narrow their `allow`";
             Some(format!("{key}: {why}: {advice}"))
         });
@@ -241,6 +248,11 @@ impl App {
     /// Starts the workers that backends want ready before the first call.
     pub fn start_ahead(&self) {
         self.setup().routes.iter().for_each(|route| route.backend.start_ahead());
+    }
+
+    /// Ends all programs that still run.
+    pub(crate) async fn close_launchers(&self) {
+        tokio::join!(self.launchers.close(), self.common.launchers_apart.close());
     }
 
     /// Runs the backends for all known queries again, so that answers are fresh. Stops when the gateway drains.

@@ -261,6 +261,19 @@ pub struct BuildContext<'a> {
     pub scope: &'a NameScope,
     /// The package that the backend's programs belong to.
     pub package: Option<&'a script::Package>,
+    /// What candidates of shadows use in place of `outbound`, `registries` and `launchers`; the same unless set.
+    pub apart: Option<&'a Apart>,
+}
+
+/// Clients for backends that must not take anything from others: no connection, no turn, no rest of a failing destination, nothing learned.
+#[derive(Debug)]
+pub struct Apart {
+    /// The HTTP clients.
+    pub outbound: Arc<Outbound>,
+    /// The registries.
+    pub registries: Registries,
+    /// The launchers, which start programs.
+    pub launchers: Arc<Launchers>,
 }
 
 impl BuildContext<'_> {

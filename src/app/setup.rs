@@ -8,7 +8,7 @@ use super::{Common, Outline};
 use crate::{
     argocd::Argocd,
     auth::{Auth, AuthContext},
-    backend::BuildContext,
+    backend::{Apart, BuildContext},
     clients::{
         collector::Traces,
         oci::Registries,
@@ -67,6 +67,8 @@ struct Shared {
     raw: Vec<Value>,
     outbound: Arc<Outbound>,
     registries: Arc<Registries>,
+    /// The same for the candidates of shadows, if there are any.
+    apart: Option<Arc<Apart>>,
 }
 
 impl Setup {
@@ -81,10 +83,11 @@ impl Setup {
         let base = &loaded.base.clone();
         let part = |name: &str| loaded.raw.get(name).cloned().unwrap_or_default();
         let raw: Vec<Value> = SHARED_PARTS.map(part).into();
-        let shared = match before {
+        let mut shared = match before {
             Some(before) if before.shared.raw == raw => before.shared.clone(),
             _ => Shared::build(&config, raw, base, common, &mut problems),
         };
+        shared.set_apart(&config, base, common);
         let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
         let traces = config.traces.as_ref().and_then(|traces| {
             Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
@@ -102,6 +105,7 @@ impl Setup {
             registries: &shared.registries,
             scope: &NameScope::input(),
             package: None,
+            apart: shared.apart.as_deref(),
         };
         let (deadline, metrics) = (config.server.deadline, &*common.metrics);
         let raw = loaded.raw.get("routes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -195,15 +199,33 @@ fn build_auth(
 
 impl Shared {
     fn build(config: &Config, raw: Vec<Value>, base: &BaseDir, common: &Common, problems: &mut Problems) -> Self {
-        let (root, clock) = (Path::root(), &common.clock);
-        let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
-        let outbound = Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
-        let outbound = outbound.counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
-        let outbound = Arc::new(outbound);
-        let path = root.key("registries");
-        let registries = Registries::build(&config.registries, base, &outbound, Arc::clone(clock), &path, problems);
-        Self { raw, outbound, registries: Arc::new(registries) }
+        let (outbound, registries) = clients(config, base, common, problems);
+        Self { raw, outbound, registries: Arc::new(registries), apart: None }
     }
+
+    /// Gives the candidates of shadows clients of their own.
+    fn set_apart(&mut self, config: &Config, base: &BaseDir, common: &Common) {
+        if config.routes.iter().all(|route| route.shadow.is_none()) {
+            self.apart = None;
+        } else if self.apart.is_none() {
+            // Its problems are those of the other clients.
+            let (outbound, registries) = clients(config, base, common, &mut Problems::default());
+            let launchers = Arc::clone(&common.launchers_apart);
+            self.apart = Some(Arc::new(Apart { outbound, registries, launchers }));
+        }
+    }
+}
+
+/// HTTP clients and registries that nothing uses yet.
+fn clients(config: &Config, base: &BaseDir, common: &Common, problems: &mut Problems) -> (Arc<Outbound>, Registries) {
+    let (root, clock) = (Path::root(), &common.clock);
+    let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
+    let outbound = Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
+    let outbound = outbound.counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
+    let outbound = Arc::new(outbound);
+    let path = root.key("registries");
+    let registries = Registries::build(&config.registries, base, &outbound, Arc::clone(clock), &path, problems);
+    (outbound, registries)
 }
 
 /// Builds the routes of all plugins, after the routes of the file. Returns the problems that belong to the gateway's own file.

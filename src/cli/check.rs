@@ -121,10 +121,12 @@ fn try_sources(setup: &Setup) -> anyhow::Result<bool> {
     let mut is_good = true;
     for route in setup.routes.iter() {
         let reached = runtime.block_on(route.backend.reach(Instant::now() + TIMEOUT));
-        for Reached { source, result } in reached {
+        let of_shadow = route.shadow.as_ref().map(|shadow| runtime.block_on(shadow.reach(Instant::now() + TIMEOUT)));
+        let of_shadow = of_shadow.into_iter().flatten().map(|reached| (", shadow", reached));
+        for (which, Reached { source, result }) in reached.into_iter().map(|reached| ("", reached)).chain(of_shadow) {
             is_good &= result.is_ok();
             let said = result.unwrap_or_else(|error| format!("cannot be used: {error}"));
-            eprintln!("route {}: {source} {said}", route.name);
+            eprintln!("route {}{which}: {source} {said}", route.name);
         }
     }
     Ok(is_good)

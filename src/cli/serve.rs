@@ -189,7 +189,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         }
     }
     let _ = timeout(FLUSH, events).await;
-    app.launchers.close().await;
+    app.close_launchers().await;
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
     }
@@ -200,6 +200,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
 
 /// Starts the tasks that run beside the requests. Returns the one that follows events, which has work until the end.
 fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> JoinHandle<()> {
+    app.engine.ask_candidates();
     app.start_ahead();
     let renewing = Arc::clone(app);
     tokio::spawn(async move { renewing.renew().await });

@@ -4,6 +4,7 @@
 pub(crate) mod admin_ops;
 mod askers;
 mod baselines;
+mod candidates;
 mod changes;
 mod confirm;
 pub(crate) mod events;

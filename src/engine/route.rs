@@ -38,6 +38,7 @@ use crate::{
     engine::{
         cache::{CacheConfig, Freshness, Key, KeyPrefix, Life, Policy, Revision},
         guard::{Guard, GuardConfig},
+        shadow::{Shadow, ShadowConfig},
         shape::{Nulls, Shape},
     },
     file::base_dir::BaseDir,
@@ -85,6 +86,8 @@ pub(crate) struct RouteConfig {
     pub(crate) guard: GuardConfig,
     /// When a call is given up; the server's `deadline` unless set.
     pub(crate) deadline: Option<HumanDuration>,
+    /// A second backend, which is asked afterwards and compared with `backend`. Callers never get its answers.
+    pub(crate) shadow: Option<Box<ShadowConfig>>,
 }
 
 const fn default_stringify() -> bool {
@@ -109,6 +112,8 @@ pub struct Route {
     pub deadline: Duration,
     /// What is counted.
     pub(crate) metrics: RouteMetrics,
+    /// The candidate for its backend's place.
+    pub(crate) shadow: Option<Arc<Shadow>>,
     input: Accepts,
     lineage: Option<Vec<String>>,
     matcher: Option<Matcher>,

@@ -15,6 +15,7 @@ mod refreshes;
 mod registry;
 mod reloads;
 mod routes;
+mod shadows;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub(crate) use self::{
     refreshes::RefreshMetrics,
     reloads::ReloadMetrics,
     routes::{RouteGauges, RouteNow},
+    shadows::{RouteShadowMetrics, ShadowMetrics},
     store::StoreMetrics,
     traces::SpanMetrics,
 };
@@ -76,6 +78,8 @@ pub struct Metrics {
     pub flights: IntGauge,
     /// The current state of each route.
     pub(crate) routes: RouteGauges,
+    /// Comparisons with shadows.
+    pub(crate) shadows: ShadowMetrics,
     /// What the gateway's process uses.
     pub(crate) process: ProcessMetrics,
     /// Reads and writes of the file of last good answers.
@@ -239,6 +243,7 @@ impl Metrics {
             in_flight: registry.gauge("appset_gateway_requests_in_flight", "Requests under way.")?,
             flights: registry.gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
             routes: RouteGauges::new(registry)?,
+            shadows: ShadowMetrics::new(registry)?,
             process: ProcessMetrics::new(registry)?,
             disk: DiskMetrics::new(registry)?,
             store: StoreMetrics::new(registry)?,

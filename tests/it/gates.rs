@@ -92,6 +92,7 @@ impl GateContext {
             registries: &registries,
             scope: &NameScope::input(),
             package: None,
+            apart: None,
         };
         let gate = config.build(around, &Path::root().key("gate"), &mut problems);
         let messages = problems.into_vec().into_iter().map(|problem| match problem.help {

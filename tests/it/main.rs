@@ -49,6 +49,7 @@ mod reviews;
 mod rotation;
 mod script;
 mod secrets;
+mod shadow;
 mod tls;
 mod tokens;
 mod traces;

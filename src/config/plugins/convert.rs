@@ -87,6 +87,7 @@ pub(crate) fn convert(
         lineage: settings.lineage,
         guard: settings.guard,
         deadline: settings.deadline,
+        shadow: None,
     };
     Some((route, package, raw))
 }

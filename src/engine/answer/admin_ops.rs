@@ -218,7 +218,10 @@ impl Engine {
         let is_meant = |route: &&Arc<Route>| {
             !selector.is_exact && selector.route.as_deref().is_none_or(|name| *name == *route.name)
         };
-        routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
+        for route in routes.iter().filter(is_meant) {
+            route.backend.forget();
+            route.shadow.iter().for_each(|shadow| shadow.forget());
+        }
         let mut expired = HashMap::new();
         let runs = self.flights.supersede(
             |question| selector.selects(question),

@@ -96,7 +96,9 @@ impl Run {
         if let Some(span) = trace::current() {
             span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         }
-        Ended { result, began, took, number }
+        let ended = Ended { result, began, took, number };
+        self.let_follow(known, &ended);
+        ended
     }
 
     /// The run's span, in the trace of the caller that started it.

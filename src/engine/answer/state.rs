@@ -1,6 +1,6 @@
 //! All that the engine has stored about questions.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ pub(super) struct EngineState {
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
     /// would both be compared with the same earlier answer.
     pub(super) judging: Arc<Mutex<()>>,
+    /// Whether the candidates of shadows are asked.
+    pub(super) asks_candidates: Arc<AtomicBool>,
 }
 
 impl EngineState {
@@ -49,6 +51,7 @@ impl EngineState {
             notices: Notices::default(),
             shared,
             judging: Arc::default(),
+            asks_candidates: Arc::default(),
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Revision(u64);
 
 impl Revision {
     /// Keys that decide who is asked, how often, and what is accepted, but do not change the answers.
-    const NO_PART: [&'static str; 6] = ["name", "match", "cache", "lineage", "guard", "deadline"];
+    const NO_PART: [&'static str; 7] = ["name", "match", "cache", "lineage", "guard", "deadline", "shadow"];
 
     /// Its bytes.
     #[must_use]

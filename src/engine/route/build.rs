@@ -12,6 +12,7 @@ use crate::{
     engine::{
         cache::{KeyPrefix, Policy, Revision},
         guard::Guard,
+        shadow::ShadowOf,
         shape::{Shape, ShapeConfig},
     },
     lang::scope::ValueType,
@@ -59,7 +60,9 @@ fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut 
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
     let is_all = config.input.is_some() && config.dynamic_input.is_none();
     let Some(lineage) = &config.lineage else {
-        let text = raw.to_string();
+        let mut own = raw.clone();
+        own.as_object_mut().map(|own| own.remove("shadow"));
+        let text = own.to_string();
         let uses = |name: &&&str| declared.contains(name) || text.contains(&format!("params.{name}"));
         if let Some(commit) = COMMITS.iter().find(uses) {
             problems.warning(
@@ -141,13 +144,24 @@ pub(super) fn build_route(
     }
     let backend = config.backend.build(around, &path.key("backend"), problems);
     let item = backend.as_ref().map(|backend| backend.item()).unwrap_or_default();
-    let shape = ShapeConfig {
+    let of_shape = ShapeConfig {
         output: config.output.as_ref(),
         echo: &config.echo,
         stringify: config.stringify,
         nulls: config.nulls,
     };
-    let shape = Shape::build(shape, &scope.with_keys_of(&item), &evaluator, path, problems);
+    let shape = Shape::build(of_shape, &scope.with_keys_of(&item), &evaluator, path, problems);
+    let usual = deadline;
+    let deadline = config.deadline.unwrap_or(usual);
+    let of = ShadowOf {
+        route: &config.name,
+        raw,
+        primary: backend.as_ref(),
+        shape: of_shape,
+        identity: &config.guard.identity,
+        deadline,
+    };
+    let shadow = config.shadow.as_ref().map(|shadow| shadow.build(&of, around, metrics, &path.key("shadow"), problems));
     let input = match (input, announces) {
         (fixed, Some(probe)) => {
             let fixed = fixed.and(config.input.as_deref()).unwrap_or_default();
@@ -166,12 +180,18 @@ pub(super) fn build_route(
         policy: Policy::new(config.cache),
         guard: Guard::build(&config.guard, &path.key("guard"), problems),
         lineage: config.lineage.clone(),
-        deadline: config.deadline.unwrap_or(deadline).0,
+        deadline: deadline.0,
         metrics: metrics.route(&config.name, config.backend.kind()),
+        shadow: shadow.flatten(),
         matcher: matcher.flatten(),
         prefix: KeyPrefix::new(&config.name, reads_application_set),
         revision: Revision::of(raw),
-        origin: Origin { raw: raw.clone(), base: around.base.clone(), deadline, package: around.package.cloned() },
+        origin: Origin {
+            raw: raw.clone(),
+            base: around.base.clone(),
+            deadline: usual,
+            package: around.package.cloned(),
+        },
         backend,
     })
 }

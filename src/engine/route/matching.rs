@@ -257,6 +257,7 @@ mod tests {
             registries: &registries,
             scope: &NameScope::input(),
             package: None,
+            apart: None,
         };
         Matcher::build(config, &backend, around, &root.key("match"), problems)
     }

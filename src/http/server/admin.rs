@@ -6,6 +6,7 @@ mod config;
 mod held;
 mod hooks;
 mod questions;
+mod shadow;
 
 use std::{
     panic::AssertUnwindSafe,
@@ -70,6 +71,8 @@ const CONCERNS: &str = "/admin/hooks/{name}/concerns";
 
 /// The last questions, with their answers.
 const QUESTIONS: &str = "/admin/questions";
+/// The comparisons of routes with their shadows.
+const SHADOW: &str = "/admin/shadow";
 
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
@@ -94,6 +97,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route(RELEASE, decide(RELEASE, Decision::Released))
         .route(REJECT, decide(REJECT, Decision::Rejected))
         .route(QUESTIONS, get(list_questions).fallback(wrong_method))
+        .route(SHADOW, get(list_shadows).fallback(wrong_method))
         .route(CONCERNS, post(concerns).fallback(post_only))
         .fallback(unknown_path)
         .with_state(app)
@@ -147,6 +151,10 @@ async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
 
 async fn list_questions(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, QUESTIONS, request, async |app, asked| questions::list(app, &asked.uri).await).await
+}
+
+async fn list_shadows(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, SHADOW, request, async |app, _| Ok(shadow::list(&app))).await
 }
 
 async fn concerns(
@@ -218,7 +226,7 @@ async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response
     let completion = Completion::start(app, &request, None);
     discard(request.into_body()).await;
     let message = "there is nothing at this path; the admin listener has /livez, /startupz, /readyz, /metrics, /admin/answers, \
-                   /admin/config, /admin/held, /admin/questions and /admin/hooks/<name>/concerns";
+                   /admin/config, /admin/held, /admin/questions, /admin/shadow and /admin/hooks/<name>/concerns";
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 

@@ -90,6 +90,7 @@ impl ForgeContext {
             registries: &self.registries,
             scope: &self.scope,
             package: None,
+            apart: None,
         }
     }
 

@@ -75,6 +75,7 @@ impl Default for Stage {
             registries: &registries,
             scope: &NameScope::input(),
             package: None,
+            apart: None,
         };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();

@@ -1,0 +1,107 @@
+//! Compares the list of a route's own backend with the list of its candidate. Pure.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    domain::{difference::Difference, generator::ParameterSet},
+    engine::guard::{
+        Identity,
+        identity::{USUAL_KEYS, identities},
+    },
+};
+
+/// What differs from `primary` to `candidate`, without the keys in `ignored`.
+pub(super) fn compare(
+    mut primary: Vec<ParameterSet>,
+    mut candidate: Vec<ParameterSet>,
+    identity: &Identity,
+    ignored: &BTreeSet<String>,
+) -> Difference {
+    for set in primary.iter_mut().chain(&mut candidate) {
+        set.0.retain(|key, _| !ignored.contains(key));
+    }
+    let keys = keys(identity, [&primary, &candidate]);
+    Difference::of(&primary, &candidate, &keys)
+}
+
+/// The keys whose values differ in sets of both lists that have one identity. `None` if the sets cannot be told apart.
+pub(super) fn varying(before: &[ParameterSet], now: &[ParameterSet], identity: &Identity) -> Option<BTreeSet<String>> {
+    let keys = keys(identity, [before, now]);
+    let is_told_apart = if keys.is_empty() {
+        before.len() == 1 && now.len() == 1
+    } else {
+        identities(before, &keys).is_some() && identities(now, &keys).is_some()
+    };
+    if !is_told_apart {
+        return None;
+    }
+    let mut varying = BTreeSet::new();
+    for (before, now) in Difference::of(before, now, &keys).changed {
+        let all = before.0.keys().chain(now.0.keys());
+        varying.extend(all.filter(|key| before.0.get(*key) != now.0.get(*key)).cloned());
+    }
+    Some(varying)
+}
+
+/// The keys that identify the sets of both lists. With `auto`, the first usual key that all sets have, and that tells the sets of each
+/// list apart. Empty if sets can only be counted.
+fn keys(identity: &Identity, lists: [&[ParameterSet]; 2]) -> Vec<String> {
+    match identity {
+        Identity::Keys(keys) => keys.clone(),
+        Identity::Auto => {
+            let usual = USUAL_KEYS.into_iter().map(|key| vec![key.to_owned()]);
+            let tells_apart = |keys: &Vec<String>| lists.iter().all(|sets| identities(sets, keys).is_some());
+            usual.into_iter().find(tells_apart).unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn sets(all: Value) -> Vec<ParameterSet> {
+        serde_json::from_value::<Vec<_>>(all).unwrap().into_iter().map(ParameterSet).collect()
+    }
+
+    fn ignoring(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn ignored_keys_are_not_compared_and_others_are() {
+        let primary = json!([{"name": "a", "v": 1, "etag": "x"}, {"name": "b", "v": 1, "etag": "x"}]);
+        let candidate = json!([{"name": "b", "v": 1, "etag": "y"}, {"name": "a", "v": 1}]);
+        let compared = |ignored: &[&str]| {
+            compare(sets(primary.clone()), sets(candidate.clone()), &Identity::Auto, &ignoring(ignored))
+        };
+        assert!(compared(&["etag"]).is_empty());
+        let Difference { added, removed, changed } = compared(&[]);
+        assert_eq!((added.len(), removed.len(), changed.len()), (0, 0, 2));
+    }
+
+    #[test]
+    fn a_usual_key_identifies_even_a_single_set() {
+        let one = |name: &str| sets(json!([{ "name": name, "v": "1" }]));
+        let Difference { added, removed, changed } = compare(one("a"), one("b"), &Identity::Auto, &ignoring(&[]));
+        assert_eq!((added.len(), removed.len(), changed.len()), (1, 1, 0));
+        let by = Identity::Keys(Vec::new());
+        assert_eq!(compare(one("a"), one("b"), &by, &ignoring(&[])).changed.len(), 1);
+    }
+
+    #[test]
+    fn what_varies_is_found_only_between_sets_that_can_be_told_apart() {
+        let found = |before: Value, now: Value, identity: &Identity| {
+            varying(&sets(before), &sets(now), identity).map(|keys| keys.into_iter().collect::<Vec<_>>().join(","))
+        };
+        let by = Identity::Keys(vec!["k".to_owned()]);
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(found(json!([{"k": 1, "t": 1}]), json!([{"t": 2, "k": 1, "u": 1}]), &by), text("t,u"));
+        assert_eq!(found(json!([{"k": 1}]), json!([{"k": 2}]), &by), text(""), "another set is no noise");
+        assert_eq!(found(json!([{"k": 1}, {"k": 1}]), json!([{"k": 1}]), &by), None, "two sets with one identity");
+        assert_eq!(found(json!([{"t": 1}]), json!([{"t": 2}]), &Identity::Auto), text("t"), "the only set");
+        assert_eq!(found(json!([{"t": 1}, {"t": 2}]), json!([{"t": 3}, {"t": 4}]), &Identity::Auto), None);
+    }
+}
