@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::Mapping;
+use super::{Mapping, unmapped};
 use crate::{
     clients::oci::Reference,
     domain::generator::{Evidence, Question, Selector},
@@ -131,7 +131,7 @@ impl Mapping {
             let deadline = Instant::now() + MAPPED_WITHIN;
             self.evaluator.evaluate(&self.expression, &variables, deadline).await.map_err(|error| error.to_string())
         };
-        let result = result.map_err(|error| format!("the hook's `subjects`: {error}"))?;
+        let result = result.map_err(|error| unmapped::why(&self.expression, &error))?;
         subjects_of(result)
     }
 }
