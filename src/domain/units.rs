@@ -10,7 +10,7 @@ use serde::{
 
 /// The end of a noun after `count`: `1 route`, `2 routes`.
 #[must_use]
-pub(crate) fn plural<N: From<u8> + PartialEq>(count: N) -> &'static str {
+pub(crate) fn plural<N: From<u8> + PartialEq + Copy>(count: N) -> &'static str {
     if count == N::from(1) { "" } else { "s" }
 }
 
