@@ -5,6 +5,7 @@ mod config;
 mod kind;
 mod proof;
 mod subject;
+mod unmapped;
 
 use std::sync::Arc;
 

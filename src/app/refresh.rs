@@ -1,70 +1,138 @@
 //! Follows the notices of runs, and tells Argo CD: ApplicationSets that were given something else ask again, and Kubernetes Events show
 //! what the gateway holds.
 
-use std::{sync::Arc, time::Duration};
+use std::{hash::BuildHasher as _, sync::Arc, time::Duration};
 
+use foldhash::quality::FixedState;
 use tokio::{
+    sync::mpsc::Receiver,
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
 use super::App;
 use crate::{
     argocd::{Argocd, Cause, EventReason, Refresh, RefreshEnd, RefreshQueue, Refreshed},
     domain::lifecycle::Phase,
-    engine::answer::notices::{Notice, What},
+    engine::answer::{
+        handover::SeenNotes,
+        notices::{Notice, What},
+    },
 };
 
 /// How many notices are looked into at once.
 const AT_ONCE: usize = 16;
 /// How often other replicas are told who asked.
 const PUBLISHED_EVERY: Duration = Duration::from_millis(250);
+/// How often the store is asked for refreshes that an ended replica has left.
+const LEFT_EVERY: Duration = Duration::from_secs(5);
+/// How long the task goes on after [`Phase::Closing`], for what is due by then.
+const FINISHED_WITHIN: Duration = Duration::from_secs(3);
 /// How long the task sleeps when no refresh waits.
 const IDLE: Duration = Duration::from_hours(1);
 
 impl App {
-    /// Tells ApplicationSets that there is another answer. Returns when the gateway drains.
+    /// Tells ApplicationSets that there is another answer. Returns soon after [`Phase::Closing`], when all that was due is done. What waits
+    /// for another attempt is left to other replicas.
     pub async fn follow_notices(self: &Arc<Self>) {
-        let (mut notices, mut queue) = (self.engine.notices(), RefreshQueue::default());
+        let (mut notices, mut queue) = (self.follow_engine(), RefreshQueue::default());
         let (mut concerned, mut refreshes) = (JoinSet::new(), JoinSet::new());
-        let mut draining = std::pin::pin!(self.lifecycle.reached(Phase::Draining));
-        let mut publishing = std::pin::pin!(self.publish_askers());
+        let mut closing = std::pin::pin!(self.lifecycle.reached(Phase::Closing));
+        let mut left = std::pin::pin!(self.left_refreshes(SeenNotes::new()));
+        let mut until = None;
         loop {
             while let Some((name, refresh)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
                 refreshes.spawn(async move { (app.refresh(&name, &refresh.told).await, name, refresh) });
             }
-            let next = queue.next_at().unwrap_or_else(|| Instant::now() + IDLE);
+            let now = Instant::now();
+            if until.is_some_and(|until| {
+                now >= until || (notices.is_empty() && concerned.is_empty() && refreshes.is_empty())
+            }) {
+                return self.leave_refreshes(queue, notices.len() + concerned.len()).await;
+            }
+            let next = queue.next_at().into_iter().chain(until).min().unwrap_or(now + IDLE);
             tokio::select! {
-                () = &mut draining => return,
+                () = &mut closing, if until.is_none() => until = Some(Instant::now() + FINISHED_WITHIN),
+                (names, seen) = &mut left, if until.is_none() => {
+                    let change = FixedState::default().hash_one(Instant::now());
+                    self.want(&mut queue, &names, change);
+                    left.set(self.left_refreshes(seen));
+                }
                 Some(notice) = notices.recv(), if concerned.len() < AT_ONCE => {
                     let app = Arc::clone(self);
                     concerned.spawn(async move { app.concerned_sets(notice).await });
                 }
                 Some(Ok((names, change))) = concerned.join_next() => {
-                    for name in &names {
-                        if !queue.want(name, change, Instant::now()) {
-                            self.metrics.refreshes.dropped();
-                        }
-                    }
+                    self.want(&mut queue, &names, change);
                 }
                 Some(Ok((result, name, refresh))) = refreshes.join_next() => {
                     self.note_refresh(&mut queue, name, refresh, &result);
                 }
-                () = &mut publishing => {}
                 () = sleep_until(next) => {}
             }
         }
     }
 
-    /// Tells the file and other replicas who asked what. Never returns.
-    async fn publish_askers(&self) {
+    /// The notices of the engine. Those that find no room are counted.
+    fn follow_engine(&self) -> Receiver<Notice> {
+        let metrics = self.metrics.refreshes.clone();
+        self.engine.notices(move || metrics.dropped())
+    }
+
+    fn want(&self, queue: &mut RefreshQueue, names: &[Arc<str>], change: u64) {
+        for name in names {
+            if !queue.want(name, change, Instant::now()) {
+                self.metrics.refreshes.dropped();
+            }
+        }
+    }
+
+    /// Waits, and takes the refreshes that ended replicas have left. Also returns what was seen in the store. Takes nothing when it is
+    /// about to end itself.
+    async fn left_refreshes(&self, mut seen: SeenNotes) -> (Vec<Arc<str>>, SeenNotes) {
+        sleep(LEFT_EVERY).await;
+        if self.setup().argocd.is_none() || self.lifecycle.phase() > Phase::Serving {
+            return (Vec::new(), seen);
+        }
+        let names = self.engine.left_refreshes(&mut seen).await;
+        if !names.is_empty() {
+            tracing::info!(count = names.len(), "telling ApplicationSets in place of a replica that has ended");
+        }
+        (names, seen)
+    }
+
+    /// Leaves what `queue` holds to other replicas. `notices` were not looked into.
+    async fn leave_refreshes(&self, queue: RefreshQueue, notices: usize) {
+        (0..notices).for_each(|_| self.metrics.refreshes.dropped());
+        let names = queue.into_names();
+        if names.is_empty() {
+            return;
+        }
+        let count = names.len();
+        if self.engine.leave_refreshes(&names).await {
+            tracing::info!(count, "ApplicationSets are told by another replica");
+        } else {
+            names.iter().for_each(|_| self.metrics.refreshes.dropped());
+            tracing::warn!(count, "ApplicationSets were not told before the end");
+        }
+    }
+
+    /// Tells the file and other replicas who asked what. Returns at [`Phase::Ended`], when the last callers are told of too.
+    pub async fn publish_askers(&self) {
+        let mut ended = std::pin::pin!(self.lifecycle.reached(Phase::Ended));
         let mut ticks = interval(PUBLISHED_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            let is_last = tokio::select! {
+                () = &mut ended => true,
+                _ = ticks.tick() => false,
+            };
             if self.setup().argocd.is_some() {
                 self.engine.publish_askers().await;
+            }
+            if is_last {
+                return;
             }
         }
     }

@@ -127,6 +127,13 @@ impl RefreshQueue {
         End::Again
     }
 
+    /// All that are not told yet, also those that are being told.
+    pub(crate) fn into_names(self) -> Vec<Arc<str>> {
+        let mut names = self.running;
+        names.extend(self.waiting.into_keys());
+        names.into_iter().collect()
+    }
+
     fn due(&self) -> Option<(&Arc<str>, &Refresh)> {
         let free = self.waiting.iter().filter(|(name, _)| !self.running.contains(*name));
         free.min_by_key(|(_, refresh)| refresh.at)
@@ -209,6 +216,7 @@ mod tests {
         let running: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
         assert_eq!(running.len(), AT_ONCE);
         assert!(queue.next_at().is_none());
+        assert_eq!(queue.into_names().len(), MAX_WAITING, "at the end, all of them are left to others");
     }
 
     #[test]

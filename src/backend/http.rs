@@ -94,8 +94,11 @@ impl Http {
         let mut counted = Vec::new();
         loop {
             let (number, asked) = (seen.len() + 1, call.clone());
-            let of_page =
-                |error: BackendError| if number > 1 { error.within(format_args!("page {number}")) } else { error };
+            let of_page = |error: BackendError| {
+                let error = if number > 1 { error.within(format_args!("page {number}")) } else { error };
+                // An event about this URL concerns the question too.
+                BackendError { evidence: vec![Evidence::unknown(asked.to_string(), error.message.as_str())], ..error }
+            };
             let reply = self.api.send(&self.client, call).await.map_err(of_page)?;
             let (status, secrets) = (reply.status, reply.secrets.clone());
             let clean = |error: BackendError| of_page(secrets.clean(&error).within(&asked));

@@ -9,7 +9,7 @@ use std::{process::ExitCode, sync::Arc};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::event::EventFile;
+use self::event::EventArgs;
 use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print};
 use crate::{
     app::App,
@@ -51,9 +51,8 @@ pub(crate) struct CallArgs {
     /// The output format: the answer with a summary, or everything as one JSON object.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Also tell whether this event would make the gateway look at this call again: the name of a hook, and a file with the event's body.
-    #[arg(long, value_name = "HOOK=FILE")]
-    event: Option<EventFile>,
+    #[command(flatten)]
+    event: EventArgs,
     #[command(flatten)]
     file: ConfigFile,
 }
@@ -85,14 +84,9 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         let asked = asked.map_err(|(_, message)| anyhow::anyhow!(message))?;
         let answer = app.engine.answer(&asked).await;
         let steps = steps::tell(&watch.steps(), &asked.route.backend.secrets());
-        let concerned = match &arguments.event {
-            Some(event) => {
-                let evidence =
-                    answer.as_ref().map_or_else(|unknown| unknown.failure.evidence(), |answer| &answer.entry.evidence);
-                Some(event.concerns(&app.setup(), &asked, evidence).await?)
-            }
-            None => None,
-        };
+        let evidence =
+            answer.as_ref().map_or_else(|unknown| unknown.failure.evidence(), |answer| &answer.entry.evidence);
+        let concerned = arguments.event.concerns(&app.setup(), &asked, evidence).await?;
         let shown = Shown { asked: &asked, steps: &steps, concerned, output: arguments.output };
         let shown = match answer {
             Ok(answer) => shown.answer(&answer),

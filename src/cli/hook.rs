@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     ConfigFile, Output, exit,
     gateway::{AdminArgs, Gateway, HELP, asked_by, text},
+    parameters::parse_header,
     print,
 };
 use crate::{
@@ -90,12 +91,6 @@ struct EventArgs {
     /// A header of the event, such as `X-GitHub-Event: push`. May be given several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(HeaderName, HeaderValue)>,
-}
-
-fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
-    let name = name.trim().parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
-    Ok((name, value.trim().parse().map_err(|_| "its value has characters that no header can carry")?))
 }
 
 impl EventArgs {

@@ -1,7 +1,8 @@
-//! Input parameters on the command line.
+//! Input parameters and headers on the command line.
 
 use anyhow::{Context, bail};
 use clap::Args;
+use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::domain::{document, generator::Parameters};
@@ -20,6 +21,13 @@ pub(crate) struct ParameterArgs {
 fn parse_parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Reads a header: `Name: value`.
+pub(super) fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is `Name: value`")?;
+    let name = name.trim().parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
+    Ok((name, value.trim().parse().map_err(|_| "its value has characters that no header can carry")?))
 }
 
 impl ParameterArgs {

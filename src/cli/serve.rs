@@ -175,7 +175,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         "ready"
     );
     let traces = app.traces.start();
-    let events = start_tasks(&app, file, hangup);
+    let unfinished = start_tasks(&app, file, hangup);
     let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, hooks));
 
     let signal = signals.next().await;
@@ -188,7 +188,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::FAILED));
         }
     }
-    let _ = timeout(FLUSH, events).await;
+    let _ = timeout(FLUSH, unfinished).await;
     app.close_launchers().await;
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
@@ -198,8 +198,8 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the tasks that run beside the requests. Returns the one that follows events, which has work until the end.
-fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> JoinHandle<()> {
+/// Starts the tasks that run beside the requests. Returns those that have work until the end.
+fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Output = ()> + use<> {
     app.engine.ask_candidates();
     app.start_ahead();
     let renewing = Arc::clone(app);
@@ -213,10 +213,14 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> JoinHandle<()> {
     let events = Arc::clone(app);
     let events = tokio::spawn(async move { events.follow_events().await });
     let telling = Arc::clone(app);
-    tokio::spawn(async move { telling.follow_notices().await });
+    let telling = tokio::spawn(async move { telling.follow_notices().await });
+    let publishing = Arc::clone(app);
+    let publishing = tokio::spawn(async move { publishing.publish_askers().await });
     let confirming = Arc::clone(app);
     tokio::spawn(async move { confirming.confirm_held().await });
-    events
+    async move {
+        let _ = tokio::join!(events, telling, publishing);
+    }
 }
 
 /// Drains after `signal`, then waits for the last request. Returns whether all requests were finished in time.

@@ -9,6 +9,7 @@ mod changes;
 mod confirm;
 pub(crate) mod events;
 mod given;
+pub(crate) mod handover;
 #[cfg(test)]
 mod model;
 pub(crate) mod notices;

@@ -113,7 +113,9 @@ impl Kind {
                 return id.map(|id| format!("{source} {id}")).filter(|id| id.len() <= MAX_ID_BYTES);
             }
             Self::Generic => header("webhook-id"),
-            Self::Distribution | Self::Harbor | Self::Quay | Self::DockerHub | Self::Jfrog | Self::Nexus => None,
+            Self::Nexus => header("x-nexus-webhook-delivery"),
+            Self::Distribution => return registry::distribution_id(body),
+            Self::Harbor | Self::Quay | Self::DockerHub | Self::Jfrog => None,
         };
         id.filter(|id| (1..=MAX_ID_BYTES).contains(&id.len())).map(str::to_owned)
     }

@@ -1,6 +1,7 @@
 //! What an event is about: images, commits, or questions that a mapping names.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     time::Duration,
 };
@@ -10,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::Mapping;
+use super::{Mapping, unmapped};
 use crate::{
     clients::oci::Reference,
     domain::generator::{Evidence, Question, Selector},
@@ -94,6 +95,16 @@ fn split(reference: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// `name` with its registry in lower case, as subjects have it. Hosts have no case; repositories have lower case only.
+fn lower_host(name: &str) -> Cow<'_, str> {
+    match name.split_once('/') {
+        Some((host, path)) if host.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            format!("{}/{path}", host.to_ascii_lowercase()).into()
+        }
+        _ => name.into(),
+    }
+}
+
 /// Whether `text` is a full commit id, SHA-1 or SHA-256.
 fn is_sha(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -120,7 +131,7 @@ impl Mapping {
             let deadline = Instant::now() + MAPPED_WITHIN;
             self.evaluator.evaluate(&self.expression, &variables, deadline).await.map_err(|error| error.to_string())
         };
-        let result = result.map_err(|error| format!("the hook's `subjects`: {error}"))?;
+        let result = result.map_err(|error| unmapped::why(&self.expression, &error))?;
         subjects_of(result)
     }
 }
@@ -230,7 +241,7 @@ impl Subjects {
             return false;
         }
         let (name, tag) = split(word);
-        let Some(tags) = self.images.get(name) else { return false };
+        let Some(tags) = self.images.get(&*lower_host(name)) else { return false };
         tag.is_none_or(|tag| tags.contains(&None) || tags.iter().flatten().any(|pushed| pushed == tag))
     }
 }
@@ -266,6 +277,9 @@ mod tests {
             ("ghcr.io/org/ap:main", "the manifest of ghcr.io/org/app:main", false),
             ("org/app:main", "the manifest of ghcr.io/org/app:main", false),
             ("nginx:1", "the manifest of docker.io/library/nginx:1", true),
+            ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:main", true),
+            ("GHCR.io/org/app:main", "the tags of Ghcr.IO/org/app", true),
+            ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:Main", false),
             ("localhost:5000/org/app:main", "the manifest of localhost:5000/org/app:main", true),
         ] {
             assert_eq!(concerns(pushed, asked), is_meant, "{pushed}, {asked}");

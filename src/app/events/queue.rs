@@ -20,6 +20,8 @@ pub(super) const AT_ONCE: usize = 8;
 pub(super) const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(1)];
 /// The time between two looks at one question. Events that come meanwhile are one look.
 const SPACING: Duration = Duration::from_secs(2);
+/// An event that comes so soon after a look that found something new is most likely about the same change.
+const ECHO: Duration = Duration::from_secs(10);
 /// How many times of looks are remembered before old ones are removed.
 const MAX_LOOKED: usize = 10_000;
 /// How many subjects wait to be compared once more.
@@ -51,6 +53,8 @@ pub(super) struct Due {
     number: u64,
     /// How many looks have found nothing new.
     looks: usize,
+    /// Whether its events came shortly after a look that found something new, or during that look.
+    is_echo: bool,
     /// The deliveries that wait for the first look.
     pub(super) batches: Vec<Arc<Batch>>,
 }
@@ -63,6 +67,8 @@ pub(super) struct Queue {
     running: HashMap<Key, Question>,
     /// When each question was last looked at, if that is not long ago.
     looked: HashMap<Key, Instant>,
+    /// When a look at each question has found something new, if that is not long ago.
+    changed: HashMap<Key, Instant>,
     numbers: u64,
 }
 
@@ -72,10 +78,12 @@ impl Queue {
         let at = self.looked.get(&key).map_or(now, |looked| now.max(*looked + SPACING));
         // A first look that waits already is due before.
         let at = self.waiting.get(&key).filter(|due| due.looks == 0).map_or(at, |due| due.at);
-        self.put(key, Due { question, at, number: 0, looks: 0, batches: batch.into_iter().cloned().collect() });
+        let is_echo = self.changed.get(&key).is_some_and(|changed| now < *changed + ECHO);
+        let batches = batch.into_iter().cloned().collect();
+        self.put(key, Due { question, at, number: 0, looks: 0, is_echo, batches });
     }
 
-    pub(super) fn put(&mut self, key: Key, mut due: Due) {
+    fn put(&mut self, key: Key, mut due: Due) {
         self.numbers += 1;
         due.number = self.numbers;
         self.order.insert((due.at, due.number), key);
@@ -84,6 +92,7 @@ impl Queue {
             Entry::Occupied(mut place) => {
                 self.order.remove(&(place.get().at, place.get().number));
                 due.batches.append(&mut place.get_mut().batches);
+                due.is_echo &= place.get().is_echo;
                 place.insert(due);
             }
         }
@@ -123,20 +132,35 @@ impl Queue {
         self.running.into_values().chain(waiting).collect()
     }
 
-    /// A look has ended. If it found nothing new, and no event came meanwhile, it is repeated later. If the source asked not to be called, it
-    /// is made when it may be called again.
+    /// A look has ended. If it found nothing new, and no event came meanwhile, it is repeated later, unless something new was found just
+    /// before its event. If the source asked not to be called, it is made when it may be called again.
     pub(super) fn ended(&mut self, key: Key, due: Due, look: Look, now: Instant) {
         self.running.remove(&key);
+        if look == Look::Changed {
+            self.note_change(key, now);
+        }
         if self.waiting.contains_key(&key) {
             return;
         }
         let (after, looks) = match look {
             Look::Changed | Look::Held => return,
+            Look::Unchanged if due.is_echo => return,
             Look::Resting(left) => (Some(left.max(SPACING)), due.looks),
             Look::Unchanged | Look::Failed => (AGAIN.get(due.looks).copied(), due.looks + 1),
         };
         if let Some(after) = after {
             self.put(key, Due { at: now + after, looks, batches: Vec::new(), ..due });
+        }
+    }
+
+    /// A look has found something new. The events that came during it are most likely about that.
+    fn note_change(&mut self, key: Key, now: Instant) {
+        if self.changed.len() >= MAX_LOOKED {
+            self.changed.retain(|_, changed| now < *changed + ECHO);
+        }
+        self.changed.insert(key, now);
+        if let Some(due) = self.waiting.get_mut(&key) {
+            due.is_echo = true;
         }
     }
 
@@ -223,6 +247,40 @@ mod tests {
             assert!(queue.next(now).is_none());
             now = queue.next_at().unwrap_or(now);
         }
+    }
+
+    #[test]
+    fn what_comes_shortly_after_a_change_is_looked_at_once() {
+        for (after, is_repeated) in [(Duration::ZERO, false), (ECHO / 2, false), (ECHO, true)] {
+            let (mut queue, now) = (Queue::default(), Instant::now());
+            let (key, of) = question(1);
+            queue.concern(key, of.clone(), None, now);
+            let (_, due) = queue.next(now).unwrap();
+            if after.is_zero() {
+                queue.concern(key, of.clone(), None, now);
+            }
+            queue.ended(key, due, Look::Changed, now);
+            let later = now + after.max(SPACING);
+            queue.concern(key, of, None, later);
+            let (_, due) = queue.next(later).unwrap();
+            queue.ended(key, due, Look::Unchanged, later);
+            assert_eq!(queue.next_at().is_some(), is_repeated, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_shortly_after_a_change_is_repeated() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (key, of) = question(1);
+        queue.concern(key, of.clone(), None, now);
+        let (_, due) = queue.next(now).unwrap();
+        queue.ended(key, due, Look::Changed, now);
+        queue.concern(key, of, None, now);
+        let (_, due) = queue.next(now + SPACING).unwrap();
+        queue.ended(key, due, Look::Failed, now + SPACING);
+        let (_, due) = queue.next(now + SPACING + AGAIN[0]).unwrap();
+        queue.ended(key, due, Look::Unchanged, now + SPACING + AGAIN[0]);
+        assert_eq!(queue.next_at(), None, "once it has answered, that is enough");
     }
 
     #[test]

@@ -3,13 +3,26 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use http::HeaderMap;
+use clap::Args;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::super::parameters::parse_header;
 use crate::{app::Setup, domain::generator::Evidence, engine::route::ResolvedQuery, hooks::Subjects};
+
+/// The event of a call.
+#[derive(Debug, Args)]
+pub(super) struct EventArgs {
+    /// Also tell whether this event would make the gateway look at this call again: the name of a hook, and a file with the event's body.
+    #[arg(long, value_name = "HOOK=FILE")]
+    event: Option<EventFile>,
+    /// A header of the event, such as `X-GitHub-Event: push`. May be given several times.
+    #[arg(long = "event-header", value_name = "NAME: VALUE", value_parser = parse_header, requires = "event")]
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
 
 /// An event: the name of a hook, and the file with a body.
 #[derive(Debug, Clone)]
-pub(super) struct EventFile {
+struct EventFile {
     hook: String,
     file: PathBuf,
 }
@@ -23,21 +36,23 @@ impl std::str::FromStr for EventFile {
     }
 }
 
-impl EventFile {
-    /// Whether it would concern `asked`, about which `evidence` was found.
+impl EventArgs {
+    /// Whether the event would concern `asked`, about which `evidence` was found. `None` without an event.
     pub(super) async fn concerns(
         &self,
         setup: &Setup,
         asked: &ResolvedQuery,
         evidence: &[Evidence],
-    ) -> anyhow::Result<bool> {
-        let hook = setup.hooks.by_name(&self.hook);
-        let hook = hook.with_context(|| format!("there is no hook `{}`", self.hook))?;
-        let body = std::fs::read(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
-        let delivery = hook.read(&HeaderMap::new(), &body).await.map_err(|why| anyhow!("the event: {why}"))?;
+    ) -> anyhow::Result<Option<bool>> {
+        let Some(event) = &self.event else { return Ok(None) };
+        let hook = setup.hooks.by_name(&event.hook);
+        let hook = hook.with_context(|| format!("there is no hook `{}`", event.hook))?;
+        let body = std::fs::read(&event.file).with_context(|| format!("cannot read {}", event.file.display()))?;
+        let headers: HeaderMap = self.headers.iter().cloned().collect();
+        let delivery = hook.read(&headers, &body).await.map_err(|why| anyhow!("the event: {why}"))?;
         let mut subjects = Subjects::default();
         delivery.subjects.into_iter().for_each(|subject| subjects.add(subject));
         let parameters = serde_json::to_string(&*asked.question.parameters)?;
-        Ok(subjects.concern(&parameters, evidence, || asked.question.clone()))
+        Ok(Some(subjects.concern(&parameters, evidence, || asked.question.clone())))
     }
 }

@@ -23,9 +23,9 @@ use crate::{
 const KEPT_FOR: Duration = Duration::from_hours(25);
 
 impl Engine {
-    /// The notices of runs from now on.
-    pub(crate) fn notices(&self) -> Receiver<Notice> {
-        self.known.notices.follow()
+    /// The notices of runs from now on. `dropped` is called for each that finds no room.
+    pub(crate) fn notices(&self, dropped: impl Fn() + Send + Sync + 'static) -> Receiver<Notice> {
+        self.known.notices.follow(dropped)
     }
 
     /// Writes to the file, and tells the other replicas, who asked what, and was given what, since the last call.

@@ -1,8 +1,11 @@
 //! What runs tell whoever follows them: that an answer was renewed, or that a source is in trouble.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
 
 use crate::{domain::generator::Question, engine::cache::Key};
 
@@ -43,20 +46,35 @@ pub(crate) enum What {
 
 /// The way of notices to whoever follows them. Until somebody does, they are dropped.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Notices(Arc<OnceLock<Sender<Notice>>>);
+pub(crate) struct Notices(Arc<OnceLock<Follower>>);
+
+/// Whoever follows the notices.
+struct Follower {
+    sender: Sender<Notice>,
+    /// Called for each notice that finds no room.
+    dropped: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").finish_non_exhaustive()
+    }
+}
 
 impl Notices {
-    /// The notices from now on. There is one follower: a second one gets none.
-    pub(crate) fn follow(&self) -> Receiver<Notice> {
+    /// The notices from now on. There is one follower: a second one gets none. `dropped` is called for each notice that finds no room.
+    pub(crate) fn follow(&self, dropped: impl Fn() + Send + Sync + 'static) -> Receiver<Notice> {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        let _ = self.0.set(sender);
+        let _ = self.0.set(Follower { sender, dropped: Box::new(dropped) });
         receiver
     }
 
     /// Sends a notice, if somebody follows.
     pub(super) fn send(&self, key: Key, question: &Question, what: impl FnOnce() -> What) {
-        if let Some(sender) = self.0.get() {
-            let _ = sender.try_send(Notice { key, question: question.clone(), what: what() });
+        let Some(Follower { sender, dropped }) = self.0.get() else { return };
+        let notice = Notice { key, question: question.clone(), what: what() };
+        if let Err(TrySendError::Full(_)) = sender.try_send(notice) {
+            dropped();
         }
     }
 
@@ -72,5 +90,28 @@ impl Notices {
         if times >= FAILURES {
             self.send(key, question, || What::Recovered);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn notices_without_room_are_counted() {
+        let (notices, dropped) = (Notices::default(), Arc::new(AtomicUsize::new(0)));
+        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
+        let send = || notices.send(Key::of_bytes([0; 32]), &question, || What::Looked);
+        send();
+        let counted = Arc::clone(&dropped);
+        let mut receiver = notices.follow(move || _ = counted.fetch_add(1, Ordering::Relaxed));
+        (0..MAX_WAITING + 3).for_each(|_| send());
+        assert_eq!((receiver.len(), dropped.load(Ordering::Relaxed)), (MAX_WAITING, 3));
+        receiver.close();
+        while receiver.try_recv().is_ok() {}
+        send();
+        assert_eq!(dropped.load(Ordering::Relaxed), 3, "nobody follows any more");
     }
 }

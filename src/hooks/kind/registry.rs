@@ -1,10 +1,10 @@
 //! Events of image registries.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{items, text};
-use crate::hooks::subject::Subject;
+use crate::{clients::oci::Digest, hooks::subject::Subject};
 
 /// <https://distribution.github.io/distribution/about/notifications/>. Pulls are ignored.
 pub(super) fn distribution(body: &Value, host: Option<&str>) -> Result<Vec<Subject>, String> {
@@ -12,6 +12,16 @@ pub(super) fn distribution(body: &Value, host: Option<&str>) -> Result<Vec<Subje
         return Err("the body has no list `events`".to_owned());
     };
     Ok(events.iter().filter_map(|event| changed(event, host)).collect())
+}
+
+/// The id of a delivery with several events, each of which has an id. A repeated delivery has the same events.
+pub(super) fn distribution_id(body: &Value) -> Option<String> {
+    let ids: Option<Vec<&str>> = items(body, "/events").iter().map(|event| text(event, "/id")).collect();
+    match &*ids? {
+        [] => None,
+        // There may be many.
+        ids => Some(Digest::of(json!(ids).to_string().as_bytes()).as_str().to_owned()),
+    }
 }
 
 /// <https://learn.microsoft.com/en-us/azure/container-registry/container-registry-webhook-reference>

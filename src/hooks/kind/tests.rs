@@ -180,6 +180,29 @@ fn managers_of_repositories_need_the_registrys_host() {
 }
 
 #[test]
+fn a_repeated_delivery_has_the_same_id() {
+    let none = HeaderMap::new();
+    let events = |ids: &[&str]| json!({"events": ids.iter().map(|id| json!({"id": id})).collect::<Vec<_>>()});
+    let id = |body: &Value| Kind::Distribution.delivery(&none, body);
+    assert_eq!(id(&events(&["a", "b"])), id(&events(&["a", "b"])));
+    let different = [&["a", "b"][..], &["a"], &["b"], &["ab"], &["b", "a"], &["a,b"]].map(|ids| id(&events(ids)));
+    assert_eq!(different.iter().flatten().collect::<std::collections::HashSet<_>>().len(), different.len());
+    let many: Vec<String> = (0..1000).map(|id| id.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(id(&events(&many)).is_some_and(|id| id.len() < 100));
+    for without in
+        [json!({}), json!({"events": []}), json!({"events": [{"id": "a"}, {}]}), json!({"events": [{"id": 7}]})]
+    {
+        assert_eq!(id(&without), None, "{without}");
+    }
+    let nexus: HeaderMap =
+        [(http::HeaderName::from_static("x-nexus-webhook-delivery"), http::HeaderValue::from_static("f5"))]
+            .into_iter()
+            .collect();
+    assert_eq!(Kind::Nexus.delivery(&nexus, &json!({})), Some("f5".to_owned()));
+}
+
+#[test]
 fn bodies_of_another_form_tell_nothing() {
     let kinds = [
         Kind::Github,

@@ -43,7 +43,7 @@ impl RefreshMetrics {
                 .with_label_values::<&str>(&[]),
             dropped: registry.counter(
                 "appset_gateway_refreshes_dropped_total",
-                "ApplicationSets that were not told, after many attempts or because too many waited.",
+                "Changes that ApplicationSets were not told of: after many attempts, because too many waited, or at the end.",
             )?,
             events: registry.explained(
                 "appset_gateway_kubernetes_events_total",
@@ -70,7 +70,7 @@ impl RefreshMetrics {
         }
     }
 
-    /// Counts an ApplicationSet that is not told.
+    /// Counts something that an ApplicationSet is not told.
     pub(crate) fn dropped(&self) {
         self.dropped.inc();
     }

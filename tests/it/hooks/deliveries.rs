@@ -241,3 +241,33 @@ async fn a_renamed_repository_changes_nothing() {
     assert_eq!(reply.json(), json!({"result": "taken"}));
     scene.shows(SHA, 1, 2).await;
 }
+
+/// A body of one sender at the hook of another one is understood, ignored or refused, and harms nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_of_another_kind_do_no_harm() {
+    let all: Vec<Delivery> = forges().into_iter().chain(registries()).collect();
+    let mut kinds: Vec<&str> = all.iter().map(|delivery| delivery.kind).collect();
+    kinds.dedup();
+    let hooks = kinds.iter().map(|kind| {
+        let mut hook = json!({"name": kind, "kind": kind, "token": {"file": "secret"}, "header": "X-Token"});
+        match *kind {
+            "jfrog" | "nexus" => hook["registry"] = json!("registry.example.com"),
+            "cloudEvents" => hook["subjects"] = json!("[{'commit': body.data.subject.content.sha}]"),
+            _ => {}
+        }
+        hook
+    });
+    let scene = Scene::start(hooks.collect()).await;
+    scene.ask("x", 1).await;
+    for kind in &kinds {
+        for other in all.iter().filter(|delivery| delivery.kind != *kind) {
+            let (path, body) = (format!("/hooks/{kind}"), body(other.file));
+            let reply = scene.post(&path, &[("X-Token", SECRET)], &body).await;
+            assert!([202, 400].contains(&reply.status), "{kind} {}: {}", other.file, reply.text());
+            assert!(!reply.text().contains(SHA), "{kind} {}: {}", other.file, reply.text());
+        }
+    }
+    assert_eq!(scene.ask("x", 1).await, json!("1"));
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.runs(), 1);
+}

@@ -2,82 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::*;
+use super::{
+    told::{OTHER, SERVICE_TOKEN, Told, ask_for, within},
+    *,
+};
 use crate::support::{apiserver::ApiServer, wire::operator_request};
-
-const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
-const SERVICE_TOKEN: &str = "the token of the service account";
-
-/// A scene whose gateway tells the ApplicationSets of an API server.
-struct Told {
-    scene: Scene,
-    api: ApiServer,
-}
-
-impl Told {
-    /// With more keys in `argocd.refresh`, and the lines `more` of the configuration. Routes have `cache`.
-    async fn start(refresh: Value, more: &str, cache: Value) -> Self {
-        let api = ApiServer::start(SERVICE_TOKEN).await;
-        for name in ["a", "b", "c"] {
-            api.add("argocd", name, "gateway");
-        }
-        api.add("argocd", "stranger", "another-gateway");
-        let mut settings = json!({"namespaces": ["argocd", "teams"], "configMaps": ["gateway"], "api": api.url,
-            "token": {"file": "service-token"}, "ca": "cluster.crt"});
-        settings.as_object_mut().unwrap().extend(refresh.as_object().unwrap().clone());
-        let more = format!("{more}argocd: {{ refresh: {settings} }}\n");
-        let files = [("service-token", SERVICE_TOKEN), ("cluster.crt", &*api.ca)];
-        let scene = Scene::of(json!([hook("github", "secret")]), &more, cache, &files).await;
-        Self { scene, api }
-    }
-
-    async fn usual() -> Self {
-        Self::start(json!({}), "", json!({"ttl": "1h"})).await
-    }
-
-    /// Asks for the ApplicationSet `set`.
-    async fn ask(&self, set: &str, sha: &str, n: usize) -> Reply {
-        ask_for(&self.scene.gateway, set, sha, n).await
-    }
-
-    /// CI has finished the commit.
-    async fn finish(&self) {
-        let body = github(SHA);
-        let reply = self.scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
-        assert_eq!(reply.status, 202, "{}", reply.text());
-    }
-
-    async fn looks(&self) -> u64 {
-        let mut count = 0;
-        for result in ["changed", "unchanged", "held", "failed"] {
-            count += self.scene.metric(&format!("appset_gateway_hook_looks_total{{result=\"{result}\"}}")).await;
-        }
-        count
-    }
-
-    /// Waits until exactly these were told, and a moment more.
-    async fn tells(&self, expected: &[&str]) {
-        within("the ApplicationSets are told", async || self.api.refreshed().len() >= expected.len()).await;
-        sleep(Duration::from_millis(500)).await;
-        let mut sets = self.api.refreshed_sets();
-        sets.sort();
-        assert_eq!(sets, expected);
-    }
-}
-
-async fn within(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !is_reached().await {
-        assert!(Instant::now() < until, "not in time: {what}");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
-
-async fn ask_for(gateway: &Gateway, set: &str, sha: &str, n: usize) -> Reply {
-    let parameters = json!({"sha": sha, "n": n.to_string()});
-    let body = json!({"applicationSetName": set, "input": {"parameters": parameters}}).to_string();
-    exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
-}
 
 /// Of 500 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use jsonwebtoken::Algorithm;
 
 use super::*;
-use crate::support::{ADMIN_TOKEN, issuer::SigningKey, wire::operator_request};
+use crate::support::{ADMIN_TOKEN, authority::Ca, issuer::SigningKey, wire::operator_request};
 
 /// What `appset-gateway` prints, and whether it succeeds.
 fn cli(folder: &TempDir, arguments: &[&str]) -> (bool, String) {
@@ -86,6 +86,7 @@ async fn test_deliveries_are_signed_and_explained() {
         {"name": "nexus", "kind": "nexus", "secret": {"file": "secret"}, "registry": "r.example.com"},
         {"name": "gitlab", "kind": "gitlab", "secret": {"file": "secret"}},
         {"name": "own", "secret": {"file": "secret"}, "header": "X-Own", "subjects": "[{'commit': body.workflow_run.head_sha}]"},
+        {"name": "headed", "secret": {"file": "secret"}, "subjects": "[{'commit': headers['x-commit']}]"},
         standard,
     ]))
     .await;
@@ -133,6 +134,41 @@ async fn test_deliveries_are_signed_and_explained() {
         let (is_good, said) = cli(&scene.folder, &["call", "h", "-p", &sha, "-p", "n=1", "--event", &of_event]);
         assert!(is_good && said.contains(expected), "{said}");
     }
+    let of_event = format!("headed={event}");
+    for (commit, expected) in [(SHA, "concerns this call"), (&*"f".repeat(40), "does not concern this call")] {
+        let (sha, header) = (format!("sha={SHA}"), format!("X-Commit: {commit}"));
+        let call = ["call", "h", "-p", &sha, "-p", "n=1", "--event", &of_event, "--event-header", &header];
+        let (is_good, said) = cli(&scene.folder, &call);
+        assert!(is_good && said.contains(&format!("event     {expected}")), "{said}");
+    }
     let (is_good, said) = cli(&scene.folder, &["hook", "send", "nobody", "--event", &event, "--url", &url]);
     assert!(!is_good && said.contains("there is no hook `nobody`; there are: github, gitea"), "{said}");
+}
+
+/// The hooks' listener has TLS if the main one has. `hook send` trusts the authority that it is given.
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_over_tls() {
+    let scene = Scene::start(json!([hook("github", "secret")])).await;
+    let ca = Ca::new("gateways");
+    let (certificate, key) = ca.certificate(&["localhost"]);
+    for (name, content) in
+        [("tls.crt", certificate), ("tls.key", key), ("ca.crt", ca.pem.clone()), ("other.crt", Ca::new("others").pem)]
+    {
+        std::fs::write(scene.folder.path().join(name), content).unwrap();
+    }
+    std::fs::write(scene.folder.path().join("event"), github(SHA)).unwrap();
+    let file = scene.folder.path().join("gateway.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("server: {", "server: { tls: { cert: tls.crt, key: tls.key },")).unwrap();
+    let scene = Scene { gateway: Gateway::serve(&file), ..scene };
+    let url = format!("https://localhost:{}", scene.gateway.hooks.unwrap().port());
+    let path = |name: &str| scene.folder.path().join(name).to_str().unwrap().to_owned();
+    let (event, ca, other) = (path("event"), path("ca.crt"), path("other.crt"));
+    let send = ["hook", "send", "github", "--event", &event, "--url", &url];
+    let (is_good, said) = cli(&scene.folder, &[&send[..], &["--ca", &ca]].concat());
+    assert!(is_good && said == "202 Accepted: taken\n", "{said}");
+    for untrusted in [&[][..], &["--ca", &other]] {
+        let (is_good, said) = cli(&scene.folder, &[&send[..], untrusted].concat());
+        assert!(!is_good && !said.contains("202"), "{said}");
+    }
 }

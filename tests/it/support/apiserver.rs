@@ -119,7 +119,8 @@ impl ApiServer {
         token.clone_into(&mut self.state().token);
     }
 
-    /// Answers the next requests of `method` on a path that ends with `path` with this status; 0: never.
+    /// Answers the next requests of `method` on a path that ends with `path` with this status; 0: never. `path` may end with `?` and a part
+    /// of the query.
     pub fn fail(&self, method: &'static str, path: &'static str, statuses: &[(u16, Option<u32>)]) {
         let failures = statuses.iter().map(|(status, after)| (method, path, *status, *after));
         self.state().failures.extend(failures);
@@ -182,7 +183,10 @@ impl State {
         }
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let failing = |(method, end, ..): &(&str, &str, u16, Option<u32>)| {
-            *method == request.method && (path.ends_with(end) || path.contains(&format!("{end}/")))
+            let (end, asked) = end.split_once('?').unwrap_or((end, ""));
+            *method == request.method
+                && query.contains(asked)
+                && (path.ends_with(end) || path.contains(&format!("{end}/")))
         };
         if let Some(at) = self.failures.iter().position(failing) {
             let (_, _, code, after) = self.failures.remove(at);
