@@ -77,13 +77,13 @@ impl App {
     /// The notices of the engine. Those that find no room are counted.
     fn follow_engine(&self) -> Receiver<Notice> {
         let metrics = self.metrics.refreshes.clone();
-        self.engine.notices(move || metrics.dropped())
+        self.engine.notices(move || metrics.dropped(1))
     }
 
     fn want(&self, queue: &mut RefreshQueue, names: &[Arc<str>], change: u64) {
         for name in names {
             if !queue.want(name, change, Instant::now()) {
-                self.metrics.refreshes.dropped();
+                self.metrics.refreshes.dropped(1);
             }
         }
     }
@@ -104,7 +104,7 @@ impl App {
 
     /// Leaves what `queue` holds to other replicas. `notices` were not looked into.
     async fn leave_refreshes(&self, queue: RefreshQueue, notices: usize) {
-        (0..notices).for_each(|_| self.metrics.refreshes.dropped());
+        self.metrics.refreshes.dropped(notices);
         let names = queue.into_names();
         if names.is_empty() {
             return;
@@ -113,7 +113,7 @@ impl App {
         if self.engine.leave_refreshes(&names).await {
             tracing::info!(count, "ApplicationSets are told by another replica");
         } else {
-            names.iter().for_each(|_| self.metrics.refreshes.dropped());
+            self.metrics.refreshes.dropped(count);
             tracing::warn!(count, "ApplicationSets were not told before the end");
         }
     }
@@ -194,12 +194,66 @@ impl App {
                 "no ApplicationSet of this name in `argocd.refresh.namespaces` asks this gateway by one of `argocd.refresh.configMaps`"
             ),
             (Refreshed::Failed { error, .. }, RefreshEnd::GivenUp) => {
-                self.metrics.refreshes.dropped();
+                self.metrics.refreshes.dropped(1);
                 tracing::error!(%application_set, error, "the ApplicationSet is not told; Argo CD asks when it is its time");
             }
             (Refreshed::Failed { error, .. }, _) => {
                 tracing::warn!(%application_set, error, "the ApplicationSet could not be told; it is tried again");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use parking_lot::Mutex;
+    use tracing_subscriber::{fmt, layer::SubscriberExt as _};
+
+    use super::*;
+    use crate::{clients::launcher::own_program, config::Loaded, domain::clock::SystemClock, file::base_dir::BaseDir};
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn giving_up_is_logged_and_counted() {
+        let hash = crate::auth::hash_token("t");
+        let config = format!(
+            "auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }} ] }}\n\
+             routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"
+        );
+        let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
+        let (app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
+        let right = "403; the gateway's service account needs the right to patch applicationsets.argoproj.io";
+        let refused = Refreshed::Failed { error: right.to_owned(), after: None, told: Vec::new() };
+        let (mut queue, log, mut attempts) = (RefreshQueue::default(), Log::default(), 0);
+        queue.want(&"a".into(), 1, Instant::now());
+        let writer = log.clone();
+        let layer = fmt::layer().with_writer(move || writer.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            while let Some((name, refresh)) = queue.next(Instant::now() + Duration::from_hours(1)) {
+                app.note_refresh(&mut queue, name, refresh, &refused);
+                attempts += 1;
+            }
+        });
+        let log = String::from_utf8(log.0.lock().clone()).unwrap();
+        let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+        assert_eq!((count("ERROR"), count("WARN"), count(right)), (1, attempts - 1, attempts), "{log}");
+        assert!(log.lines().last().is_some_and(|line| line.contains("is not told")), "{log}");
+        let exposed = String::from_utf8(app.metrics.encode().unwrap()).unwrap();
+        assert!(exposed.contains("appset_gateway_refreshes_dropped_total 1\n"), "{exposed}");
+        assert!(exposed.contains(&format!("refreshes_total{{result=\"failed\"}} {attempts}\n")), "{exposed}");
     }
 }

@@ -97,7 +97,7 @@ impl Http {
             let of_page = |error: BackendError| {
                 let error = if number > 1 { error.within(format_args!("page {number}")) } else { error };
                 // An event about this URL concerns the question too.
-                BackendError { evidence: vec![Evidence::unknown(asked.to_string(), error.message.as_str())], ..error }
+                BackendError { evidence: vec![Evidence::unknown(asked.to_string(), error.kind.as_str())], ..error }
             };
             let reply = self.api.send(&self.client, call).await.map_err(of_page)?;
             let (status, secrets) = (reply.status, reply.secrets.clone());

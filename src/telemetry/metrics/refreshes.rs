@@ -70,9 +70,9 @@ impl RefreshMetrics {
         }
     }
 
-    /// Counts something that an ApplicationSet is not told.
-    pub(crate) fn dropped(&self) {
-        self.dropped.inc();
+    /// Counts what ApplicationSets are not told.
+    pub(crate) fn dropped(&self, count: usize) {
+        self.dropped.inc_by(count as u64);
     }
 
     /// Counts a Kubernetes Event.
