@@ -83,6 +83,8 @@ struct Common {
     /// Start the programs of candidates, so that these take no turn from others.
     launchers_apart: Arc<Launchers>,
     evaluators: Arc<Evaluators>,
+    /// For the candidates of shadows.
+    evaluators_apart: Arc<Evaluators>,
     sources: Option<Arc<dyn Sources>>,
 }
 
@@ -126,9 +128,18 @@ impl App {
         };
         let (launchers, launchers_apart) = (launchers(), launchers());
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
+        // Without a shadow it starts no process.
+        let evaluators_apart = Evaluators::new(program, metrics.evaluations.clone());
         let (same_clock, same_metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
-        let common =
-            Common { clock: same_clock, metrics: same_metrics, launchers, launchers_apart, evaluators, sources };
+        let common = Common {
+            clock: same_clock,
+            metrics: same_metrics,
+            launchers,
+            launchers_apart,
+            evaluators,
+            evaluators_apart,
+            sources,
+        };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);

@@ -24,6 +24,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub(crate) use self::mapping::in_turns_of;
 use self::step::{MergeConfig, StepConfig, StepSource};
 use crate::{
     clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
@@ -37,7 +38,7 @@ use crate::{
     },
     file::base_dir::BaseDir,
     lang::{
-        evaluator::Evaluator,
+        evaluator::{Evaluator, Evaluators},
         scope::{NameScope, ValueType},
     },
 };
@@ -261,7 +262,7 @@ pub struct BuildContext<'a> {
     pub scope: &'a NameScope,
     /// The package that the backend's programs belong to.
     pub package: Option<&'a script::Package>,
-    /// What candidates of shadows use in place of `outbound`, `registries` and `launchers`; the same unless set.
+    /// What candidates of shadows use in place of `outbound`, `registries`, `launchers` and the evaluators; the same unless set.
     pub apart: Option<&'a Apart>,
 }
 
@@ -274,6 +275,8 @@ pub struct Apart {
     pub registries: Registries,
     /// The launchers, which start programs.
     pub launchers: Arc<Launchers>,
+    /// The processes that evaluate costly expressions.
+    pub(crate) evaluators: Arc<Evaluators>,
 }
 
 impl BuildContext<'_> {

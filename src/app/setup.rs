@@ -211,7 +211,8 @@ impl Shared {
             // Its problems are those of the other clients.
             let (outbound, registries) = clients(config, base, common, &mut Problems::default());
             let launchers = Arc::clone(&common.launchers_apart);
-            self.apart = Some(Arc::new(Apart { outbound, registries, launchers }));
+            let evaluators = Arc::clone(&common.evaluators_apart);
+            self.apart = Some(Arc::new(Apart { outbound, registries, launchers, evaluators }));
         }
     }
 }

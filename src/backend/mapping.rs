@@ -25,6 +25,16 @@ const MAX_CONCURRENT_DOCUMENTS: usize = 2;
 
 static LARGE_DOCUMENTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_CONCURRENT_DOCUMENTS)));
 
+tokio::task_local! {
+    /// Other turns for large documents than those of all routes.
+    static TURNS: Arc<Semaphore>;
+}
+
+/// Does `work` with `turns` for its large documents.
+pub(crate) fn in_turns_of<F: Future>(turns: Arc<Semaphore>, work: F) -> impl Future<Output = F::Output> {
+    TURNS.scope(turns, work)
+}
+
 /// How much work a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
@@ -47,7 +57,8 @@ pub(crate) async fn work_on<T: Send + 'static>(
         return work();
     }
     // The permit belongs to the work: it is held until the work ends, even if the caller has gone.
-    let permit = Arc::clone(&LARGE_DOCUMENTS).acquire_owned().await;
+    let turns = TURNS.try_with(Arc::clone).unwrap_or_else(|_| Arc::clone(&LARGE_DOCUMENTS));
+    let permit = turns.acquire_owned().await;
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         work()

@@ -31,7 +31,7 @@ use crate::{
 
 /// Nothing was compared.
 const NOT_COMPARED: u8 = 2;
-/// Some questions have no answer, and nothing else would be removed.
+/// Something is not known, and nothing would be removed as far as is known.
 const NO_ANSWER: u8 = 3;
 
 /// The arguments of `diff`.
@@ -47,7 +47,7 @@ At most {MAX_ASKED} questions are asked, the most recent first, 4 at a time. Sou
 Without --token-file the token is the first one with `role: admin` of the configuration that has a `file` or `env`.
 
 Exit codes: 0 nothing would be removed; 1 parameter sets would be removed, at once or when the guard lets them; 2 nothing was compared; 3 \
-nothing would be removed as far as is known, but some questions have no answer; 78 the configuration is wrong."))]
+nothing would be removed as far as is known, but some questions have no answer on one side, or sets that nothing tells apart; 78 the configuration is wrong."))]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     file: ConfigFile,
@@ -106,10 +106,10 @@ pub(crate) fn show(comparison: &Comparison, output: Output) -> anyhow::Result<Ex
         Output::Json => print(&format!("{:#}", report::json(comparison)))?,
     };
     let counts = report::count(comparison);
-    Ok(match (counts.removes(), counts.unknown) {
+    Ok(match (counts.removes(), counts.is_unclear()) {
         (true, _) => ExitCode::from(exit::FAILED),
-        (false, 0) => ExitCode::SUCCESS,
-        (false, _) => ExitCode::from(NO_ANSWER),
+        (false, false) => ExitCode::SUCCESS,
+        (false, true) => ExitCode::from(NO_ANSWER),
     })
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Counts {
     pub(crate) held: usize,
     /// Applications that Argo CD deletes, or perhaps.
     pub(crate) deleted: usize,
+    /// Answers to questions whose answer of before is not known, or whose sets nothing tells apart. They may remove something.
+    pub(crate) unclear: usize,
 }
 
 impl Counts {
@@ -44,6 +46,12 @@ impl Counts {
     #[must_use]
     pub(crate) const fn removes(&self) -> bool {
         self.removed > 0 || self.deleted > 0
+    }
+
+    /// Whether some answer is not known on one side, or cannot be compared.
+    #[must_use]
+    pub(crate) const fn is_unclear(&self) -> bool {
+        self.unknown > 0 || self.unclear > 0
     }
 }
 
@@ -64,6 +72,9 @@ pub(crate) fn count(comparison: &Comparison) -> Counts {
                     counts.removed += change.difference.removed.len();
                     counts.changed += change.difference.changed.len();
                     counts.held += usize::from(change.held.is_some());
+                    // One set for another is taken for the same one.
+                    let is_untold = change.keys.is_empty() && change.difference.changed.len() > 1;
+                    counts.unclear += usize::from(change.was_failing.is_some() || is_untold);
                 }
             }
         }

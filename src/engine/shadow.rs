@@ -32,7 +32,7 @@ use self::{
     noise::Noise,
 };
 use crate::{
-    backend::{Backend, Reached},
+    backend::{Backend, Reached, in_turns_of},
     domain::{
         clock::Clock,
         generator::{Before, ParameterSet, Query},
@@ -66,7 +66,10 @@ pub(crate) struct Shadow {
     timeout: HumanDuration,
     clock: Arc<dyn Clock>,
     permits: Arc<Semaphore>,
-    runs: AtomicU64,
+    /// The turns of its large documents.
+    documents: Arc<Semaphore>,
+    /// How many runs there were, by the first byte of the question's key.
+    runs: [AtomicU64; 256],
     noise: Noise,
     findings: Findings,
     metrics: RouteShadowMetrics,
@@ -104,7 +107,9 @@ impl Shadow {
     /// Follows a run of the route's own backend that has ended: `query` is its question, `key` its cache key, and `primary` its answer, if
     /// it has one. Returns at once.
     pub(crate) fn follow(self: &Arc<Self>, query: Query, key: Key, primary: Option<Encoded>) {
-        let is_sampled = is_sampled(self.sample, self.runs.fetch_add(1, Ordering::Relaxed));
+        // Each question has its share: they may come in an order that repeats.
+        let runs = &self.runs[usize::from(key.as_bytes()[0])];
+        let is_sampled = is_sampled(self.sample, runs.fetch_add(1, Ordering::Relaxed));
         let Some(primary) = primary else {
             if is_sampled {
                 self.count(Compared::PrimaryError);
@@ -174,6 +179,8 @@ impl Shadow {
             let outcome = self.backend.resolve(&query).await?;
             self.shape.apply(outcome.sets, &query).await
         };
+        // Large documents of the candidate wait for each other, and not for those of routes.
+        let work = in_turns_of(Arc::clone(&self.documents), work);
         match timeout_at(until, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(result)) => result.map_err(|error| error.message),
             Ok(Err(_)) => Err("the gateway failed; its log says where".to_owned()),

@@ -491,6 +491,7 @@ fn sets_without_a_key_are_only_counted() {
     fixed(&digests(&["1"]), &digests(&["2"]), &json!({}))
         .says(0, &["~ changed  one with digest: digest \"1\" → \"2\"", unclear]);
     fixed(&digests(&["1", "2"]), &digests(&["3"]), &json!({})).says(1, &["1 removed, 1 changed", unclear]);
+    fixed(&digests(&["1", "2"]), &digests(&["3", "4"]), &json!({})).says(3, &["0 removed, 2 changed", unclear]);
     // One named set is told apart by its name.
     fixed(&json!([{"name": "a"}]), &json!([{"name": "b"}]), &json!({})).says(1, &["- removed  a", "+ added    b"]);
     fixed(&json!([{"k": "1", "v": "1"}]), &json!([{"k": "1", "v": "2"}]), &json!({"identity": ["k"]}))

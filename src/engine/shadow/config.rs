@@ -76,7 +76,8 @@ impl ShadowConfig {
         self.check(of, path, problems);
         // With the keys of a route that backends look at.
         let raw = json!({ "input": of.raw["input"], "backend": of.raw["shadow"]["backend"] });
-        let evaluator = around.evaluator.of_another_route();
+        let evaluator =
+            around.apart.map_or_else(|| around.evaluator.of_another_route(), |apart| apart.evaluators.of_route());
         let around = BuildContext { raw: &raw, evaluator: &evaluator, ..around };
         let around = around.apart.map_or(around, |apart| BuildContext {
             outbound: &apart.outbound,
@@ -98,7 +99,8 @@ impl ShadowConfig {
             timeout: self.timeout.unwrap_or(of.deadline),
             clock: Arc::clone(around.clock),
             permits: Arc::new(Semaphore::new(AT_ONCE)),
-            runs: AtomicU64::default(),
+            documents: Arc::new(Semaphore::new(1)),
+            runs: std::array::from_fn(|_| AtomicU64::default()),
             noise: Noise::default(),
             findings: Findings::new(around.clock.now()),
             metrics: metrics.shadows.of_route(of.route),
