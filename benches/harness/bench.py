@@ -737,10 +737,10 @@ class Bench:
                 told = push.push_all(server, registry_port, api, folder, progress)
                 progress("push: 10,000 events")
                 burst = push.burst(server, hooks)
-                progress("push: half an hour with hooks")
+                progress("push: an hour with hooks")
                 pushed, pushed_late = push.follow(server, source, hooks)
             with gateway("500ms", hooks) as server:
-                progress("push: half an hour of polling")
+                progress("push: an hour of polling")
                 polled, polled_late = push.follow(server, source, None)
         table = Table("push", f"{push.PUSHES} pushes by skopeo, until Argo CD is told", ["", "p50 ms", "p99", "max"])
         figures = (told.percentile(50), told.percentile(99), max(told.milliseconds))
@@ -748,7 +748,7 @@ class Bench:
         table.remarks.append(f"p99: {against(figures[1], TARGET_TOLD_MS, ' ms')}; {told.lost} lost")
         ratio = pushed / polled
         table.remarks.append(
-            f"{push.PREVIEWS} previews, each built once, half an hour in {push.MINUTES} s: {pushed} requests with hooks and "
+            f"{push.PREVIEWS} previews, each built once, an hour in {push.MINUTES} s: {pushed} requests with hooks and "
             f"`ttl: 10m`, {polled} with polling each minute; {ratio:.2f}, {against(ratio, TARGET_POLLS_RATIO)}"
         )
         table.remarks.append(f"answers that were old 30 s after the build or later: {pushed_late} with hooks, {polled_late} with polling")

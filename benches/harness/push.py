@@ -19,8 +19,8 @@ from .process import Server
 
 PUSHES = 100
 SETS = 10
-# A minute of the comparison with polling takes a second, and its half hour as many.
-MINUTES = 30
+# A minute of the comparison with polling takes a second, so its hour takes a minute.
+MINUTES = 60
 PREVIEWS = 200
 SECRET = "a-secret-of-the-sender"
 LOST_AFTER = 15.0
