@@ -4,6 +4,7 @@
 mod config;
 mod kind;
 mod proof;
+mod pushes;
 mod subject;
 mod unmapped;
 
@@ -16,6 +17,7 @@ use serde_json::Value;
 pub(crate) use self::{
     config::HookConfig,
     proof::{SentProof, Unproven},
+    pushes::{Pushed, Pushes},
     subject::{Subject, Subjects},
 };
 use self::{kind::Kind, proof::Proof};

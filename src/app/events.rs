@@ -1,6 +1,7 @@
 //! Deliveries of hooks until their questions have been looked at again: events about one question are one look, few looks are under way
 //! at once, and one that finds nothing new is repeated, since registries and CI may be behind their events.
 
+mod late;
 mod queue;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -12,13 +13,19 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
-use self::queue::{AGAIN, AT_ONCE, Batch, Late, Queue, Receipt};
+use self::{
+    late::Late,
+    queue::{AGAIN, AT_ONCE, Batch, Due, News, Queue, Receipt},
+};
 use super::App;
 use crate::{
     bounded_cache::{self, Bounded},
     domain::{generator::Question, lifecycle::Phase},
-    engine::{answer::events::Look, cache::Key},
-    hooks::{Delivery, Subject, Subjects},
+    engine::{
+        answer::events::{Look, Looked},
+        cache::Key,
+    },
+    hooks::{Delivery, Pushed, Pushes, Subject, Subjects},
 };
 
 /// How many subjects may wait to be compared with the known questions.
@@ -91,7 +98,7 @@ impl App {
             }
             while let Some((key, due)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
-                looks.spawn(async move { (key, app.look(&due.question).await, due) });
+                looks.spawn(async move { (key, app.look(&due).await, due) });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
             tokio::select! {
@@ -108,9 +115,9 @@ impl App {
                     }
                     self.settle(batch);
                 }
-                Some(Ok((key, look, mut due))) = looks.join_next() => {
+                Some(Ok((key, looked, mut due))) = looks.join_next() => {
                     let batches = std::mem::take(&mut due.batches);
-                    queue.ended(key, due, look, Instant::now());
+                    queue.ended(key, due, looked, Instant::now());
                     for batch in batches {
                         self.settle(batch);
                     }
@@ -143,10 +150,10 @@ impl App {
     /// Notes for other replicas that all work for `batch` is done, if this is the last question that had it. In the background: the store
     /// may be slow, and looks must not wait for it.
     fn settle(self: &Arc<Self>, batch: Arc<Batch>) {
-        let Some(batch) = Arc::into_inner(batch).filter(|batch| !batch.is_empty()) else { return };
+        let Some(batch) = Arc::into_inner(batch).filter(|batch| !batch.receipts.is_empty()) else { return };
         let app = Arc::clone(self);
         tokio::spawn(async move {
-            for receipt in batch {
+            for receipt in batch.receipts {
                 if !app.engine.note_done(&receipt.name(), SEEN_FOR).await {
                     return;
                 }
@@ -182,27 +189,30 @@ impl App {
         (subjects, found)
     }
 
-    async fn look(&self, question: &Question) -> Look {
-        let setup = self.setup();
-        let look = self.engine.look_again(&setup.routes, question).await.unwrap_or_else(|error| {
+    /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
+    async fn look(&self, due: &Due) -> (Look, Pushed) {
+        let (setup, question) = (self.setup(), &due.question);
+        let looked = self.engine.look_again(&setup.routes, question).await.unwrap_or_else(|error| {
             tracing::warn!(%error, route = &*question.route, "an event is looked at later: the shared store does not answer");
-            Look::Failed
+            Looked::from(Look::Failed)
         });
+        let look = looked.look;
         self.metrics.hooks.looked(look.as_str());
         tracing::info!(route = &*question.route, result = look.as_str(), "looked again after an event");
-        look
+        (look, Pushes::known(due.pushes(), looked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))
     }
 }
 
 /// `first` and all subjects that come shortly after it, and their deliveries.
 async fn gather(first: Event, events: &mut Receiver<Event>) -> (Subjects, Arc<Batch>) {
     sleep(GATHER).await;
-    let (mut subjects, mut batch) = (Subjects::default(), Batch::new());
+    let (mut subjects, mut receipts, mut news) = (Subjects::default(), Vec::new(), News::default());
     let mut next = Some(first);
     while let Some((subject, receipt)) = next {
+        news.has_other |= !news.pushes.add(&subject);
         subjects.add(subject);
-        batch.extend(receipt.filter(|receipt| batch.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
+        receipts.extend(receipt.filter(|receipt| receipts.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
         next = events.try_recv().ok();
     }
-    (subjects, Arc::new(batch))
+    (subjects, Arc::new(Batch { receipts, news: Arc::new(news) }))
 }

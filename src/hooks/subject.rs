@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{Mapping, unmapped};
 use crate::{
-    clients::oci::Reference,
+    clients::oci::{Digest, Reference},
     domain::generator::{Evidence, Question, Selector},
     lang::evaluator::Variables,
 };
@@ -27,6 +27,8 @@ pub(crate) enum Subject {
         repository: String,
         /// The tag.
         tag: Option<String>,
+        /// The digest that was pushed.
+        digest: Option<Digest>,
     },
     /// A commit, by its full SHA in lower case.
     Commit(String),
@@ -40,6 +42,7 @@ impl Subject {
     /// The image `reference`; without a host it is on Docker Hub. Registries and repositories have lower case; senders do not always keep to that.
     pub(super) fn image(reference: &str) -> Option<Self> {
         let (name, tag) = split(reference);
+        let digest = reference.split_once('@').and_then(|(_, digest)| Digest::parse(digest).ok());
         let host =
             name.split_once('/').map(|(host, _)| host).filter(|host| host.contains(['.', ':']) || *host == "localhost");
         let registry = if host.is_some() { "" } else { "docker.io/" };
@@ -47,7 +50,17 @@ impl Subject {
         Some(Self::Image {
             repository: format!("{}/{}", reference.registry, reference.repository),
             tag: tag.map(str::to_owned),
+            digest,
         })
+    }
+
+    /// The push of `digest`.
+    pub(super) fn with_digest(self, digest: Option<&str>) -> Self {
+        let pushed = digest.and_then(|digest| Digest::parse(digest).ok());
+        match self {
+            Self::Image { repository, tag, digest } => Self::Image { repository, tag, digest: pushed.or(digest) },
+            other => other,
+        }
     }
 
     /// Whether it is one tag of an image.
@@ -74,7 +87,7 @@ impl Subject {
 impl Serialize for Subject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Image { repository, tag } => {
+            Self::Image { repository, tag, .. } => {
                 let tag = tag.as_ref().map(|tag| format!(":{tag}")).unwrap_or_default();
                 json!({"image": format!("{repository}{tag}")})
             }
@@ -87,7 +100,7 @@ impl Serialize for Subject {
 }
 
 /// The name and the tag of an image reference. Its digest is left out: it does not say under which tag the image is found.
-fn split(reference: &str) -> (&str, Option<&str>) {
+pub(super) fn split(reference: &str) -> (&str, Option<&str>) {
     let name = reference.split('@').next().unwrap_or(reference);
     match name.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
@@ -96,7 +109,7 @@ fn split(reference: &str) -> (&str, Option<&str>) {
 }
 
 /// `name` with its registry in lower case, as subjects have it. Hosts have no case; repositories have lower case only.
-fn lower_host(name: &str) -> Cow<'_, str> {
+pub(super) fn lower_host(name: &str) -> Cow<'_, str> {
     match name.split_once('/') {
         Some((host, path)) if host.bytes().any(|byte| byte.is_ascii_uppercase()) => {
             format!("{}/{path}", host.to_ascii_lowercase()).into()
@@ -179,7 +192,7 @@ impl Subjects {
     /// Adds a subject.
     pub(crate) fn add(&mut self, subject: Subject) {
         match subject {
-            Subject::Image { repository, tag } => drop(self.images.entry(repository).or_default().insert(tag)),
+            Subject::Image { repository, tag, .. } => drop(self.images.entry(repository).or_default().insert(tag)),
             Subject::Commit(sha) => drop(self.commits.insert(sha)),
             Subject::Url(url) => drop(self.urls.insert(url)),
             Subject::Questions(selector) if !self.selectors.contains(&selector) => self.selectors.push(selector),
@@ -247,7 +260,7 @@ impl Subjects {
 }
 
 /// The words of a text that may be an image reference, an URL or a commit.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@')))
         .map(|word| word.trim_end_matches(['.', ':']))
         .filter(|word| !word.is_empty())

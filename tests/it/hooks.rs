@@ -7,6 +7,7 @@ mod endings;
 mod limits;
 mod policy;
 mod proofs;
+mod pushes;
 mod refresh;
 mod senders;
 mod told;
@@ -232,7 +233,7 @@ async fn a_look_that_finds_nothing_new_is_repeated() {
     assert_eq!(scene.runs(), 3);
 }
 
-/// A delivery with an id counts once. A hundred events about one question are at most two runs.
+/// A delivery with an id counts once. A hundred events about one question are two runs, and the repeats of the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_deliveries_and_bursts_cost_little() {
     let scene = Scene::start(json!([hook("github", "secret")])).await;
@@ -248,12 +249,12 @@ async fn repeated_deliveries_and_bursts_cost_little() {
     let replies = join_all((0..100).map(deliver)).await;
     assert!(replies.iter().all(|reply| reply.status == 202));
     // Events that come during a look lead to one more look. Looks are 2 s apart.
-    let most = 3 + usize::try_from(began.elapsed().as_secs() / 2).unwrap();
+    let most = 4 + usize::try_from(began.elapsed().as_secs() / 2).unwrap();
     scene.shows(SHA, 1, 2).await;
-    // The second look finds what the first one has found. It is not repeated.
+    // The second look finds what the first one has found. It is repeated after two seconds, since CI may be behind its events.
     sleep(Duration::from_secs(6)).await;
     let runs = scene.runs();
-    assert!((2..=most).contains(&runs), "{runs} runs: one for the caller, and up to two for the events");
+    assert!((2..=most).contains(&runs), "{runs} runs: one for the caller, up to two for the events, and one repeat");
     assert_eq!(deliver(5).await.json(), json!({"result": "duplicate"}));
     sleep(Duration::from_millis(300)).await;
     assert_eq!(scene.runs(), runs);

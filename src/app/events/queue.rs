@@ -1,7 +1,7 @@
 //! The questions that events concern, until each was looked at. Pure: no time but what is given.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{
     domain::generator::Question,
     engine::{answer::events::Look, cache::Key},
-    hooks::Subjects,
+    hooks::{Pushed, Pushes},
 };
 
 /// How many looks are under way at once.
@@ -20,12 +20,10 @@ pub(super) const AT_ONCE: usize = 8;
 pub(super) const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(1)];
 /// The time between two looks at one question. Events that come meanwhile are one look.
 const SPACING: Duration = Duration::from_secs(2);
-/// An event that comes so soon after a look that found something new is most likely about the same change.
-const ECHO: Duration = Duration::from_secs(10);
+/// How many batches of pushes are remembered for a question that waits. Digests of older ones are not compared.
+const MAX_NEWS: usize = 64;
 /// How many times of looks are remembered before old ones are removed.
 const MAX_LOOKED: usize = 10_000;
-/// How many subjects wait to be compared once more.
-const MAX_LATE: usize = 20_000;
 
 /// Names a delivery: its hook, and its id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,8 +39,22 @@ impl Receipt {
     }
 }
 
-/// Subjects that were compared together, and the deliveries that they came with.
-pub(super) type Batch = Vec<Arc<Receipt>>;
+/// Subjects that were compared together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// The deliveries that they came with.
+    pub(super) receipts: Vec<Arc<Receipt>>,
+    /// What was pushed.
+    pub(super) news: Arc<News>,
+}
+
+/// What events say is new.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) pushes: Pushes,
+    /// Whether an event says that something changed without a digest.
+    pub(super) has_other: bool,
+}
 
 /// A question that is looked at when it is due.
 #[derive(Debug, Clone)]
@@ -53,10 +65,30 @@ pub(super) struct Due {
     number: u64,
     /// How many looks have found nothing new.
     looks: usize,
-    /// Whether its events came shortly after a look that found something new, or during that look.
-    is_echo: bool,
+    /// What its events say.
+    news: Vec<Arc<News>>,
     /// The deliveries that wait for the first look.
     pub(super) batches: Vec<Arc<Batch>>,
+}
+
+impl Due {
+    /// The pushes that its events are about.
+    pub(super) fn pushes(&self) -> impl Iterator<Item = &Pushes> {
+        self.news.iter().map(|news| &news.pushes)
+    }
+
+    fn has_pushes_only(&self) -> bool {
+        self.news.iter().all(|news| !news.has_other)
+    }
+
+    /// Adds what earlier events say.
+    fn note(&mut self, earlier: Vec<Arc<News>>) {
+        self.news.extend(earlier);
+        if self.news.len() > MAX_NEWS {
+            self.news.truncate(MAX_NEWS - 1);
+            self.news.push(Arc::new(News { has_other: true, ..News::default() }));
+        }
+    }
 }
 
 /// The questions to look at.
@@ -67,8 +99,6 @@ pub(super) struct Queue {
     running: HashMap<Key, Question>,
     /// When each question was last looked at, if that is not long ago.
     looked: HashMap<Key, Instant>,
-    /// When a look at each question has found something new, if that is not long ago.
-    changed: HashMap<Key, Instant>,
     numbers: u64,
 }
 
@@ -78,9 +108,10 @@ impl Queue {
         let at = self.looked.get(&key).map_or(now, |looked| now.max(*looked + SPACING));
         // A first look that waits already is due before.
         let at = self.waiting.get(&key).filter(|due| due.looks == 0).map_or(at, |due| due.at);
-        let is_echo = self.changed.get(&key).is_some_and(|changed| now < *changed + ECHO);
+        let unknown = || Arc::new(News { has_other: true, ..News::default() });
+        let news = vec![batch.map_or_else(unknown, |batch| Arc::clone(&batch.news))];
         let batches = batch.into_iter().cloned().collect();
-        self.put(key, Due { question, at, number: 0, looks: 0, is_echo, batches });
+        self.put(key, Due { question, at, number: 0, looks: 0, news, batches });
     }
 
     fn put(&mut self, key: Key, mut due: Due) {
@@ -92,7 +123,7 @@ impl Queue {
             Entry::Occupied(mut place) => {
                 self.order.remove(&(place.get().at, place.get().number));
                 due.batches.append(&mut place.get_mut().batches);
-                due.is_echo &= place.get().is_echo;
+                due.note(std::mem::take(&mut place.get_mut().news));
                 place.insert(due);
             }
         }
@@ -132,35 +163,31 @@ impl Queue {
         self.running.into_values().chain(waiting).collect()
     }
 
-    /// A look has ended. If it found nothing new, and no event came meanwhile, it is repeated later, unless something new was found just
-    /// before its event. If the source asked not to be called, it is made when it may be called again.
-    pub(super) fn ended(&mut self, key: Key, due: Due, look: Look, now: Instant) {
+    /// A look has ended, and its answer knows of the pushes of its events what `pushed` says. If it found nothing new, and no event came
+    /// meanwhile, it is repeated later, since the source may be behind. If the source asked not to be called, it is made when it may be
+    /// called again.
+    pub(super) fn ended(&mut self, key: Key, due: Due, (look, pushed): (Look, Pushed), now: Instant) {
         self.running.remove(&key);
-        if look == Look::Changed {
-            self.note_change(key, now);
+        let is_done = match look {
+            Look::Held => true,
+            Look::Changed => pushed != Pushed::Behind,
+            Look::Unchanged => pushed == Pushed::Known && due.has_pushes_only(),
+            Look::Failed | Look::Resting(_) => false,
+        };
+        if is_done {
+            return;
         }
-        if self.waiting.contains_key(&key) {
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            // What this look did not find, the next one may.
+            waiting.note(due.news);
             return;
         }
         let (after, looks) = match look {
-            Look::Changed | Look::Held => return,
-            Look::Unchanged if due.is_echo => return,
             Look::Resting(left) => (Some(left.max(SPACING)), due.looks),
-            Look::Unchanged | Look::Failed => (AGAIN.get(due.looks).copied(), due.looks + 1),
+            _ => (AGAIN.get(due.looks).copied(), due.looks + 1),
         };
         if let Some(after) = after {
             self.put(key, Due { at: now + after, looks, batches: Vec::new(), ..due });
-        }
-    }
-
-    /// A look has found something new. The events that came during it are most likely about that.
-    fn note_change(&mut self, key: Key, now: Instant) {
-        if self.changed.len() >= MAX_LOOKED {
-            self.changed.retain(|_, changed| now < *changed + ECHO);
-        }
-        self.changed.insert(key, now);
-        if let Some(due) = self.waiting.get_mut(&key) {
-            due.is_echo = true;
         }
     }
 
@@ -171,47 +198,16 @@ impl Queue {
     }
 }
 
-/// Subjects that are compared once more.
-#[derive(Debug, Default)]
-pub(super) struct Late {
-    young: Subjects,
-    old: Subjects,
-    /// The questions that were found already.
-    found: HashSet<Key>,
-    found_before: HashSet<Key>,
-}
-
-impl Late {
-    pub(super) fn add(&mut self, subjects: &Subjects, found: impl Iterator<Item = Key>) {
-        if self.young.len() < MAX_LATE {
-            self.young.extend(subjects);
-            self.found.extend(found);
-        }
-    }
-
-    /// All subjects that wait.
-    pub(super) fn into_subjects(self) -> Subjects {
-        let mut all = self.young;
-        all.extend(&self.old);
-        all
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.young.len() == 0 && self.old.len() == 0
-    }
-
-    /// The subjects that have waited for a whole turn, and the questions that need no look. To be called at equal intervals.
-    pub(super) fn turn(&mut self) -> (Subjects, HashSet<Key>) {
-        let due = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
-        let found = self.found_before.union(&self.found).copied().collect();
-        self.found_before = std::mem::take(&mut self.found);
-        (due, found)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CHANGED: (Look, Pushed) = (Look::Changed, Pushed::Untold);
+
+    /// Events that are pushes with digests only, or others too.
+    fn batch(has_other: bool) -> Arc<Batch> {
+        Arc::new(Batch { news: Arc::new(News { has_other, ..News::default() }), ..Batch::default() })
+    }
 
     fn question(number: u8) -> (Key, Question) {
         let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
@@ -227,11 +223,11 @@ mod tests {
         assert!(queue.next(now).is_none());
         (0..100).for_each(|_| queue.concern(key, of.clone(), None, now));
         assert!(queue.next(now).is_none(), "one look at a time");
-        queue.ended(key, due, Look::Changed, now);
+        queue.ended(key, due, CHANGED, now);
         assert!(queue.next(now).is_none(), "one look in two seconds");
         assert_eq!(queue.next_at(), Some(now + SPACING));
         let (_, due) = queue.next(now + SPACING).unwrap();
-        queue.ended(key, due, Look::Changed, now + SPACING);
+        queue.ended(key, due, CHANGED, now + SPACING);
         assert!(queue.next(now + SPACING).is_none() && queue.next_at().is_none());
     }
 
@@ -242,7 +238,7 @@ mod tests {
         queue.concern(key, of, None, now);
         for (number, after) in AGAIN.iter().map(Some).chain([None]).enumerate() {
             let (_, due) = queue.next(now).unwrap();
-            queue.ended(key, due, if number == 0 { Look::Failed } else { Look::Unchanged }, now);
+            queue.ended(key, due, (if number == 0 { Look::Failed } else { Look::Unchanged }, Pushed::Untold), now);
             assert_eq!(queue.next_at(), after.map(|after| now + *after));
             assert!(queue.next(now).is_none());
             now = queue.next_at().unwrap_or(now);
@@ -250,37 +246,62 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_shortly_after_a_change_is_looked_at_once() {
-        for (after, is_repeated) in [(Duration::ZERO, false), (ECHO / 2, false), (ECHO, true)] {
+    fn a_look_is_repeated_unless_it_found_what_its_events_tell_of() {
+        use {Look::*, Pushed::*};
+        for (found, has_other, is_repeated) in [
+            ((Changed, Known), false, false),
+            ((Changed, Untold), true, false),
+            ((Changed, Behind), false, true),
+            ((Unchanged, Known), false, false),
+            ((Unchanged, Known), true, true),
+            ((Unchanged, Untold), false, true),
+            ((Unchanged, Behind), false, true),
+            ((Failed, Untold), false, true),
+            ((Held, Untold), true, false),
+        ] {
             let (mut queue, now) = (Queue::default(), Instant::now());
             let (key, of) = question(1);
-            queue.concern(key, of.clone(), None, now);
+            queue.concern(key, of, Some(&batch(has_other)), now);
             let (_, due) = queue.next(now).unwrap();
-            if after.is_zero() {
-                queue.concern(key, of.clone(), None, now);
-            }
-            queue.ended(key, due, Look::Changed, now);
-            let later = now + after.max(SPACING);
-            queue.concern(key, of, None, later);
-            let (_, due) = queue.next(later).unwrap();
-            queue.ended(key, due, Look::Unchanged, later);
-            assert_eq!(queue.next_at().is_some(), is_repeated, "{after:?}");
+            queue.ended(key, due, found, now);
+            assert_eq!(queue.next_at().is_some(), is_repeated, "{found:?}, {has_other}");
         }
     }
 
+    /// A second build may be pushed while a look finds the first one, and its registry may be behind.
     #[test]
-    fn a_failure_shortly_after_a_change_is_repeated() {
+    fn what_comes_during_a_look_that_finds_something_new_has_looks_of_its_own() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let (key, of) = question(1);
-        queue.concern(key, of.clone(), None, now);
+        queue.concern(key, of.clone(), Some(&batch(true)), now);
         let (_, due) = queue.next(now).unwrap();
-        queue.ended(key, due, Look::Changed, now);
-        queue.concern(key, of, None, now);
+        queue.concern(key, of, Some(&batch(true)), now);
+        queue.ended(key, due, CHANGED, now);
         let (_, due) = queue.next(now + SPACING).unwrap();
-        queue.ended(key, due, Look::Failed, now + SPACING);
-        let (_, due) = queue.next(now + SPACING + AGAIN[0]).unwrap();
-        queue.ended(key, due, Look::Unchanged, now + SPACING + AGAIN[0]);
-        assert_eq!(queue.next_at(), None, "once it has answered, that is enough");
+        queue.ended(key, due, (Look::Unchanged, Pushed::Untold), now + SPACING);
+        assert_eq!(queue.next_at(), Some(now + SPACING + AGAIN[0]));
+    }
+
+    #[test]
+    fn what_a_look_did_not_find_is_left_to_the_next_one() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (key, of) = question(1);
+        queue.concern(key, of.clone(), Some(&batch(true)), now);
+        let (_, due) = queue.next(now).unwrap();
+        queue.concern(key, of, Some(&batch(false)), now);
+        queue.ended(key, due, (Look::Unchanged, Pushed::Untold), now);
+        let (_, due) = queue.next(now + SPACING).unwrap();
+        queue.ended(key, due, (Look::Unchanged, Pushed::Known), now + SPACING);
+        assert!(queue.next_at().is_some(), "the first event has not been found");
+    }
+
+    #[test]
+    fn what_events_say_is_remembered_within_a_bound() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (key, of) = question(1);
+        (0..=MAX_NEWS).for_each(|_| queue.concern(key, of.clone(), Some(&batch(false)), now));
+        let (_, due) = queue.next(now).unwrap();
+        assert_eq!((due.news.len(), due.has_pushes_only()), (MAX_NEWS, false));
     }
 
     #[test]
@@ -289,10 +310,10 @@ mod tests {
         let (key, of) = question(1);
         queue.concern(key, of, None, now);
         let (_, due) = queue.next(now).unwrap();
-        queue.ended(key, due, Look::Resting(rest), now);
+        queue.ended(key, due, (Look::Resting(rest), Pushed::Untold), now);
         assert_eq!(queue.next_at(), Some(now + rest));
         let (_, due) = queue.next(now + rest).unwrap();
-        queue.ended(key, due, Look::Unchanged, now + rest);
+        queue.ended(key, due, (Look::Unchanged, Pushed::Untold), now + rest);
         assert_eq!(queue.next_at(), Some(now + rest + AGAIN[0]), "it was no look");
     }
 
@@ -306,7 +327,7 @@ mod tests {
         let first: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
         assert_eq!(first.len(), AT_ONCE);
         let (key, due) = first[0].clone();
-        queue.ended(key, due, Look::Held, now);
+        queue.ended(key, due, (Look::Held, Pushed::Untold), now);
         assert!(queue.next(now).is_some());
     }
 }

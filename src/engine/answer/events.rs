@@ -7,7 +7,7 @@ use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},
     engine::{
-        cache::{Disk, Key},
+        cache::{Disk, Entry, Key},
         route::RouteTable,
     },
     flight::FlightJoin,
@@ -38,6 +38,20 @@ impl Look {
             Self::Held => "held",
             Self::Failed | Self::Resting(_) => "failed",
         }
+    }
+}
+
+/// What a look has found.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) look: Look,
+    /// The answer, if there is one.
+    pub(crate) entry: Option<Arc<Entry>>,
+}
+
+impl From<Look> for Looked {
+    fn from(look: Look) -> Self {
+        Self { look, entry: None }
     }
 }
 
@@ -81,12 +95,12 @@ impl Engine {
     ///
     /// # Errors
     /// When replicas share a store, and it does not answer.
-    pub(crate) async fn look_again(&self, routes: &RouteTable, question: &Question) -> Result<Look, StoreError> {
-        let Some(mut asked) = live(routes, question) else { return Ok(Look::Failed) };
+    pub(crate) async fn look_again(&self, routes: &RouteTable, question: &Question) -> Result<Looked, StoreError> {
+        let Some(mut asked) = live(routes, question) else { return Ok(Look::Failed.into()) };
         let resting = self.known.failing.resting(&asked.key, self.clock.now());
         if let Some((_, left)) = resting.filter(|(rest, _)| rest.failure.failure.retry_after().is_some()) {
             // An event is no reason to call it.
-            return Ok(Look::Resting(left));
+            return Ok(Look::Resting(left).into());
         }
         asked.query.must_ask = true;
         let selector = Selector::only(question);
@@ -106,10 +120,13 @@ impl Engine {
         };
         self.known.notices.send(key, question, || What::Looked);
         Ok(match landed {
-            Ok(entry) if before.is_some_and(|before| before.encoded.body() == entry.encoded.body()) => Look::Unchanged,
-            Ok(_) => Look::Changed,
-            Err(Failure::Held(_)) => Look::Held,
-            Err(_) => Look::Failed,
+            Ok(entry) => {
+                let is_same = before.is_some_and(|before| before.encoded.body() == entry.encoded.body());
+                let look = if is_same { Look::Unchanged } else { Look::Changed };
+                Looked { look, entry: Some(entry) }
+            }
+            Err(Failure::Held(_)) => Look::Held.into(),
+            Err(_) => Look::Failed.into(),
         })
     }
 

@@ -29,10 +29,11 @@ pub(super) fn github(body: &Value, host: &str) -> Vec<Subject> {
         let owner = text(package, "/owner/login").or_else(|| text(package, "/namespace"));
         let tags = items(package, "/package_version/container_metadata/tags").iter().filter_map(Value::as_str);
         let tag = text(package, "/package_version/container_metadata/tag/name");
+        let digest = text(package, "/package_version/container_metadata/tag/digest");
         let (Some(owner), Some(name)) = (owner, text(package, "/name")) else { continue };
-        for tag in tags.chain(tag) {
-            subjects.extend(Subject::image(&format!("{host}/{owner}/{name}:{tag}")));
-        }
+        subjects.extend(tags.filter_map(|tag| Subject::image(&format!("{host}/{owner}/{name}:{tag}"))));
+        let tagged = tag.and_then(|tag| Subject::image(&format!("{host}/{owner}/{name}:{tag}")));
+        subjects.extend(tagged.map(|tagged| tagged.with_digest(digest)));
     }
     subjects
 }

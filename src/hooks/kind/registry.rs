@@ -37,7 +37,8 @@ fn changed(event: &Value, host: Option<&str>) -> Option<Subject> {
         _ => return None,
     };
     let host = host.or_else(|| text(event, "/request/host"))?;
-    image(&format!("{host}/{}", text(event, "/target/repository")?), text(event, "/target/tag"), change)
+    let digest = text(event, "/target/digest");
+    image(&format!("{host}/{}", text(event, "/target/repository")?), text(event, "/target/tag"), digest, change)
 }
 
 /// What happened to an image.
@@ -56,10 +57,11 @@ impl Change {
     }
 }
 
-/// The image `name` with `tag`, or all tags of `name` after the deletion of something without a tag.
-fn image(name: &str, tag: Option<&str>, change: Change) -> Option<Subject> {
+/// The image `name` with `tag`, to which `digest` was pushed, or all tags of `name` after the deletion of something without a tag.
+fn image(name: &str, tag: Option<&str>, digest: Option<&str>, change: Change) -> Option<Subject> {
     match (tag.filter(|tag| !tag.is_empty()), change) {
-        (Some(tag), _) => Subject::image(&format!("{name}:{tag}")),
+        (Some(tag), Change::Push) => Some(Subject::image(&format!("{name}:{tag}"))?.with_digest(digest)),
+        (Some(tag), Change::Delete) => Subject::image(&format!("{name}:{tag}")),
         (None, Change::Delete) => Subject::image(name),
         (None, Change::Push) => None,
     }
@@ -74,7 +76,9 @@ pub(super) fn harbor(body: &Value) -> Vec<Subject> {
     let resources = items(body, "/event_data/resources").iter().chain(items(body, "/data/resources"));
     let named = |resource| {
         let url = text(resource, "/resource_url")?;
-        Subject::image(url).filter(|subject| subject.has_tag() || change == Change::Delete)
+        let digest = text(resource, "/digest").filter(|_| change == Change::Push);
+        let subject = Subject::image(url).filter(|subject| subject.has_tag() || change == Change::Delete);
+        subject.map(|subject| subject.with_digest(digest))
     };
     resources.filter_map(named).collect()
 }
@@ -84,9 +88,9 @@ pub(super) fn quay(body: &Value) -> Vec<Subject> {
     let Some(name) = text(body, "/docker_url") else { return Vec::new() };
     match body.get("updated_tags") {
         Some(Value::Array(tags)) => {
-            tags.iter().filter_map(|tag| image(name, Some(tag.as_str()?), Change::Push)).collect()
+            tags.iter().filter_map(|tag| image(name, Some(tag.as_str()?), None, Change::Push)).collect()
         }
-        Some(Value::Object(tags)) => tags.keys().filter_map(|tag| image(name, Some(tag), Change::Push)).collect(),
+        Some(Value::Object(tags)) => tags.keys().filter_map(|tag| image(name, Some(tag), None, Change::Push)).collect(),
         _ => Vec::new(),
     }
 }
@@ -94,7 +98,7 @@ pub(super) fn quay(body: &Value) -> Vec<Subject> {
 /// <https://docs.docker.com/docker-hub/repos/manage/webhooks/>. `callback_url` is never called.
 pub(super) fn docker_hub(body: &Value) -> Vec<Subject> {
     let name = text(body, "/repository/repo_name").map(|name| format!("docker.io/{name}"));
-    name.and_then(|name| image(&name, text(body, "/push_data/tag"), Change::Push)).into_iter().collect()
+    name.and_then(|name| image(&name, text(body, "/push_data/tag"), None, Change::Push)).into_iter().collect()
 }
 
 /// <https://cloud.google.com/artifact-registry/docs/configure-notifications>: base64 in a message of Pub/Sub.
@@ -103,8 +107,10 @@ pub(super) fn artifact_registry(body: &Value) -> Result<Vec<Subject>, String> {
     let data = BASE64_STANDARD.decode(data).map_err(|_| "`message.data` is not base64")?;
     let data: Value = serde_json::from_slice(&data).map_err(|_| "`message.data` holds no JSON")?;
     let is_deleted = Change::of(text(&data, "/action")) == Change::Delete;
-    let named = text(&data, "/tag").or_else(|| text(&data, "/digest").filter(|_| is_deleted));
-    Ok(named.and_then(Subject::image).into_iter().collect())
+    let (tag, image) = (text(&data, "/tag"), text(&data, "/digest"));
+    let named = tag.or_else(|| image.filter(|_| is_deleted)).and_then(Subject::image);
+    let pushed = image.and_then(|image| Some(image.split_once('@')?.1)).filter(|_| !is_deleted);
+    Ok(named.map(|named| named.with_digest(pushed)).into_iter().collect())
 }
 
 /// <https://docs.aws.amazon.com/AmazonECR/latest/userguide/ecr-eventbridge.html>
@@ -113,7 +119,8 @@ pub(super) fn ecr(body: &Value) -> Vec<Subject> {
         let (account, region) = (text(body, "/account")?, text(body, "/region")?);
         let name = text(body, "/detail/repository-name")?;
         let change = Change::of(text(body, "/detail/action-type"));
-        image(&format!("{account}.dkr.ecr.{region}.amazonaws.com/{name}"), text(body, "/detail/image-tag"), change)
+        let (tag, digest) = (text(body, "/detail/image-tag"), text(body, "/detail/image-digest"));
+        image(&format!("{account}.dkr.ecr.{region}.amazonaws.com/{name}"), tag, digest, change)
     };
     found().into_iter().collect()
 }
@@ -122,7 +129,8 @@ pub(super) fn ecr(body: &Value) -> Vec<Subject> {
 pub(super) fn jfrog(body: &Value, host: Option<&str>) -> Vec<Subject> {
     let found = || {
         let (key, name) = (text(body, "/data/repo_key")?, text(body, "/data/image_name")?);
-        image(&format!("{}/{key}/{name}", host?), text(body, "/data/tag"), Change::of(text(body, "/event_type")))
+        let (tag, change) = (text(body, "/data/tag"), Change::of(text(body, "/event_type")));
+        image(&format!("{}/{key}/{name}", host?), tag, None, change)
     };
     found().into_iter().collect()
 }
@@ -132,11 +140,11 @@ pub(super) fn nexus(body: &Value, host: Option<&str>) -> Vec<Subject> {
     let found = || {
         let (host, change) = (host?, Change::of(text(body, "/action")));
         if let Some(name) = text(body, "/component/name") {
-            return image(&format!("{host}/{name}"), text(body, "/component/version"), change);
+            return image(&format!("{host}/{name}"), text(body, "/component/version"), None, change);
         }
         let path = text(body, "/asset/name")?.trim_start_matches('/').strip_prefix("v2/")?;
         let (name, tag) = path.rsplit_once("/manifests/")?;
-        image(&format!("{host}/{name}"), Some(tag).filter(|tag| !tag.contains(':')), change)
+        image(&format!("{host}/{name}"), Some(tag).filter(|tag| !tag.contains(':')), None, change)
     };
     found().into_iter().collect()
 }

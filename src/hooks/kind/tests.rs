@@ -1,5 +1,6 @@
 //! Bodies as the senders document them, cut down to what is read and its surroundings.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
@@ -13,8 +14,10 @@ fn subjects(kind: Kind, body: &Value) -> Vec<String> {
 
 fn of(kind: Kind, headers: &HeaderMap, body: &Value, host: Option<&str>) -> Vec<String> {
     let told = |subject: Subject| match subject {
-        Subject::Image { repository, tag } => {
-            tag.map_or_else(|| repository.clone(), |tag| format!("{repository}:{tag}"))
+        Subject::Image { repository, tag, digest } => {
+            let tag = tag.map(|tag| format!(":{tag}")).unwrap_or_default();
+            let digest = digest.map(|digest| format!("@{}", &digest.hex()[..4])).unwrap_or_default();
+            format!("{repository}{tag}{digest}")
         }
         Subject::Commit(sha) => sha,
         Subject::Url(_) | Subject::Questions(_) => unreachable!("only a mapping gives these"),
@@ -220,5 +223,34 @@ fn bodies_of_another_form_tell_nothing() {
             assert!(subjects(kind, &body).is_empty(), "{kind:?} {body}");
         }
         assert!(kind.subjects(&HeaderMap::new(), &json!([]), None).is_err());
+    }
+}
+
+#[test]
+fn pushes_have_the_digest_that_the_sender_names() {
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let target = |action: &str| json!({"action": action, "target": {"repository": "app", "tag": "1", "digest": digest}, "request": {"host": "r.example.com"}});
+    let harbor = |kind: &str| json!({"type": kind, "event_data": {"resources": [{"digest": digest, "tag": "1", "resource_url": "r.example.com/app:1"}]}});
+    let google = |action: &str| {
+        let data =
+            json!({"action": action, "digest": format!("r.example.com/app@{digest}"), "tag": "r.example.com/app:1"});
+        json!({"message": {"data": BASE64_STANDARD.encode(data.to_string())}})
+    };
+    let detail = |action: &str| json!({"account": "1", "region": "eu-1", "detail": {"action-type": action, "repository-name": "app", "image-tag": "1", "image-digest": digest}});
+    let tagged = json!({"name": "1", "digest": digest});
+    let package = json!({"package": {"name": "app", "namespace": "org", "package_version": {"container_metadata": {"tag": tagged}}}});
+    for (kind, body, expected) in [
+        (Kind::Distribution, json!({"events": [target("push")]}), "r.example.com/app:1@abab"),
+        (Kind::Distribution, json!({"events": [target("delete")]}), "r.example.com/app:1"),
+        (Kind::Acr, target("push"), "r.example.com/app:1@abab"),
+        (Kind::Harbor, harbor("PUSH_ARTIFACT"), "r.example.com/app:1@abab"),
+        (Kind::Harbor, harbor("DELETE_ARTIFACT"), "r.example.com/app:1"),
+        (Kind::ArtifactRegistry, google("INSERT"), "r.example.com/app:1@abab"),
+        (Kind::ArtifactRegistry, google("DELETE"), "r.example.com/app:1"),
+        (Kind::Ecr, detail("PUSH"), "1.dkr.ecr.eu-1.amazonaws.com/app:1@abab"),
+        (Kind::Ecr, detail("DELETE"), "1.dkr.ecr.eu-1.amazonaws.com/app:1"),
+        (Kind::Github, package, "ghcr.io/org/app:1@abab"),
+    ] {
+        assert_eq!(subjects(kind, &body), [expected], "{body}");
     }
 }
