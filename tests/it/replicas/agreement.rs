@@ -47,13 +47,16 @@ async fn a_thousand_callers_of_three_replicas_cause_one_run() {
     source.delay(Duration::from_millis(300));
     for fails in [false, true] {
         source.fail(fails);
-        let (before, question) = (source.runs(), format!("fails-{fails}"));
+        let (before, question, began) = (source.runs(), format!("fails-{fails}"), Instant::now());
         let calls = (0..1000).map(|n| replicas[n % 3].ask(&question));
         let replies = join_all(calls).await;
         let wanted = if fails { 502 } else { 200 };
         let other = replies.iter().find(|reply| reply.status != wanted);
         assert!(other.is_none(), "{}", other.unwrap().text());
-        assert_eq!(source.runs() - before, 1, "fails: {fails}");
+        // A failure is remembered for a second. On a busy machine the last callers come later than that.
+        let more = if fails { began.elapsed().as_secs() } else { 0 };
+        let runs = source.runs() - before;
+        assert!((1..=1 + more).contains(&runs), "fails: {fails}, runs: {runs}, {:?}", began.elapsed());
     }
 }
 
