@@ -12,7 +12,7 @@ use std::{future::pending, path::Path as FilePath, pin::pin, sync::Arc, time::Du
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use self::outline::Changes;
 pub(crate) use self::{
@@ -63,6 +63,8 @@ pub struct App {
     pub in_flight: InFlight,
     /// Events of hooks that wait.
     pub(crate) events: Events,
+    /// The right to list the last questions with their answers, which takes much memory.
+    pub(crate) recordings: Semaphore,
     /// The results of reloads.
     pub(crate) reloads: Reloads,
     /// The phase of the process: serving, or on its way to the exit.
@@ -151,6 +153,7 @@ impl App {
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
             events: Events::default(),
+            recordings: Semaphore::new(1),
             reloads: Reloads::begin(&setup),
             lifecycle: Lifecycle::default(),
             generation: watch::Sender::new(setup.generation),

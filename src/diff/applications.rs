@@ -23,6 +23,8 @@ pub(crate) struct Sets {
     pub(crate) before: Vec<ParameterSet>,
     /// What they would be given.
     pub(crate) after: Vec<ParameterSet>,
+    /// Whether the answer of before is not known for one of its calls.
+    pub(crate) is_before_unknown: bool,
     /// Whether each of its calls would be answered. After an error, Argo CD deletes nothing.
     pub(crate) is_answered: bool,
 }
@@ -95,6 +97,14 @@ fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     let exists = |name: &String| set.applications.contains(name);
     let is_certain = |name: &String| is_alone && sets.is_answered && !set.is_patched && exists(name);
     (deleted.certain, deleted.perhaps) = before.difference(&after).cloned().partition(is_certain);
+    if sets.is_before_unknown {
+        // What exists may come from the call whose answer of before is not known.
+        let is_left = |name: &&String| !after.contains(*name) && !before.contains(*name);
+        deleted.perhaps.extend(set.applications.iter().filter(is_left).cloned());
+        deleted
+            .notes
+            .push("what one of its calls was given before is not known, so its status was looked at".to_owned());
+    }
     if set.is_patched && !deleted.perhaps.is_empty() {
         deleted.notes.push("its `templatePatch` may give other names".to_owned());
     }
@@ -181,6 +191,7 @@ mod tests {
         let sets = |is_answered| Sets {
             before: ["a", "b", "c"].map(|name| set(json!({ "name": name }))).into(),
             after: vec![set(json!({"name": "a"}))],
+            is_before_unknown: false,
             is_answered,
         };
         let names = |described: &[Described], sets: &Sets| {
@@ -197,6 +208,13 @@ mod tests {
         let kept = Described { applications_sync: Some("create-only".to_owned()), ..described.clone() };
         assert_eq!(names(&kept, true), ("b".to_owned(), "c".to_owned(), 1));
         assert!(deleted(std::slice::from_ref(&described), "teams/s", &sets(true)).is_empty());
+        // What a call was given before is not known: what exists, and would not be made, may go away.
+        let unknown = Sets { before: Vec::new(), is_before_unknown: true, ..sets(true) };
+        let [found] = &deleted(std::slice::from_ref(&described), "argocd/s", &unknown)[..] else { panic!("not one") };
+        assert_eq!(
+            (found.certain.join(","), found.perhaps.join(","), found.notes.len()),
+            (String::new(), "b".to_owned(), 1)
+        );
         // A call that names no namespace may come from either.
         let other = Described { namespace: "teams".to_owned(), ..described.clone() };
         let both = deleted(&[described, other], "s", &sets(true));

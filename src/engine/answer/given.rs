@@ -55,10 +55,8 @@ impl Engine {
 
     /// All ApplicationSets that asked `question`, at any replica. Its key is `key`.
     pub(crate) async fn all_askers(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
-        match &question.application_set {
-            Some(name) => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
-            None => self.known_askers(key).await.into_iter().map(|asker| asker.name).collect(),
-        }
+        let known: Vec<Arc<str>> = self.known_askers(key).await.into_iter().map(|asker| asker.name).collect();
+        named(question, known)
     }
 
     /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now, and a hash of question
@@ -119,6 +117,14 @@ impl Engine {
             }
         }
         askers
+    }
+}
+
+/// The ApplicationSets that asked `question`: the `known` ones, which may have a namespace, else the one that the question names.
+pub(super) fn named(question: &Question, known: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    match &question.application_set {
+        Some(name) if known.is_empty() => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
+        _ => known,
     }
 }
 
