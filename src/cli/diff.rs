@@ -31,6 +31,8 @@ use crate::{
 
 /// Nothing was compared.
 const NOT_COMPARED: u8 = 2;
+/// The largest file that is read, in MiB. A gateway lists at most 32 MiB of answers.
+const MAX_FILE_MIB: u64 = 128;
 /// The largest `--limit`: a gateway lists no more questions.
 const MAX_LIMIT: usize = 1000;
 /// Something is not known, and nothing would be removed as far as is known.
@@ -201,5 +203,5 @@ fn limit(text: &str) -> Result<usize, String> {
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+    crate::file::read_up_to(file, MAX_FILE_MIB).map_err(|why| anyhow!("cannot read {}: {why}", file.display()))
 }

@@ -27,6 +27,8 @@ pub(crate) struct Sets {
     pub(crate) is_before_unknown: bool,
     /// Whether each of its calls would be answered. After an error, Argo CD deletes nothing.
     pub(crate) is_answered: bool,
+    /// Whether each of its calls was asked.
+    pub(crate) is_asked: bool,
 }
 
 /// The Applications of one ApplicationSet that would be deleted.
@@ -66,6 +68,11 @@ pub(crate) fn deleted(described: &[Described], name: &str, sets: &Sets) -> Vec<D
 fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     let mut deleted =
         Deleted { namespace: set.namespace.clone(), certain: Vec::new(), perhaps: Vec::new(), notes: Vec::new() };
+    if !sets.is_asked {
+        deleted.notes.push(
+            "another call of it was not asked, so it is not known what else it would have (`--limit`)".to_owned(),
+        );
+    }
     if !sets.is_answered {
         deleted.notes.push("another call of it would end with an error, and Argo CD then deletes nothing".to_owned());
     }
@@ -95,7 +102,7 @@ fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
         return deleted;
     };
     let exists = |name: &String| set.applications.contains(name);
-    let is_certain = |name: &String| is_alone && sets.is_answered && !set.is_patched && exists(name);
+    let is_certain = |name: &String| is_alone && sets.is_answered && sets.is_asked && !set.is_patched && exists(name);
     (deleted.certain, deleted.perhaps) = before.difference(&after).cloned().partition(is_certain);
     if sets.is_before_unknown {
         // What exists may come from the call whose answer of before is not known.
@@ -193,6 +200,7 @@ mod tests {
             after: vec![set(json!({"name": "a"}))],
             is_before_unknown: false,
             is_answered,
+            is_asked: true,
         };
         let names = |described: &[Described], sets: &Sets| {
             let [deleted] = &deleted(described, "argocd/s", sets)[..] else { panic!("not one") };

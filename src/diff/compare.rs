@@ -102,7 +102,8 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, limit: usize, n
         if matches!(compared.outcome, Outcome::NotAsked) {
             comparison.not_asked += 1;
         }
-        let of_set = sets.entry(name.clone()).or_insert_with(|| Sets { is_answered: true, ..Sets::default() });
+        let of_set =
+            sets.entry(name.clone()).or_insert_with(|| Sets { is_answered: true, is_asked: true, ..Sets::default() });
         match (&compared.outcome, &asked.answer) {
             (Outcome::Same | Outcome::Differs(_), Answer::Sets(after)) => {
                 match sets_of(asked.recorded) {
@@ -111,6 +112,7 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, limit: usize, n
                 }
                 of_set.after.extend(after.iter().cloned());
             }
+            (Outcome::NotAsked, _) => of_set.is_asked = false,
             _ => of_set.is_answered = false,
         }
         comparison.application_sets.entry(name).or_default().questions.push(compared);

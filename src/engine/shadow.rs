@@ -6,6 +6,7 @@ mod comparison;
 mod config;
 mod findings;
 mod noise;
+mod pairs;
 #[cfg(test)]
 mod tests;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Engine, Failure, Unknown, given::named, notices::What, state};
+use super::{Engine, Failure, Unknown, askers::named, notices::What, state};
 use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::Receiver;
 use super::{
     Engine,
     admin_ops::live,
-    askers::{Asker, Given},
+    askers::{Asker, Given, named},
     notices::Notice,
 };
 use crate::{
@@ -117,14 +117,6 @@ impl Engine {
             }
         }
         askers
-    }
-}
-
-/// The ApplicationSets that asked `question`: the `known` ones, which may have a namespace, else the one that the question names.
-pub(super) fn named(question: &Question, known: Vec<Arc<str>>) -> Vec<Arc<str>> {
-    match &question.application_set {
-        Some(name) if known.is_empty() => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
-        _ => known,
     }
 }
 

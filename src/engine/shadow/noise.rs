@@ -9,7 +9,7 @@ use std::{
 
 use moka::sync::Cache;
 
-use super::comparison::varying;
+use super::pairs::{Place, varying};
 use crate::{
     bounded_cache::{self, Bounded},
     engine::{
@@ -33,9 +33,6 @@ const MAX_KEYS: usize = 256;
 const RARE: u32 = 10;
 /// After this many pairs, older ones count half.
 const MAX_PAIRS: u32 = 100;
-
-/// A value of an answer: the identity of its set, and its key.
-pub(super) type Place = (u64, Arc<str>);
 
 /// What varies, by question.
 pub(super) struct Noise(Bounded<Key, Arc<Known>>);
