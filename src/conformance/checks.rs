@@ -25,7 +25,7 @@ pub(crate) fn check_answer(case: &Case, answered: &Answered, results: &mut Resul
             return;
         }
         Verdict::Error { condition, .. } if answered.is_beyond => {
-            results.unknown(rules::ANSWERS, format!("{name}: {condition}"));
+            results.unknown(rules::ANSWERS, &format!("{name}: {condition}"));
             return;
         }
         Verdict::Error { condition, .. } => {

@@ -91,7 +91,9 @@ fn write(value: &Value, hasher: &mut impl Hasher) {
         Value::String(text) => (3_u8, text).hash(hasher),
         Value::Array(items) => {
             (4_u8, items.len()).hash(hasher);
-            items.iter().for_each(|item| write(item, hasher));
+            for item in items {
+                write(item, hasher);
+            }
         }
         Value::Object(object) => {
             5_u8.hash(hasher);

@@ -163,8 +163,8 @@ impl Results {
     }
 
     /// Notes that it is not known whether `rule` is kept.
-    pub(crate) fn unknown(&mut self, rule: Rule, why: String) {
-        let why = printable(&self.secrets.redact(&why));
+    pub(crate) fn unknown(&mut self, rule: Rule, why: &str) {
+        let why = printable(&self.secrets.redact(why));
         if let Some(judged) = self.of(rule) {
             note(&mut judged.unknown, Some(why));
         }

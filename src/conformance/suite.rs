@@ -138,7 +138,7 @@ impl Run<'_> {
     /// Checks the reply to a question that had so many sets before the source failed.
     fn fault(&mut self, name: &str, had: usize, answered: &Answered) {
         if answered.is_beyond {
-            self.results.unknown(rules::BROKEN_SOURCE, format!("{name}: the answer is larger than the suite judges"));
+            self.results.unknown(rules::BROKEN_SOURCE, &format!("{name}: the answer is larger than the suite judges"));
             return;
         }
         let status = shown_status(answered);
