@@ -149,7 +149,7 @@ impl Default for ServerConfig {
 }
 
 /// A configuration file that has been read, with the problems found so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// The part that could be decoded; `None` if nothing could.
     pub config: Option<Config>,

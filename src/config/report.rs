@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::tree::{Node, Position};
 use crate::domain::{
     problem::{Problem, ProblemKind, Segment, Severity},
-    secret::REDACTED,
+    secret::{REDACTED, forms},
     units::plural,
 };
 
@@ -299,7 +299,7 @@ fn without(pattern: Option<&Regex>, text: &str) -> String {
 
 /// `source` without values that may be secrets, because reports are logged.
 fn masked(source: &str) -> String {
-    without(WELL_KNOWN.as_ref(), &without(USER.as_ref(), &without(VALUE.as_ref(), source)))
+    forms::mask(&without(WELL_KNOWN.as_ref(), &without(USER.as_ref(), &without(VALUE.as_ref(), source))))
 }
 
 impl fmt::Display for Report {

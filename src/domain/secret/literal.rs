@@ -1,45 +1,7 @@
 //! Finds secrets that stand in a configuration, where references belong. A guess, so it only warns.
 
+use super::{forms, names};
 use crate::domain::problem::{Path, Problems};
-
-/// How names of secrets end, in lower case and without `-` and `_`.
-const NAMES: [&str; 12] = [
-    "accesskey",
-    "apikey",
-    "authorization",
-    "bearer",
-    "cookie",
-    "credential",
-    "credentials",
-    "passwd",
-    "password",
-    "privatekey",
-    "secret",
-    "token",
-];
-/// How secrets of well-known services begin.
-const BEGINNINGS: [&str; 18] = [
-    "-----BEGIN",
-    "AKIA",
-    "ASIA",
-    "Basic ",
-    "Bearer ",
-    "dckr_pat_",
-    "eyJ",
-    "gho_",
-    "ghp_",
-    "ghs_",
-    "ghu_",
-    "github_pat_",
-    "glpat-",
-    "hvs.",
-    "npm_",
-    "token ",
-    "xoxb-",
-    "xoxp-",
-];
-/// The shortest secret that is recognised by its beginning, in bytes.
-const SHORTEST: usize = 12;
 
 /// Warns if `value`, which stands under `name` at `path`, may be a secret.
 pub(crate) fn check(name: &str, value: &str, path: &Path, problems: &mut Problems) {
@@ -67,15 +29,13 @@ pub(crate) fn check_url(url: &str, path: &Path, problems: &mut Problems) {
 }
 
 /// Whether `value`, which stands under `name`, seems to be a secret.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+fn is_secret(name: &str, value: &str) -> bool {
     // A template gets its value from the call; a number or a boolean is a setting.
     let is_setting = value.trim().is_empty() || value.contains("{{") || value.parse::<f64>().is_ok();
     if is_setting || matches!(value, "true" | "false") {
         return false;
     }
-    let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let is_named = NAMES.iter().any(|end| name.ends_with(end));
-    is_named || value.len() >= SHORTEST && BEGINNINGS.iter().any(|begin| value.starts_with(begin))
+    names::named(name).is_some_and(|named| names::is_value(named, value)) || forms::holds_secret(value)
 }
 
 #[cfg(test)]
