@@ -15,7 +15,7 @@ use std::{future::pending, path::Path as FilePath, pin::pin, sync::Arc, time::Du
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use self::outline::Changes;
 pub(crate) use self::{
@@ -77,6 +77,8 @@ pub struct App {
     pub(crate) history: History,
     /// When the process started.
     pub(crate) started: Timestamp,
+    /// The right to list the last questions with their answers, which takes much memory.
+    pub(crate) recordings: Semaphore,
     /// The results of reloads.
     pub(crate) reloads: Reloads,
     /// The phase of the process: serving, or on its way to the exit.
@@ -169,6 +171,7 @@ impl App {
             explaining: Explaining::default(),
             history: History::default(),
             started: setup.since,
+            recordings: Semaphore::new(1),
             reloads: Reloads::begin(&setup),
             lifecycle: Lifecycle::default(),
             generation: watch::Sender::new(setup.generation),

@@ -1,16 +1,18 @@
 //! The configuration of a shadow, and the shadow that it describes.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
+use moka::sync::Cache;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::{AT_ONCE, Shadow, findings::Findings, noise::Noise};
+use super::{AT_ONCE, MAX_QUESTIONS, Shadow, findings::Findings, noise::Noise};
 use crate::{
     backend::{Backend, BackendConfig, BuildContext},
+    bounded_cache,
     domain::{
         problem::{Path, Problems, Severity},
         units::{HumanDuration, Percent},
@@ -99,8 +101,9 @@ impl ShadowConfig {
             timeout: self.timeout.unwrap_or(of.deadline),
             clock: Arc::clone(around.clock),
             permits: Arc::new(Semaphore::new(AT_ONCE)),
+            learning: Arc::new(Semaphore::new(1)),
             documents: Arc::new(Semaphore::new(1)),
-            runs: std::array::from_fn(|_| AtomicU64::default()),
+            runs: bounded_cache::build_recent(Cache::builder().max_capacity(MAX_QUESTIONS)),
             noise: Noise::default(),
             findings: Findings::new(around.clock.now()),
             metrics: metrics.shadows.of_route(of.route),
