@@ -1,7 +1,10 @@
 //! Builds everything that answers requests from a configuration. There are no globals; the caller provides the clock and the sockets.
 
+mod deliveries;
 mod events;
+mod explaining;
 pub(crate) mod file_watch;
+mod history;
 mod in_flight;
 mod outline;
 mod refresh;
@@ -16,7 +19,10 @@ use tokio::sync::{Semaphore, watch};
 
 pub use self::outline::Changes;
 pub(crate) use self::{
+    deliveries::{Delivered, Deliveries, LookedAt, MAX_KEPT as MAX_DELIVERIES},
     events::Events,
+    explaining::Explaining,
+    history::{History, SAMPLED_EVERY},
     in_flight::{InFlight, RequestSlot},
     outline::Outline,
     reload::{Attempt, Reloads},
@@ -63,6 +69,14 @@ pub struct App {
     pub in_flight: InFlight,
     /// Events of hooks that wait.
     pub(crate) events: Events,
+    /// The last deliveries of hooks.
+    pub(crate) deliveries: Deliveries,
+    /// The explanations under way.
+    pub(crate) explaining: Explaining,
+    /// How much the routes served lately.
+    pub(crate) history: History,
+    /// When the process started.
+    pub(crate) started: Timestamp,
     /// The right to list the last questions with their answers, which takes much memory.
     pub(crate) recordings: Semaphore,
     /// The results of reloads.
@@ -153,6 +167,10 @@ impl App {
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
             events: Events::default(),
+            deliveries: Deliveries::default(),
+            explaining: Explaining::default(),
+            history: History::default(),
+            started: setup.since,
             recordings: Semaphore::new(1),
             reloads: Reloads::begin(&setup),
             lifecycle: Lifecycle::default(),
@@ -318,6 +336,8 @@ impl App {
         self.engine.observe();
         self.engine.observe_routes(&self.setup().routes);
         self.metrics.process.observe();
+        self.sample();
+        self.metrics.set_max_in_flight(self.setup().server.max_in_flight);
         if let Some(tls) = &self.tls {
             self.metrics.connections.valid_until(tls.not_after());
         }

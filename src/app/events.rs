@@ -18,7 +18,7 @@ use self::{
     late::Late,
     queue::{AGAIN, AT_ONCE, Batch, Due, Queue, Receipt, Told},
 };
-use super::App;
+use super::{App, deliveries::Origins};
 use crate::{
     bounded_cache::{self, Bounded},
     domain::{generator::Question, lifecycle::Phase},
@@ -49,7 +49,13 @@ pub(crate) struct Events {
 }
 
 /// What an event is about, and the delivery that it came with.
-type Event = (Subject, Option<Arc<Receipt>>);
+struct Event {
+    subject: Subject,
+    receipt: Option<Arc<Receipt>>,
+    /// The number of the delivery.
+    number: u64,
+    arrived: Instant,
+}
 
 impl Default for Events {
     fn default() -> Self {
@@ -62,6 +68,15 @@ impl Default for Events {
 impl App {
     /// Takes a delivery of `hook`. Returns what became of it.
     pub(crate) async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
+        let arrived = Instant::now();
+        // Noted first: once its subjects are sent, their looks may end at any time.
+        let number = self.deliveries.add(hook, "ignored", None, &delivery.subjects, self.now());
+        let outcome = self.enqueue(hook, delivery, number, arrived).await;
+        self.deliveries.set_outcome(number, outcome);
+        outcome
+    }
+
+    async fn enqueue(&self, hook: &Arc<str>, delivery: Delivery, number: u64, arrived: Instant) -> &'static str {
         let Delivery { id, subjects } = delivery;
         let receipt = id.map(|id| Receipt { hook: Arc::clone(hook), id });
         // Of deliveries with the same id that come together, one is the first.
@@ -85,7 +100,9 @@ impl App {
         }
         let outcome = if subjects.is_empty() { "ignored" } else { "taken" };
         let receipt = receipt.map(Arc::new);
-        permits.zip(subjects).for_each(|(permit, subject)| permit.send((subject, receipt.clone())));
+        permits.zip(subjects).for_each(|(permit, subject)| {
+            permit.send(Event { subject, receipt: receipt.clone(), number, arrived });
+        });
         outcome
     }
 
@@ -106,7 +123,7 @@ impl App {
             while let Some((key, due)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
                 looks.spawn(async move {
-                    let looked = AssertUnwindSafe(app.look(&due)).catch_unwind().await;
+                    let looked = AssertUnwindSafe(app.look(key, &due)).catch_unwind().await;
                     (key, looked.unwrap_or((Look::Failed, Pushed::Untold)), due)
                 });
             }
@@ -120,6 +137,7 @@ impl App {
                     let (all, batch) = gather(event, &mut events).await;
                     let (subjects, pushes) = sorted(all).await;
                     let (subjects, found) = self.concerned(subjects, false).await;
+                    self.deliveries.concern(&batch.origins.numbers, found.len());
                     late.add(&subjects, &batch, found.keys().copied());
                     for (key, (question, others)) in found {
                         let told = Told { batch: &batch, pushes: Some(&pushes), others };
@@ -154,8 +172,8 @@ impl App {
         let mut subjects = late.into_subjects();
         // A delivery that is being taken has its place already, and is waited for.
         events.close();
-        while let Some((subject, _)) = events.recv().await {
-            subjects.add(subject);
+        while let Some(event) = events.recv().await {
+            subjects.add(event.subject);
         }
         let (_, found) = self.concerned(subjects, true).await;
         let found = found.into_values().map(|(question, _)| question);
@@ -209,14 +227,20 @@ impl App {
     }
 
     /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
-    async fn look(&self, due: &Due) -> (Look, Pushed) {
+    async fn look(&self, key: Key, due: &Due) -> (Look, Pushed) {
         let (setup, question) = (self.setup(), &due.question);
+        // None after 30 seconds: then no single delivery led to it.
+        let origins = Origins::of(due.batches.iter().map(|batch| &batch.origins));
+        if let Some(origins) = origins.clone() {
+            self.deliveries.look(key, origins);
+        }
         let looked = self.engine.look_again(&setup.routes, question).await.unwrap_or_else(|error| {
             tracing::warn!(%error, route = &*question.route, "an event is looked at later: the shared store does not answer");
             Looked::from(Look::Failed)
         });
         let look = looked.look;
         self.metrics.hooks.looked(look.as_str());
+        self.deliveries.looked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, look);
         tracing::info!(route = &*question.route, result = look.as_str(), "looked again after an event");
         (look, Pushes::known(due.pushes(), looked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))
     }
@@ -225,14 +249,15 @@ impl App {
 /// `first` and all subjects that come shortly after it, and their deliveries.
 async fn gather(first: Event, events: &mut Receiver<Event>) -> (Vec<Subject>, Arc<Batch>) {
     sleep(GATHER).await;
-    let (mut subjects, mut receipts) = (Vec::new(), Vec::new());
+    let (mut subjects, mut receipts, mut origins) = (Vec::new(), Vec::new(), Origins::default());
     let mut next = Some(first);
-    while let Some((subject, receipt)) = next {
+    while let Some(Event { subject, receipt, number, arrived }) = next {
+        origins.add(number, arrived);
         subjects.push(subject);
         receipts.extend(receipt.filter(|receipt| receipts.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
         next = if subjects.len() < MAX_WAITING { events.try_recv().ok() } else { None };
     }
-    (subjects, Arc::new(Batch { receipts }))
+    (subjects, Arc::new(Batch { receipts, origins }))
 }
 
 /// The subjects of `all`, each once, and what was pushed. There may be thousands, so no thread that serves does it.

@@ -9,6 +9,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
+    app::deliveries::Origins,
     domain::generator::Question,
     engine::{answer::events::Look, cache::Key},
     hooks::{Others, Pushed, Pushes},
@@ -45,6 +46,8 @@ impl Receipt {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) receipts: Vec<Arc<Receipt>>,
+    /// All of them by number, also those without an id.
+    pub(super) origins: Origins,
 }
 
 /// An event that concerns a question.
@@ -72,7 +75,7 @@ pub(super) struct Due {
     /// The subjects of its events without a digest.
     others: Others,
     /// The deliveries that wait for the last look.
-    batches: Vec<Arc<Batch>>,
+    pub(super) batches: Vec<Arc<Batch>>,
 }
 
 impl Due {
