@@ -7,6 +7,7 @@ import math
 import re
 import resource
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -40,6 +41,9 @@ def check(gateway, rules, alerts, dashboard, fault):
         if firing := fired(scene, "4s"):
             fault("good day", f"these alerts fire, though nothing is wrong: {', '.join(sorted(firing))}")
         check_names(scene, alerts, dashboard, fault)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=scene.metrics(), capture_output=True, text=True)
+        if checked.returncode != 0:
+            fault("promtool check metrics", checked.stderr.strip())
         panels = [panel for panel in dashboard["panels"] if panel["title"] not in EMPTY_ON_GOOD_DAYS]
         count = check_panels(scene, panels, fault)
 
@@ -79,8 +83,8 @@ def good_day(scene):
         time.sleep(0.4)
     told = "appset_gateway_event_to_refresh_duration_seconds_count"
     wait_until("Argo CD is told of a change", lambda: any(value > 0 for _, value in scene.query(told)))
-    # A second scrape, so that there is a rate.
-    time.sleep(1)
+    # Further scrapes, so that there are rates of everything.
+    time.sleep(2)
 
 
 def bad_day(scene):

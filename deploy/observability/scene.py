@@ -213,10 +213,10 @@ class Scene(contextlib.ExitStack):
         return ".".join([encoded(json.dumps(part).encode()) for part in parts] + [encoded(os.urandom(64))])
 
     def start_prometheus(self, rules):
-        """A Prometheus that scrapes twice a second, with the rules in the file `rules`."""
+        """A Prometheus that scrapes every second, with the rules in the file `rules`."""
         self.prometheus_port = free_port()
         labels = {"namespace": "appset-gateway", "job": "appset-gateway"}
-        config = {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"}, "rule_files": [str(rules)],
+        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "500ms"}, "rule_files": [str(rules)],
                   "scrape_configs": [{"job_name": "gateway", "static_configs": [{"targets": [self.admin], "labels": labels}]}]}
         (self.folder / "prometheus.yml").write_text(json.dumps(config))
         self.run("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb",
