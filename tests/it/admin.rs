@@ -1,6 +1,8 @@
 //! The admin interface: cached answers, invalidation and held answers.
 
 mod asked;
+mod commands;
+mod views;
 
 use std::{path::Path, time::Duration};
 
