@@ -120,7 +120,7 @@ def configuration(folder, sources, store, **more):
                      "jwks": {"url": url + "/keys"}}],
             "tokenReview": {"api": url, "token": token, "audiences": ["appset-gateway"], "callers": [{"user": "argo", "routes": ["*"]}]},
         },
-        "cache": {"path": str(folder / "answers.redb"), "shared": {"url": f"redis://127.0.0.1:{store}/0"}},
+        "cache": {"path": str(folder / "answers.redb"), "shared": {"url": f"redis://127.0.0.1:{store}/0", "timeout": "800ms"}},
         "traces": {"endpoint": url},
         "registries": {sources.address: {"plainHttp": True}},
         "hooks": [{"name": "builds", "kind": "generic", "token": {"file": str(folder / "hook-token")}, "header": "X-Build-Token",
