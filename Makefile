@@ -55,9 +55,10 @@ contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
 	tests/schemathesis target/debug/appset-gateway
 
 .PHONY: manifests
-manifests: $(VENV)/done gateway ## Check the Kubernetes manifests against their schemas, and their configuration
-	@tools/need kubectl:kubernetes-client
+manifests: $(VENV)/done gateway ## Check the Kubernetes manifests, their configuration, and alerts and dashboard at a running gateway
+	@tools/need kubectl:kubernetes-client promtool:prometheus redis-server:redis-server openssl:openssl
 	deploy/check
+	deploy/observability/check
 
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
