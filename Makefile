@@ -10,7 +10,7 @@ PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5
 
 .PHONY: help
 help: ## List the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 13
 
 .PHONY: run
 run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
@@ -55,10 +55,20 @@ contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
 	tests/schemathesis target/debug/appset-gateway
 
 .PHONY: manifests
-manifests: $(VENV)/done gateway ## Check the Kubernetes manifests, their configuration, and alerts and dashboard at a running gateway
+manifests: $(VENV)/done gateway ## Check the manifests, the chart's snapshots, and alerts and dashboard at a running gateway
 	@tools/need kubectl:kubernetes-client promtool:prometheus redis-server:redis-server openssl:openssl
 	deploy/check
 	deploy/observability/check
+
+.PHONY: chart
+chart: $(VENV)/done ## Check the Helm chart with Helm, which is built once: lint, unit tests, snapshots, refused values
+	@tools/need-helm
+	deploy/chart
+
+.PHONY: chart-files
+chart-files: $(VENV)/done ## Write the chart's schema, README and snapshots again, after a change of the chart or the configuration
+	@tools/need-helm
+	deploy/chart --write
 
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
