@@ -90,7 +90,7 @@ def files():
 def check_generated():
     for file, wanted in files().items():
         if not file.exists() or file.read_text() != wanted:
-            fault(file, "is old: run `make chart-files`")
+            fault(file, f"is old: run `{'make schema' if file.suffix == '.json' else 'deploy/chart --write-made'}`")
     check_described()
 
 

@@ -112,11 +112,16 @@ def gateway_yaml(documents):
     return config, {name: text for data in maps if "gateway.yaml" not in data for name, text in data.items()}
 
 
+def program():
+    """The gateway's program."""
+    path = Path(os.environ.get("GATEWAY") or ROOT / "target/debug/appset-gateway")
+    if not path.exists():
+        cannot_run(f"no gateway at {path}; build it with: cargo build")
+    return path
+
+
 def check_configuration(file, documents):
     """The gateway itself checks the rendered configuration."""
-    program = Path(os.environ.get("GATEWAY") or ROOT / "target/debug/appset-gateway")
-    if not program.exists():
-        cannot_run(f"no gateway at {program}; build it with: cargo build")
     config, scripts = gateway_yaml(documents)
     if config is None:
         return fault(file, "has no ConfigMap with gateway.yaml")
@@ -126,6 +131,6 @@ def check_configuration(file, documents):
         path = Path(folder) / "gateway.yaml"
         # `--no-secrets` reads the store's CA nevertheless.
         path.write_text(config.replace("/plugins/", f"{folder}/").replace("ca: /var/run/store-ca/ca.crt\n", "\n"))
-        result = subprocess.run([program, "check", "--no-secrets", "-c", path], capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+        result = subprocess.run([program(), "check", "--no-secrets", "-c", path], capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
     if result.returncode != 0:
         fault(relative(file), f"`appset-gateway check --no-secrets` refuses its gateway.yaml:\n{result.stdout}{result.stderr}")

@@ -132,6 +132,9 @@
 {{- end -}}
 
 {{- define "appset-gateway.checkApi" -}}
+{{- if and (include "appset-gateway.asksApiServer" .) (eq (include "appset-gateway.serviceAccount" .) "default") -}}
+{{- fail "refresh and tokenReview give rights to a service account, and every pod of the namespace may be `default`: set serviceAccount.create, or serviceAccount.name" -}}
+{{- end -}}
 {{- if and .Values.refresh.enabled (not .Values.refresh.namespaces) -}}
 {{- fail "refresh.namespaces is empty: name the namespaces of the ApplicationSets" -}}
 {{- end -}}
