@@ -18,7 +18,7 @@ INTENDED = [
     ("NetworkPolicy/*/appset-gateway", "spec.ingress[[]{*kubernetes.io/component\": \"test\"*", "lets the pod of `helm test` ask"),
     ("*/argocd/appset-gateway", "metadata.labels.*", "Helm's objects say of which release they are"),
     ("Deployment/*", "*volumes[[]config].projected.sources*", "a Secret that the values name must exist; that of kustomize may"),
-    ("PersistentVolumeClaim/*", "metadata.annotations.helm.sh/resource-policy", "`helm uninstall` would else forget all answers"),
+    ("PersistentVolumeClaim/*", "metadata.annotations.*", "an uninstall by Helm or Argo CD would else forget all answers"),
     ("ServiceMonitor/*", "spec.selector.matchLabels.app.kubernetes.io/instance", "a namespace may have several releases"),
     ("Deployment/*", "spec.replicas", "with an autoscaler, each `helm upgrade` would set the number back"),
 ]
