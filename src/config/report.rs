@@ -48,6 +48,8 @@ pub struct Report {
 struct Seen {
     /// Values that seem to be secrets. They are not shown.
     literals: Vec<String>,
+    /// The places of values that could not be decoded.
+    taken_out: Vec<crate::domain::problem::Path>,
 }
 
 /// One problem with its place.
@@ -120,6 +122,11 @@ impl Report {
         self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
     }
 
+    /// As [`Self::syntax`], with advice.
+    pub(crate) fn syntax_with_help(&mut self, at: Position, message: &str, help: &str) {
+        self.push(at, crate::domain::problem::Path::root(), message.to_owned(), Some(help.to_owned()), Severity::Error);
+    }
+
     /// Notes `problem`, whose path refers to `tree`. A problem of a part is left out if an error below that part was found before, because
     /// it may only be a consequence.
     pub(crate) fn add(&mut self, tree: &Node, mut problem: Problem) {
@@ -136,11 +143,17 @@ impl Report {
         let is_below = |finding: &Finding| {
             finding.severity == Severity::Error && finding.real != real && finding.real.is_within(&real)
         };
-        let follows = self.findings.iter().any(is_below);
+        // A value that was taken out may be missed later.
+        let follows = self.findings.iter().any(is_below) || self.seen.taken_out.iter().any(|out| real.is_within(out));
         if problem.kind != ProblemKind::MissingKey && follows {
             return;
         }
         self.push(at, real, problem.message, problem.help, problem.severity);
+    }
+
+    /// Notes that the value at `real` could not be decoded. Later problems at this place are consequences.
+    pub(super) fn take_out(&mut self, real: crate::domain::problem::Path) {
+        self.seen.taken_out.push(real);
     }
 
     /// Adds the report on a file that belongs to this one.
