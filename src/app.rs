@@ -1,7 +1,10 @@
 //! Builds everything that answers requests from a configuration. There are no globals; the caller provides the clock and the sockets.
 
+mod deliveries;
 mod events;
+mod explaining;
 pub(crate) mod file_watch;
+mod history;
 mod in_flight;
 mod outline;
 mod refresh;
@@ -16,7 +19,10 @@ use tokio::sync::watch;
 
 pub use self::outline::Changes;
 pub(crate) use self::{
+    deliveries::{Delivered, Deliveries, LookedAt, MAX_KEPT as MAX_DELIVERIES},
     events::Events,
+    explaining::Explaining,
+    history::{History, SAMPLED_EVERY},
     in_flight::{InFlight, RequestSlot},
     outline::Outline,
     reload::{Attempt, Reloads},
@@ -66,6 +72,14 @@ pub struct App {
     pub in_flight: InFlight,
     /// Events of hooks that wait.
     pub(crate) events: Events,
+    /// The last deliveries of hooks.
+    pub(crate) deliveries: Deliveries,
+    /// The explanations under way.
+    pub(crate) explaining: Explaining,
+    /// How much the routes served lately.
+    pub(crate) history: History,
+    /// When the process started.
+    pub(crate) started: Timestamp,
     /// The results of reloads.
     pub(crate) reloads: Reloads,
     /// The sessions of people at the page.
@@ -162,6 +176,10 @@ impl App {
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
             events: Events::default(),
+            deliveries: Deliveries::default(),
+            explaining: Explaining::default(),
+            history: History::default(),
+            started: setup.since,
             reloads: Reloads::begin(&setup),
             sessions,
             lifecycle: Lifecycle::default(),
@@ -332,6 +350,8 @@ impl App {
         self.engine.observe();
         self.engine.observe_routes(&self.setup().routes);
         self.metrics.process.observe();
+        self.sample();
+        self.metrics.set_max_in_flight(self.setup().server.max_in_flight);
         if let Some(first) = self.all_tls().map(|tls| tls.not_after()).min() {
             self.metrics.connections.valid_until(first);
         }

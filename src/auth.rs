@@ -42,7 +42,7 @@ pub(crate) use self::{
 use crate::{
     clients::outbound::Outbound,
     domain::{
-        clock::Clock,
+        clock::{Clock, Timestamp},
         problem::{Path, Problems},
     },
     file::base_dir::BaseDir,
@@ -149,6 +149,11 @@ impl Auth {
     pub fn refresh(&self) {
         self.tokens.refresh();
         self.issuers.reread();
+    }
+
+    /// Each issuer that publishes its keys: when these were last read without an error, and how often they are read.
+    pub(crate) fn key_reads(&self) -> impl Iterator<Item = (&str, Option<Timestamp>, Duration)> {
+        self.issuers.key_reads()
     }
 
     /// Fetches the published keys of issuers regularly.

@@ -37,6 +37,7 @@ pub(crate) mod flight;
 pub(crate) mod hooks;
 pub mod http;
 pub mod lang;
+pub(crate) mod overview;
 pub(crate) mod replay;
 pub mod telemetry;
 pub mod tls;

@@ -48,7 +48,13 @@ pub(crate) struct Events {
 }
 
 /// What an event is about, and the delivery that it came with.
-type Event = (Subject, Option<Arc<Receipt>>);
+struct Event {
+    subject: Subject,
+    receipt: Option<Arc<Receipt>>,
+    /// The number of the delivery.
+    number: u64,
+    arrived: Instant,
+}
 
 impl Default for Events {
     fn default() -> Self {
@@ -61,6 +67,15 @@ impl Default for Events {
 impl App {
     /// Takes a delivery of `hook`. Returns what became of it.
     pub(crate) async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
+        let arrived = Instant::now();
+        // Noted first: once its subjects are sent, their looks may end at any time.
+        let number = self.deliveries.add(hook, "ignored", None, &delivery.subjects, self.now());
+        let outcome = self.enqueue(hook, delivery, number, arrived).await;
+        self.deliveries.set_outcome(number, outcome);
+        outcome
+    }
+
+    async fn enqueue(&self, hook: &Arc<str>, delivery: Delivery, number: u64, arrived: Instant) -> &'static str {
         let Delivery { id, subjects } = delivery;
         let receipt = id.map(|id| Receipt { hook: Arc::clone(hook), id });
         if receipt.as_ref().is_some_and(|receipt| self.events.seen.contains_key(receipt)) {
@@ -78,7 +93,9 @@ impl App {
         }
         let outcome = if subjects.is_empty() { "ignored" } else { "taken" };
         let receipt = receipt.map(Arc::new);
-        permits.zip(subjects).for_each(|(permit, subject)| permit.send((subject, receipt.clone())));
+        permits.zip(subjects).for_each(|(permit, subject)| {
+            permit.send(Event { subject, receipt: receipt.clone(), number, arrived });
+        });
         outcome
     }
 
@@ -98,7 +115,7 @@ impl App {
             }
             while let Some((key, due)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
-                looks.spawn(async move { (key, app.look(&due).await, due) });
+                looks.spawn(async move { (key, app.look(key, &due).await, due) });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
             tokio::select! {
@@ -110,6 +127,7 @@ impl App {
                     let (subjects, batch) = gather(event, &mut events).await;
                     let (subjects, found) = self.concerned(subjects, false).await;
                     late.add(&subjects, found.keys().copied());
+                    self.deliveries.concern(&batch.news.origins.numbers, found.len());
                     for (key, question) in found {
                         queue.concern(key, question, Some(&batch), Instant::now());
                     }
@@ -140,8 +158,8 @@ impl App {
         let mut subjects = late.into_subjects();
         // A delivery that is being taken has its place already, and is waited for.
         events.close();
-        while let Some((subject, _)) = events.recv().await {
-            subjects.add(subject);
+        while let Some(event) = events.recv().await {
+            subjects.add(event.subject);
         }
         let (_, found) = self.concerned(subjects, true).await;
         self.expire_questions(found.into_values().chain(queue.into_unfinished()).collect()).await;
@@ -190,14 +208,18 @@ impl App {
     }
 
     /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
-    async fn look(&self, due: &Due) -> (Look, Pushed) {
-        let (setup, question) = (self.setup(), &due.question);
+    async fn look(&self, key: Key, due: &Due) -> (Look, Pushed) {
+        let (setup, question, origins) = (self.setup(), &due.question, due.origins());
+        if let Some(origins) = origins.clone() {
+            self.deliveries.look(key, origins);
+        }
         let looked = self.engine.look_again(&setup.routes, question).await.unwrap_or_else(|error| {
             tracing::warn!(%error, route = &*question.route, "an event is looked at later: the shared store does not answer");
             Looked::from(Look::Failed)
         });
         let look = looked.look;
         self.metrics.hooks.looked(look.as_str());
+        self.deliveries.looked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, look);
         tracing::info!(route = &*question.route, result = look.as_str(), "looked again after an event");
         (look, Pushes::known(due.pushes(), looked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))
     }
@@ -208,8 +230,9 @@ async fn gather(first: Event, events: &mut Receiver<Event>) -> (Subjects, Arc<Ba
     sleep(GATHER).await;
     let (mut subjects, mut receipts, mut news) = (Subjects::default(), Vec::new(), News::default());
     let mut next = Some(first);
-    while let Some((subject, receipt)) = next {
+    while let Some(Event { subject, receipt, number, arrived }) = next {
         news.has_other |= !news.pushes.add(&subject);
+        news.origins.add(number, arrived);
         subjects.add(subject);
         receipts.extend(receipt.filter(|receipt| receipts.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
         next = events.try_recv().ok();

@@ -157,7 +157,13 @@ impl App {
             }
         }
         match cause.filter(|cause| argocd.follows(*cause)) {
-            Some(_) => self.engine.given_other(&setup.routes, &question).await,
+            Some(cause) => {
+                let (names, change) = self.engine.given_other(&setup.routes, &question).await;
+                if let Cause::Events = cause {
+                    self.deliveries.tell(&key, &names);
+                }
+                (names, change)
+            }
             None => Default::default(),
         }
     }
@@ -182,6 +188,14 @@ impl App {
         let waited = refresh.since.elapsed();
         let end = queue.ended(name, refresh, result, Instant::now());
         self.metrics.refreshes.ended(result.as_str(), waited);
+        match (result, &end) {
+            (Refreshed::Annotated(_), _) => {
+                let after_event = self.deliveries.told(&application_set);
+                after_event.iter().for_each(|after| self.metrics.refreshes.after_event(*after));
+            }
+            (Refreshed::Unknown, _) | (_, RefreshEnd::GivenUp) => self.deliveries.not_told(&application_set),
+            _ => {}
+        }
         match (result, end) {
             (Refreshed::Annotated(count), _) => {
                 tracing::info!(%application_set, count, "the ApplicationSet was told that there is another answer");

@@ -143,7 +143,7 @@ impl App {
     fn log_served(&self, before: &Setup, changes: &Changes) {
         let served = self.engine.served(&before.routes);
         for name in changes.gone.iter().chain(changes.changed.keys()) {
-            let sets = served.get(&**name).copied().unwrap_or_default();
+            let sets = served.get(&**name).map_or(0, |served| served.sets);
             if sets > 0 {
                 tracing::info!(route = name, sets, "its callers have parameter sets of the configuration before");
             }

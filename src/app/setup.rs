@@ -74,6 +74,11 @@ struct Shared {
 }
 
 impl Setup {
+    /// The HTTP clients of the routes, and those of the candidates of shadows, if there are any.
+    pub(crate) fn outbound(&self) -> (&Arc<Outbound>, Option<&Arc<Outbound>>) {
+        (&self.shared.outbound, self.shared.apart.as_ref().map(|apart| &apart.outbound))
+    }
+
     /// Builds everything that `loaded` describes, and takes over what is unchanged from `before`. Opens no socket and runs no backend.
     ///
     /// # Errors

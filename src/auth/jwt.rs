@@ -12,7 +12,7 @@ mod published;
 mod set;
 mod source;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 
@@ -93,6 +93,15 @@ impl Issuers {
     /// Fetches the keys of all issuers regularly.
     pub(crate) async fn keep_keys(&self) {
         join_all(self.issuers.iter().map(|issuer| Arc::clone(issuer.keys()).keep())).await;
+    }
+
+    /// Each issuer that publishes its keys: when these were last read without an error, and how often they are read.
+    pub(crate) fn key_reads(&self) -> impl Iterator<Item = (&str, Option<Timestamp>, Duration)> {
+        let of = |issuer: &'_ Issuer| issuer.keys().last_read();
+        self.issuers.iter().filter_map(move |issuer| {
+            let (at, every) = of(issuer)?;
+            Some((issuer.allowance().0, at, every))
+        })
     }
 
     /// The files that hold keys.

@@ -217,6 +217,8 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Outpu
     let telling = tokio::spawn(async move { telling.follow_notices().await });
     let publishing = Arc::clone(app);
     let publishing = tokio::spawn(async move { publishing.publish_askers().await });
+    let sampling = Arc::clone(app);
+    tokio::spawn(async move { sampling.keep_history().await });
     let confirming = Arc::clone(app);
     tokio::spawn(async move { confirming.confirm_held().await });
     async move {

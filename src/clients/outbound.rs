@@ -18,6 +18,7 @@ mod link_policy;
 mod named;
 mod reply;
 mod retry;
+mod seen;
 mod tls;
 
 use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
@@ -47,6 +48,7 @@ pub use self::{
     reply::Reply,
     tls::{ClientCertificate, Tls},
 };
+pub(crate) use self::{breaker::BreakerPosition, budget::AccountNow, seen::DestinationNow};
 use crate::{
     bounded_cache::{self, Bounded},
     domain::{clock::Clock, error::BackendError, replay::Sources, secret::Secrets},
@@ -259,6 +261,7 @@ impl HttpClient {
         if let Ok(reply) = &mut outcome {
             self.budgets.learn(&state.owner, reply, self.clock.now());
         }
+        destination.note(seen::exchange(&outcome, state.took, self.clock.now()));
         if let Some(metrics) = &self.metrics {
             metrics.sent(self.named.of(&state.call.url), counts::sent(&outcome), state.took);
         }

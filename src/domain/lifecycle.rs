@@ -15,6 +15,19 @@ pub enum Phase {
     Ended,
 }
 
+impl Phase {
+    /// The name for operators.
+    #[must_use]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Closing => "closing",
+            Self::Ended => "ended",
+        }
+    }
+}
+
 /// The phase of the process.
 #[derive(Debug)]
 pub struct Lifecycle {

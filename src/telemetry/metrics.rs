@@ -74,6 +74,7 @@ pub struct Metrics {
     failures: IntCounterVec,
     /// Requests under way.
     pub(crate) in_flight: IntGauge,
+    max_in_flight: IntGauge,
     /// Backend runs under way.
     pub flights: IntGauge,
     /// The current state of each route.
@@ -177,6 +178,12 @@ impl RouteMetrics {
         histogram.observe(took.as_secs_f64());
     }
 
+    /// How many runs ended without an accepted answer, by the kind of failure. Kinds without any are left out.
+    pub(crate) fn failures(&self) -> Vec<(&'static str, u64)> {
+        let count = |kind: &str| self.failures.with_label_values(&[&self.route, kind]).get();
+        FAILURE_KINDS.iter().map(|(kind, _)| (*kind, count(kind))).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Counts a run without an accepted answer, by the `kind` of failure.
     pub(crate) fn failed(&self, kind: &str) {
         debug_assert!(is_explained(&FAILURE_KINDS, kind), "{kind}");
@@ -241,6 +248,10 @@ impl Metrics {
                 &FAILURE_KINDS,
             )?,
             in_flight: registry.gauge("appset_gateway_requests_in_flight", "Requests under way.")?,
+            max_in_flight: registry.gauge(
+                "appset_gateway_requests_in_flight_limit",
+                "How many requests may be under way, which is `server.maxInFlight`.",
+            )?,
             flights: registry.gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
             routes: RouteGauges::new(registry)?,
             shadows: ShadowMetrics::new(registry)?,
@@ -278,6 +289,11 @@ impl Metrics {
             route: route.to_owned(),
             failures: self.failures.clone(),
         }
+    }
+
+    /// Sets how many requests may be under way.
+    pub(crate) fn set_max_in_flight(&self, max: usize) {
+        self.max_in_flight.set(i64::try_from(max).unwrap_or(i64::MAX));
     }
 
     /// Counts a request that ended with `code`. `route` is a configured name or [`NO_ROUTE`].

@@ -9,6 +9,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
+    app::deliveries::Origins,
     domain::generator::Question,
     engine::{answer::events::Look, cache::Key},
     hooks::{Pushed, Pushes},
@@ -52,6 +53,8 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct News {
     pub(super) pushes: Pushes,
+    /// The deliveries that say so.
+    pub(super) origins: Origins,
     /// Whether an event says that something changed without a digest.
     pub(super) has_other: bool,
 }
@@ -75,6 +78,14 @@ impl Due {
     /// The pushes that its events are about.
     pub(super) fn pushes(&self) -> impl Iterator<Item = &Pushes> {
         self.news.iter().map(|news| &news.pushes)
+    }
+
+    /// The deliveries that its events came with. `None` if no delivery led to it, as after 30 seconds.
+    pub(super) fn origins(&self) -> Option<Origins> {
+        let all = self.news.iter().map(|news| &news.origins).filter(|origins| !origins.numbers.is_empty());
+        all.fold(None, |known, origins| {
+            Some(known.map_or_else(|| origins.clone(), |known: Origins| known.with(origins)))
+        })
     }
 
     fn has_pushes_only(&self) -> bool {

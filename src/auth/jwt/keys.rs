@@ -85,6 +85,11 @@ impl Keys {
         }))
     }
 
+    /// When the keys were last read without an error, and how often they are read. `None` for local keys.
+    pub(crate) fn last_read(&self) -> Option<(Option<Timestamp>, Duration)> {
+        matches!(self.source, KeySource::Published(_)).then(|| (self.metrics.last_read(), self.refresh))
+    }
+
     /// Whether `set` is in use.
     pub(crate) fn is_current(&self, set: &Arc<KeySet>) -> bool {
         self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, set))

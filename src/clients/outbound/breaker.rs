@@ -60,7 +60,45 @@ pub(crate) struct BreakerPass {
     is_probe: bool,
 }
 
+/// The state of a breaker, for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BreakerNow {
+    /// Whether calls pass.
+    pub(crate) position: BreakerPosition,
+    /// Failures in a row.
+    pub(crate) failures: u32,
+    /// When the first of these failures came.
+    pub(crate) failing_since: Option<Timestamp>,
+    /// What the last of these failures was. Empty without a failure.
+    pub(crate) why: String,
+    /// How long no call passes.
+    pub(crate) rests: Duration,
+}
+
+/// Whether calls pass a breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BreakerPosition {
+    /// Calls pass.
+    Closed,
+    /// No call passes.
+    Open,
+    /// One call at a time passes, and tries whether the destination works again.
+    Probing,
+}
+
 impl Breaker {
+    /// The state at `now`.
+    pub(crate) fn now(&self, now: Timestamp) -> BreakerNow {
+        let state = self.state();
+        let rests = state.open.as_ref().and_then(|open| open.left(now)).unwrap_or_default();
+        let position = match &state.open {
+            None => BreakerPosition::Closed,
+            Some(_) if !rests.is_zero() => BreakerPosition::Open,
+            Some(_) => BreakerPosition::Probing,
+        };
+        BreakerNow { position, failures: state.failures, failing_since: state.first, why: state.why.clone(), rests }
+    }
+
     /// Checks whether a call may pass at `now`.
     ///
     /// # Errors
@@ -118,13 +156,17 @@ impl Drop for BreakerPass {
     }
 }
 
+impl Open {
+    /// How long the rest still lasts. If the clock was set back, the elapsed time is unknown, and the rest counts as over.
+    fn left(&self, now: Timestamp) -> Option<Duration> {
+        self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
+    }
+}
+
 impl BreakerState {
     fn check(&self, now: Timestamp) -> Result<(), BackendError> {
         let Some(open) = &self.open else { return Ok(()) };
-        // If the clock was set back, the elapsed time is unknown, and the rest counts as over.
-        let elapsed = now.since(open.since);
-        let left = elapsed.and_then(|elapsed| open.lasts.checked_sub(elapsed)).filter(|left| !left.is_zero());
-        if left.is_none() && !open.is_probed {
+        if open.left(now).is_none() && !open.is_probed {
             return Ok(());
         }
         // The text has no counts or waits, so it stays the same. Argo CD writes a condition again if its text changes.

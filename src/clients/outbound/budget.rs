@@ -114,6 +114,52 @@ impl Budgets {
     }
 }
 
+/// What is known of an account's budget, for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AccountNow {
+    /// The account.
+    pub(crate) account: Arc<str>,
+    /// How many requests it may send in all.
+    pub(crate) limit: Option<u64>,
+    /// How many of these were left.
+    pub(crate) remaining: Option<u64>,
+    /// When an answer said that.
+    pub(crate) known_at: Option<Timestamp>,
+    /// How long until the limit starts again.
+    pub(crate) resets_in: Option<Duration>,
+    /// How long the account pauses, and why.
+    pub(crate) pause: Option<(Duration, Arc<str>)>,
+}
+
+impl Budgets {
+    /// What is known of all accounts, by the origin of their destination. A limit that has started again is left out.
+    pub(crate) fn accounts(&self, now: Timestamp) -> Vec<(Arc<str>, AccountNow)> {
+        let account = |(origin, account): &Owner, budget: &Budget| {
+            let known = budget.rate_limit.filter(|(limit, then)| {
+                let holds_for = limit.reset.or(limit.window).unwrap_or(KNOWN_FOR);
+                now.since(*then).is_some_and(|age| age < holds_for)
+            });
+            let (limit, known_at) = known.unzip();
+            let pause = budget.pause.as_ref().and_then(|pause| Some((pause.left(now)?, Arc::clone(&pause.why))));
+            if limit.is_none() && pause.is_none() {
+                return None;
+            }
+            let limit = limit.unwrap_or_default();
+            let elapsed = known_at.and_then(|then| now.since(then)).unwrap_or_default();
+            let account = AccountNow {
+                account: Arc::clone(account),
+                limit: limit.limit,
+                remaining: limit.remaining,
+                known_at,
+                resets_in: limit.reset.map(|reset| reset.saturating_sub(elapsed)),
+                pause,
+            };
+            Some((Arc::clone(origin), account))
+        };
+        self.0.iter().filter_map(|(owner, budget)| account(&owner, &budget)).collect()
+    }
+}
+
 impl Pause {
     /// How long the pause still lasts. `None` if it is over, or the clock was set back.
     fn left(&self, now: Timestamp) -> Option<Duration> {

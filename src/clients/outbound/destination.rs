@@ -13,7 +13,7 @@ use tokio::{
 use tower::retry::budget::TpsBudget;
 
 use super::{ClientOptions, breaker::Breaker};
-use crate::domain::{error::BackendError, units::plural};
+use crate::domain::{clock::Timestamp, error::BackendError, units::plural};
 
 /// The window in which calls and retries are counted.
 const RETRY_WINDOW: Duration = Duration::from_secs(10);
@@ -32,6 +32,33 @@ pub(crate) struct Destination {
     permits: Semaphore,
     concurrency: usize,
     rate: Option<Rate>,
+    exchanges: parking_lot::Mutex<Exchanges>,
+}
+
+/// The requests that were sent to a destination.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Exchanges {
+    /// How many there were.
+    pub(crate) count: u64,
+    /// The last one that ended.
+    pub(crate) last: Option<Exchange>,
+    /// How long they took on average. The last ten or so count most.
+    pub(crate) mean: Duration,
+}
+
+/// One request that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    /// When it ended.
+    pub(crate) at: Timestamp,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// How it ended, as in metrics.
+    pub(crate) outcome: &'static str,
+    /// The status of the answer.
+    pub(crate) status: Option<u16>,
+    /// Why there was no answer.
+    pub(crate) why: Option<String>,
 }
 
 #[derive(Debug)]
@@ -55,7 +82,37 @@ impl Destination {
             queue: Mutex::default(),
         });
         let retries = TpsBudget::new(RETRY_WINDOW, MIN_RETRIES, RETRY_SHARE);
-        Self { breaker: Arc::default(), retries, permits: Semaphore::new(concurrency), concurrency, rate }
+        let permits = Semaphore::new(concurrency);
+        Self { breaker: Arc::default(), retries, permits, concurrency, rate, exchanges: parking_lot::Mutex::default() }
+    }
+
+    /// Notes a request that was sent.
+    pub(crate) fn note(&self, exchange: Exchange) {
+        let mut exchanges = self.exchanges.lock();
+        exchanges.mean =
+            if exchanges.count == 0 { exchange.took } else { exchanges.mean.mul_f64(0.9) + exchange.took.mul_f64(0.1) };
+        exchanges.count += 1;
+        exchanges.last = Some(exchange);
+    }
+
+    /// The requests that were sent.
+    pub(crate) fn exchanges(&self) -> Exchanges {
+        self.exchanges.lock().clone()
+    }
+
+    /// How many requests are under way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.concurrency.saturating_sub(self.permits.available_permits())
+    }
+
+    /// How many requests may be under way.
+    pub(crate) const fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// How many requests may begin per second.
+    pub(crate) fn per_second(&self) -> Option<u32> {
+        self.rate.as_ref().map(|rate| rate.per_second.get())
     }
 
     /// Waits until a request may begin.

@@ -24,6 +24,12 @@ impl Named {
         if names.contains(name) || names.len() < MAX_NAMES && names.insert(name.into()) { name } else { OTHER }
     }
 
+    /// The name of the destination with the origin `origin`, or [`OTHER`].
+    pub(crate) fn of_origin<'a>(&self, origin: &'a str) -> &'a str {
+        let name = origin.split_once("://").map_or(origin, |(_, name)| name);
+        if self.0.read().contains(name) { name } else { OTHER }
+    }
+
     /// The name of the destination of `url`, or [`OTHER`].
     pub(crate) fn of<'a>(&self, url: &'a Url) -> &'a str {
         let name = name(url);

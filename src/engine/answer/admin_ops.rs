@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Engine, Failure, Unknown, notices::What, state};
+use super::{Engine, Failure, Unknown, notices::What, served::ServedNow, state};
 use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},
@@ -103,27 +103,34 @@ impl Engine {
         }
     }
 
+    /// How many runs are under way.
+    pub(crate) fn runs(&self) -> usize {
+        self.flights.len()
+    }
+
     /// Sets the metrics of each of `routes`: its held answers and its parameter sets.
     pub(crate) fn observe_routes(&self, routes: &RouteTable) {
         let now = self.clock.now();
-        let mut held = HashMap::new();
+        let mut held = HashMap::<Arc<str>, usize>::new();
         for route in self.known.held.routes(now) {
             *held.entry(route).or_default() += 1;
         }
-        let served = self.served(routes);
-        let of = |counts: &HashMap<Arc<str>, usize>, route: &Route| {
-            i64::try_from(counts.get(&route.name).copied().unwrap_or_default()).unwrap_or(i64::MAX)
-        };
+        let (served, stand_ins) = (self.served(routes), self.oldest_stand_ins(routes));
+        let as_gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for route in routes.iter() {
-            route.metrics.now.held.set(of(&held, route));
-            route.metrics.now.parameter_sets.set(of(&served, route));
+            let gauges = &route.metrics.now;
+            gauges.held.set(as_gauge(held.get(&route.name).copied().unwrap_or_default()));
+            gauges.parameter_sets.set(as_gauge(served.get(&route.name).map_or(0, |served| served.sets)));
+            gauges.ttl.set(i64::try_from(route.policy.ttl().as_secs()).unwrap_or(i64::MAX));
+            let age = stand_ins.get(&route.name).and_then(|oldest| now.since(*oldest));
+            gauges.stand_in_age.set(i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX));
         }
         self.known.erase_forgotten();
     }
 
-    /// How many parameter sets each of `routes` serves.
+    /// The last answers that each of `routes` serves.
     #[must_use]
-    pub(crate) fn served(&self, routes: &RouteTable) -> HashMap<Arc<str>, usize> {
+    pub(crate) fn served(&self, routes: &RouteTable) -> HashMap<Arc<str>, ServedNow> {
         self.known.served.count(routes, self.clock.now())
     }
 
@@ -156,12 +163,29 @@ impl Engine {
         failed: Option<Failed>,
     ) -> Option<Overview> {
         let asked = live(routes, &question).filter(|asked| asked.key == key)?;
-        let (route, lineage) = (&asked.route, asked.lineage());
+        Some(self.overview_from(&asked, question, answer, failed))
+    }
+
+    /// All that is known about `asked`, whose stored answer is `entry`.
+    pub(super) fn overview_with(&self, asked: &ResolvedQuery, entry: Option<&Entry>) -> Overview {
+        let resting = self.known.failing.resting_all(self.clock.now()).find(|(key, ..)| *key == asked.key);
+        let failed = resting.map(|(_, rest, left)| (rest.failure, left));
+        self.overview_from(asked, asked.question.clone(), entry.map(Listed::remembered), failed)
+    }
+
+    fn overview_from(
+        &self,
+        asked: &ResolvedQuery,
+        question: Question,
+        answer: Option<Listed>,
+        failed: Option<Failed>,
+    ) -> Overview {
+        let (route, key, lineage) = (&asked.route, asked.key, asked.lineage());
         let now = self.clock.now();
         let state = answer.as_ref().map(|answer| route.state(answer.revision, answer.stored_at, answer.life, now));
-        let state_name = state.map_or("failing", Freshness::as_str);
+        let state_name = state.map_or(if failed.is_some() { "failing" } else { "none" }, Freshness::as_str);
         let fresh_for = if let Some(Freshness::Fresh { left, .. }) = state { Some(left) } else { None };
-        Some(Overview {
+        Overview {
             key,
             lineage,
             asked_by: self.asked_by(&question, &key),
@@ -172,7 +196,7 @@ impl Engine {
             fresh_for,
             failing: failed.map(|(failed, left)| (failed.failure, left)),
             held: self.known.held.get(&lineage, now),
-        })
+        }
     }
 
     /// The ApplicationSets that recently asked `question`, whose key is `key`: the last one first. If the answer depends on the

@@ -133,7 +133,7 @@ pub(crate) async fn try_out(asked: &ResolvedQuery) -> Result<Vec<ParameterSet>, 
     found.map(|found| found.sets)
 }
 
-async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
+pub(super) async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
     let margin = MARGIN.min(asked.route.deadline / 10);
     let until = asked.query.deadline.checked_sub(margin).unwrap_or(asked.query.deadline);
     let deadline = until.checked_sub(margin).unwrap_or(until);

@@ -15,6 +15,19 @@ use crate::{
 /// The number of lineages that are counted.
 const MAX_COUNTED: usize = 50_000;
 
+/// The last answers of one route that may be served.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ServedNow {
+    /// How many there are: one for each lineage.
+    pub(crate) answers: usize,
+    /// How many parameter sets they have together.
+    pub(crate) sets: usize,
+    /// When the first of them was stored.
+    pub(crate) oldest: Option<Timestamp>,
+    /// When the last of them was stored.
+    pub(crate) newest: Option<Timestamp>,
+}
+
 /// The sizes of the last answers, by lineage.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Served(Arc<Mutex<HashMap<Key, Size>>>);
@@ -41,15 +54,19 @@ impl Served {
         }
     }
 
-    /// How many parameter sets each of `routes` serves at `now`. Drops answers that may not be served any more.
-    pub(crate) fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, usize> {
-        let mut counts = HashMap::new();
+    /// What each of `routes` serves at `now`. Drops answers that may not be served any more.
+    pub(crate) fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, ServedNow> {
+        let mut counts = HashMap::<Arc<str>, ServedNow>::new();
         self.0.lock().retain(|_, size| {
             let state =
                 routes.by_name(&size.route).map(|route| route.state(size.revision, size.stored_at, size.life, now));
             let is_served = state.is_some_and(|state| state != Freshness::Expired);
             if is_served {
-                *counts.entry(Arc::clone(&size.route)).or_default() += size.sets;
+                let of_route = counts.entry(Arc::clone(&size.route)).or_default();
+                of_route.answers += 1;
+                of_route.sets += size.sets;
+                of_route.oldest = Some(of_route.oldest.map_or(size.stored_at, |oldest| oldest.min(size.stored_at)));
+                of_route.newest = of_route.newest.max(Some(size.stored_at));
             }
             is_served
         });

@@ -153,6 +153,11 @@ impl Shared {
         is_outdated.then(|| "another replica has a newer configuration of this route".to_owned())
     }
 
+    /// Why this replica is not in contact with the store; `None` if it is.
+    pub(crate) fn why_out_of_contact(&self) -> Option<String> {
+        (!self.is_in_contact()).then(|| self.copy().why.clone())
+    }
+
     /// The state for metrics.
     pub(crate) fn contact(&self) -> StoreState {
         let copy = self.copy();

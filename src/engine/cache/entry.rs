@@ -111,6 +111,18 @@ impl From<&Question> for PackedQuestion {
 }
 
 impl PackedQuestion {
+    /// The route's name.
+    #[must_use]
+    pub(crate) const fn route(&self) -> &Arc<str> {
+        &self.route
+    }
+
+    /// The ApplicationSet's name, if the answer may depend on it.
+    #[must_use]
+    pub(crate) const fn application_set(&self) -> Option<&Arc<str>> {
+        self.application_set.as_ref()
+    }
+
     /// The input parameters as JSON.
     #[must_use]
     pub(crate) const fn parameters(&self) -> &str {

@@ -77,6 +77,11 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         self.0.iter().map(|(key, rest)| (*key, rest.failure))
     }
 
+    /// All questions whose last run failed, with their rests, which may be over.
+    pub(crate) fn rests(&self) -> impl Iterator<Item = (Key, Rest<F>)> {
+        self.0.iter().map(|(key, rest)| (*key, rest))
+    }
+
     /// All questions that rest at `now`, and for how long.
     pub(crate) fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
         self.0.iter().filter_map(move |(key, rest)| {

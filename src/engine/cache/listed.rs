@@ -48,7 +48,7 @@ impl Listed {
         }
     }
 
-    pub(super) fn remembered(entry: &Entry) -> Self {
+    pub(crate) fn remembered(entry: &Entry) -> Self {
         Self {
             question: entry.question.open(),
             revision: entry.revision,

@@ -1,6 +1,6 @@
 //! Texts, times and numbers as people read them.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::domain::{clock::Timestamp, generator::Parameters};
 
+/// The longest document that is shown whole, in characters.
+const MAX_DOCUMENT: usize = 32 * 1024;
 /// What a segment of a path may hold as it is.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
@@ -50,6 +52,42 @@ pub(super) fn ago(now: Timestamp, then: Timestamp) -> Markup {
         None => then.to_date(),
     };
     html! { time datetime=(then.to_date()) title=(then.to_date()) { (words) } }
+}
+
+/// A moment that a view has as text.
+pub(super) fn since(now: Timestamp, date: &str) -> Markup {
+    match humantime::parse_rfc3339(date).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()) {
+        Some(time) => ago(now, Timestamp(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))),
+        None => outside(date),
+    }
+}
+
+/// Milliseconds, as a person reads them.
+pub(super) fn milliseconds(length: f64) -> String {
+    match length {
+        length if length < 10.0 => format!("{length:.1} ms"),
+        length if length < 1000.0 => format!("{length:.0} ms"),
+        length => format!("{:.1} s", length / 1000.0),
+    }
+}
+
+/// A document of several lines, of which only the beginning is shown if it is long.
+pub(super) fn document(text: &str) -> Markup {
+    let shown: String = text.chars().take(MAX_DOCUMENT).collect();
+    html! {
+        pre.document tabindex="0" {
+            @for (index, line) in shown.trim_end_matches('\n').split('\n').enumerate() {
+                @if index > 0 { "\n" }
+                (outside(line))
+            }
+        }
+        @if shown.len() < text.len() { p.quiet { "Only the beginning is shown; the command line has it all." } }
+    }
+}
+
+/// A JSON document.
+pub(super) fn json(value: &Value) -> Markup {
+    document(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
 /// A duration in its two largest units.

@@ -2,29 +2,27 @@
 //! restart a healthy gateway with its cache.
 
 mod answers;
-mod config;
+pub(crate) mod explain;
 mod held;
 mod hooks;
 mod origin;
 mod page;
 mod questions;
 mod shadow;
+mod views;
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     Router,
     extract::{Path, Request, State, rejection::PathRejection},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
@@ -37,9 +35,10 @@ use super::{
 use crate::{
     app::App,
     auth::{Caller, Role},
-    domain::{clock::Timestamp, lifecycle::Phase},
+    domain::lifecycle::Phase,
     engine::{answer::admin_ops::Operator, guard::Decision},
     http::edge::{Edge, Limits, Refusals},
+    overview,
     telemetry::trace,
 };
 
@@ -62,8 +61,20 @@ pub fn edge(app: &App) -> Edge {
     Edge { tls, limits, refusals, drains_in: Phase::Ended, closes_in: Phase::Ended, ..edge }
 }
 
+/// What is wrong now.
+const STATUS: &str = "/admin/status";
+/// The routes, and what each serves.
+const ROUTES: &str = "/admin/routes";
+/// The destinations of the gateway's own requests.
+const SOURCES: &str = "/admin/sources";
+/// The last deliveries of hooks.
+const EVENTS: &str = "/admin/events";
+/// What a source says to a question now, and what Argo CD would get.
+const EXPLAIN: &str = "/admin/explain";
 /// The remembered answers.
 const ANSWERS: &str = "/admin/answers";
+/// One of them, with its parameter sets.
+const ANSWER: &str = "/admin/answers/{id}";
 const INVALIDATE: &str = "/admin/answers/invalidate";
 /// The configuration in use.
 const CONFIG: &str = "/admin/config";
@@ -72,6 +83,8 @@ const HELD: &str = "/admin/held";
 const RELEASE: &str = "/admin/held/{id}/release";
 const REJECT: &str = "/admin/held/{id}/reject";
 
+/// The paths that change nothing although they take a `POST`.
+const LOOKS: [&str; 2] = [EXPLAIN, CONCERNS];
 /// What an event would concern.
 const CONCERNS: &str = "/admin/hooks/{name}/concerns";
 
@@ -91,15 +104,25 @@ pub fn router(app: Arc<App>) -> Router {
         })
         .fallback(post_only)
     };
+    let answer = |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| async move {
+        let id = id.map_or_else(|_| String::new(), |Path(id)| id);
+        authorized(app, ANSWER, request, async move |app, _| answers::show(app, &id).await).await
+    };
     Router::new()
         .route("/livez", get(livez).fallback(wrong_method))
         .route("/startupz", get(startupz).fallback(wrong_method))
         .route("/readyz", get(readyz).fallback(wrong_method))
         .route("/metrics", get(metrics).fallback(wrong_method))
+        .route(STATUS, viewed(STATUS, overview::status::status))
+        .route(ROUTES, viewed(ROUTES, overview::routes::routes))
+        .route(SOURCES, viewed(SOURCES, overview::sources::sources))
+        .route(EVENTS, viewed(EVENTS, overview::events::events))
+        .route(HELD, viewed(HELD, overview::held::held))
+        .route(CONFIG, viewed(CONFIG, overview::config::config))
+        .route(EXPLAIN, post(explain_question).fallback(post_only))
+        .route(ANSWER, get(answer).fallback(wrong_method))
         .route(ANSWERS, get(list_answers).fallback(wrong_method))
         .route(INVALIDATE, post(invalidate).fallback(post_only))
-        .route(CONFIG, get(tell_config).fallback(wrong_method))
-        .route(HELD, get(list_held).fallback(wrong_method))
         .route(RELEASE, decide(RELEASE, Decision::Released))
         .route(REJECT, decide(REJECT, Decision::Rejected))
         .route(QUESTIONS, get(list_questions).fallback(wrong_method))
@@ -148,12 +171,18 @@ async fn invalidate(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, INVALIDATE, request, async |app, asked| answers::invalidate(app, &asked.body, asked.by).await).await
 }
 
-async fn tell_config(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, CONFIG, request, async |app, _| Ok(config::tell(&app))).await
+async fn explain_question(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, EXPLAIN, request, async |app, asked| explain::post(app, &asked.body).await).await
 }
 
-async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, HELD, request, async |app, _| Ok(held::list(&app))).await
+/// Answers `GET` of `template` with the view that `view` makes.
+fn viewed<V: Serialize + Send + 'static>(template: &'static str, view: fn(&App) -> V) -> MethodRouter<Arc<App>> {
+    get(move |State(app): State<Arc<App>>, request: Request| {
+        authorized(app, template, request, async move |app, asked: OperatorRequest| {
+            views::view(app, &asked.uri, view).await
+        })
+    })
+    .fallback(wrong_method)
 }
 
 async fn list_questions(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -182,11 +211,15 @@ struct OperatorRequest {
     by: Operator,
 }
 
-/// Why `caller` may not send the request with this `head`. A viewer may look. Other requests change something, and a page of another site must
-/// not make a browser send them: a proxy before the gateway may add a token to whatever a browser sends.
-fn unfit(head: &Parts, caller: &Caller) -> Option<ApiError> {
-    let looks = matches!(head.method, Method::GET | Method::HEAD);
-    if !looks && !origin::is_own(head) {
+/// Whether the request only reads, by its method.
+fn is_read(head: &Parts) -> bool {
+    matches!(head.method, Method::GET | Method::HEAD)
+}
+
+/// Why `caller` may not send the request with this `head`, which only `looks` or changes something. A page of another site must not make a
+/// browser send it: a proxy before the gateway may add a token to whatever a browser sends.
+fn unfit(head: &Parts, looks: bool, caller: &Caller) -> Option<ApiError> {
+    if !is_read(head) && !origin::is_own(head) {
         return Some(ApiError::new(Code::Forbidden, origin::FOREIGN));
     }
     match caller.role {
@@ -215,18 +248,18 @@ where
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
     let setup = app.setup();
+    let looks = is_read(&head) || LOOKS.contains(&template);
     let request_id = completion.request_id().to_owned();
     let mut by = Operator { caller: String::new(), request_id, reason: None };
     let refusal = match setup.auth.authenticate(&head.headers, peer(&head.extensions)).await {
         Ok(caller) => {
             admit(&head.extensions);
             by.caller.clone_from(&caller.name);
-            let refusal = unfit(&head, &caller);
+            let refusal = unfit(&head, looks, &caller);
             completion.caller = Some(caller);
             refusal
         }
         Err(refused) => {
-            let looks = matches!(head.method, Method::GET | Method::HEAD);
             Some(of_stranger(&setup.auth, &head.extensions, refused, if looks { NO_VIEWER } else { NO_ADMIN }))
         }
     };
@@ -257,7 +290,8 @@ async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response
     let completion = Completion::start(app, &request, None);
     discard(request.into_body()).await;
     let message = "there is nothing at this path; the admin listener has /livez, /startupz, /readyz, /metrics, /admin/answers, \
-                   /admin/config, /admin/held, /admin/questions, /admin/shadow and /admin/hooks/<name>/concerns";
+                   /admin/config, /admin/events, /admin/explain, /admin/held, /admin/questions, /admin/routes, /admin/shadow, \
+                   /admin/sources, /admin/status and /admin/hooks/<name>/concerns";
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 
@@ -267,7 +301,8 @@ async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers POST only").allow("POST"))
 }
 
-/// A time in the form of RFC 3339.
-fn rfc3339(time: Timestamp) -> String {
-    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(time.0)).to_string()
+/// `view` as JSON.
+fn told(view: &impl Serialize) -> Result<Value, ApiError> {
+    let told = serde_json::to_value(view);
+    told.map_err(|error| ApiError::new(Code::Internal, format!("the view cannot be written: {error}")))
 }

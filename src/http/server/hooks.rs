@@ -94,32 +94,40 @@ async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> R
         ));
     };
     let count = |outcome: &'static str| app.metrics.hooks.delivered(&hook.name, outcome);
+    // Nothing is proven yet.
+    let note = |outcome: &'static str, error: &ApiError| {
+        count(outcome);
+        app.deliveries.add_unproven(&hook.name, &error.message, app.now());
+    };
     if let Err(error) = check_head(&head.method, &head.headers) {
-        count("malformed");
+        note("malformed", &error);
         discard(body).await;
         return Err(error);
     }
     let prove = |body: &[u8]| {
         hook.verify(&head.headers, token, body, app.now()).map_err(|unproven| {
-            count("unproven");
             let error = refusal(unproven);
+            note("unproven", &error);
             if error.code == Code::Forbidden { note_failure(&setup.auth, &head.extensions, error) } else { error }
         })
     };
     let sender = match hook.callers() {
-        Some(names) => may_send(&setup.auth, &head, names).await.inspect_err(|_| count("unproven")),
+        Some(names) => may_send(&setup.auth, &head, names).await.inspect_err(|error| note("unproven", error)),
         None => Ok(()),
     };
     if let Err(error) = sender.and_then(|()| if hook.needs_body() { Ok(()) } else { prove(b"") }) {
         discard(body).await;
         return Err(error);
     }
-    let body = read(body).await.inspect_err(|_| count("malformed"))?;
+    let body = read(body).await.inspect_err(|error| note("malformed", error))?;
     if hook.needs_body() {
         prove(&body)?;
     }
     admit(&head.extensions);
-    let outcome = follow(app, hook, &head.headers, &body).await.inspect_err(|_| count("malformed"))?;
+    let outcome = follow(app, hook, &head.headers, &body).await.inspect_err(|error| {
+        count("malformed");
+        app.deliveries.add(&hook.name, "malformed", Some(error.message.clone()), &[], app.now());
+    })?;
     count(outcome);
     if outcome == "refused" {
         let error = ApiError::new(Code::Overloaded, "too many events wait to be looked at; send this one again later");

@@ -119,6 +119,12 @@ impl KeySetMetrics {
         self.keys.set(i64::try_from(keys).unwrap_or(i64::MAX));
     }
 
+    /// When the keys were last read without an error, to the second.
+    pub(crate) fn last_read(&self) -> Option<Timestamp> {
+        let seconds = u64::try_from(self.read_at.get()).ok().filter(|seconds| *seconds > 0)?;
+        Some(Timestamp(seconds.saturating_mul(1000)))
+    }
+
     /// Counts a failure to read the keys.
     pub(crate) fn failed(&self) {
         self.failed.inc();

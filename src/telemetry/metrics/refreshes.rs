@@ -21,6 +21,7 @@ const RECORDED: [Meaning; 2] =
 pub(crate) struct RefreshMetrics {
     refreshes: IntCounterVec,
     seconds: Histogram,
+    after_event: Histogram,
     dropped: IntCounter,
     events: IntCounterVec,
 }
@@ -38,6 +39,13 @@ impl RefreshMetrics {
                 .histograms(
                     "appset_gateway_refresh_duration_seconds",
                     "How long it took from another answer until its ApplicationSet was told.",
+                    &[],
+                )?
+                .with_label_values::<&str>(&[]),
+            after_event: registry
+                .histograms(
+                    "appset_gateway_event_to_refresh_duration_seconds",
+                    "How long it took from an event of a hook until an ApplicationSet was told of the other answer that it led to.",
                     &[],
                 )?
                 .with_label_values::<&str>(&[]),
@@ -68,6 +76,11 @@ impl RefreshMetrics {
         if result == "annotated" {
             self.seconds.observe(took.as_secs_f64());
         }
+    }
+
+    /// Notes that an ApplicationSet was told so long after an event.
+    pub(crate) fn after_event(&self, after: Duration) {
+        self.after_event.observe(after.as_secs_f64());
     }
 
     /// Counts what ApplicationSets are not told.

@@ -11,6 +11,8 @@ pub(crate) struct RouteGauges {
     held: IntGaugeVec,
     parameter_sets: IntGaugeVec,
     last_success: IntGaugeVec,
+    stand_in_age: IntGaugeVec,
+    ttl: IntGaugeVec,
 }
 
 /// Gauges of one route.
@@ -20,6 +22,10 @@ pub(crate) struct RouteNow {
     pub(crate) held: IntGauge,
     /// Parameter sets in the answers that may be served.
     pub(crate) parameter_sets: IntGauge,
+    /// Age of the oldest answer that stands in for a failing source, in seconds.
+    pub(crate) stand_in_age: IntGauge,
+    /// How long answers are fresh, in seconds.
+    pub(crate) ttl: IntGauge,
     last_success: IntGauge,
 }
 
@@ -37,6 +43,16 @@ impl RouteGauges {
                 "When a run of the route's backend last brought an accepted answer, in seconds since 1970, or 0 before the first.",
                 &["route"],
             )?,
+            stand_in_age: registry.gauges(
+                "appset_gateway_route_stand_in_age_seconds",
+                "Age of the oldest answer that stands in for a source that failed within the last hour, by route, or 0 if none does.",
+                &["route"],
+            )?,
+            ttl: registry.gauges(
+                "appset_gateway_route_ttl_seconds",
+                "How long answers of the route are fresh, as configured.",
+                &["route"],
+            )?,
         })
     }
 
@@ -44,6 +60,8 @@ impl RouteGauges {
     #[must_use]
     pub(crate) fn route(&self, route: &str) -> RouteNow {
         RouteNow {
+            stand_in_age: self.stand_in_age.with_label_values(&[route]),
+            ttl: self.ttl.with_label_values(&[route]),
             held: self.held.with_label_values(&[route]),
             parameter_sets: self.parameter_sets.with_label_values(&[route]),
             last_success: self.last_success.with_label_values(&[route]),
@@ -52,7 +70,7 @@ impl RouteGauges {
 
     /// Removes the gauges of `route`, which is no longer configured. Otherwise its last values would look current.
     pub(crate) fn forget(&self, route: &str) {
-        for gauges in [&self.held, &self.parameter_sets, &self.last_success] {
+        for gauges in [&self.held, &self.parameter_sets, &self.last_success, &self.stand_in_age, &self.ttl] {
             // Fails only if there is no such gauge.
             let _ = gauges.remove_label_values(&[route]);
         }
@@ -63,5 +81,11 @@ impl RouteNow {
     /// Notes that a run brought an accepted answer at `now`.
     pub(crate) fn succeeded(&self, now: Timestamp) {
         self.last_success.set(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX));
+    }
+
+    /// When a run last brought an accepted answer, to the second. `None` if none did since the start.
+    pub(crate) fn last_success(&self) -> Option<Timestamp> {
+        let seconds = u64::try_from(self.last_success.get()).ok().filter(|seconds| *seconds > 0)?;
+        Some(Timestamp(seconds.saturating_mul(1000)))
     }
 }

@@ -1,21 +1,22 @@
-//! `GET /admin/answers`, `POST /admin/answers/invalidate`.
+//! `GET /admin/answers`, `GET /admin/answers/{id}`, `POST /admin/answers/invalidate`.
 
 use std::sync::Arc;
 
 use axum::extract::Query;
 use http::Uri;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{off_thread, rfc3339};
+use super::{off_thread, told};
 use crate::{
     app::App,
     domain::{
         document,
         generator::{Parameters, Selector},
     },
-    engine::answer::admin_ops::{Operator, Overview},
+    engine::answer::admin_ops::Operator,
     http::server::error::{ApiError, Code},
+    overview::answers::{self, NotOne},
 };
 
 /// How many answers are listed unless `limit` says otherwise.
@@ -38,45 +39,24 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
         return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
     let selector = Selector { route: query.route, application_set: query.application_set, ..Selector::default() };
-    let all = off_thread(move || app.engine.list(&app.setup().routes, &selector)).await?;
-    let answers: Vec<Value> = all.iter().take(query.limit.unwrap_or(DEFAULT_LISTED)).map(tell).collect();
-    Ok(json!({ "answers": answers, "total": all.len() }))
+    let limit = query.limit.unwrap_or(DEFAULT_LISTED);
+    told(&off_thread(move || answers::answers(&app, &selector, limit)).await?)
 }
 
-fn tell(overview: &Overview) -> Value {
-    let mut fields = Map::new();
-    let question = &overview.question;
-    fields.insert("key".into(), overview.key.to_string().into());
-    fields.insert("lineage".into(), overview.lineage.to_string().into());
-    fields.insert("route".into(), (*question.route).into());
-    if let Some(name) = &question.application_set {
-        fields.insert("applicationSet".into(), (**name).into());
-    }
-    fields.insert("askedBy".into(), json!(overview.asked_by));
-    fields.insert("input".into(), Value::Object((*question.parameters).clone()));
-    fields.insert("state".into(), overview.state.into());
-    if let Some(answer) = &overview.answer {
-        fields.insert("storedAt".into(), rfc3339(answer.stored_at).into());
-        fields.insert("ageSeconds".into(), overview.age.unwrap_or_default().as_secs().into());
-        fields.insert("sizeBytes".into(), answer.size.into());
-        fields.insert("parameterSets".into(), answer.sets.into());
-        fields.insert("backendMilliseconds".into(), json!(answer.took.as_secs_f64() * 1000.0));
-        fields.insert("evidence".into(), json!(answer.evidence));
-    }
-    if let Some(left) = overview.fresh_for {
-        fields.insert("freshForSeconds".into(), left.as_secs().into());
-    }
-    if let Some((failure, left)) = &overview.failing {
-        let failing = json!({
-            "kind": failure.as_str(), "message": failure.to_string(), "evidence": failure.evidence(),
-            "askedAgainInSeconds": left.as_secs() + 1,
-        });
-        fields.insert("failing".into(), failing);
-    }
-    if let Some(held) = &overview.held {
-        fields.insert("held".into(), super::held::tell(overview.lineage, held, &overview.asked_by));
-    }
-    fields.into()
+/// `GET /admin/answers/{id}`: the answer whose key begins with `id`.
+pub(super) async fn show(app: Arc<App>, id: &str) -> Result<Value, ApiError> {
+    let key = id.to_owned();
+    let found = off_thread(move || answers::answer(&app, &key)).await?;
+    let answer = found.map_err(|why| match why {
+        NotOne::None => {
+            let message = "no answer has this key; `appset-gateway answers list`, or GET /admin/answers, lists them";
+            ApiError::new(Code::NotFound, message)
+        }
+        NotOne::Several(count) => {
+            ApiError::new(Code::Conflict, format!("the keys of {count} answers begin with this; give more of the key"))
+        }
+    })?;
+    told(&answer)
 }
 
 #[derive(Debug, Deserialize)]

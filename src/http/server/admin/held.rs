@@ -1,4 +1,4 @@
-//! `GET /admin/held`, `POST /admin/held/{id}/release` and `…/reject`.
+//! `POST /admin/held/{id}/release` and `…/reject`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,15 +6,14 @@ use axum::{extract::Query, http::Uri};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{off_thread, rfc3339};
+use super::off_thread;
 use crate::{
     app::App,
     clients::store::StoreError,
     domain::document,
     engine::{
         answer::admin_ops::{NotDecided, Operator},
-        cache::Key,
-        guard::{Decision, Held},
+        guard::Decision,
     },
     http::server::error::{ApiError, Code},
 };
@@ -23,45 +22,6 @@ use crate::{
 const FLUSH: Duration = Duration::from_secs(5);
 /// The longest reason for a decision, in characters.
 const MAX_REASON_CHARS: usize = 500;
-
-pub(super) fn list(app: &App) -> Value {
-    let mut held = app.engine.held();
-    held.sort_by_key(|(_, held)| held.since);
-    let fields: Vec<Value> = held
-        .iter()
-        .map(|(lineage, held)| tell(*lineage, held, &app.engine.asked_by(&held.question, &held.key)))
-        .collect();
-    json!({ "held": fields })
-}
-
-pub(super) fn tell(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Value {
-    let mut fields = json!({
-        "id": lineage.to_string(),
-        "route": *held.question.route,
-        "askedBy": asked_by,
-        "input": *held.question.parameters,
-        "reason": held.breach.reason,
-        "gone": held.breach.gone,
-        "identity": held.breach.identity,
-        "parameterSets": held.sets,
-        "agreed": held.agreed,
-        "wanted": held.wanted,
-        "apartSeconds": held.apart.as_secs_f64(),
-        "since": rfc3339(held.since),
-        "seenAt": rfc3339(held.seen_at),
-        "askedAt": rfc3339(held.asked_at),
-        "evidence": held.evidence,
-        "message": held.to_string(),
-    });
-    fields["fingerprint"] = held.fingerprint().into();
-    if let Some(name) = &held.question.application_set {
-        fields["applicationSet"] = (**name).into();
-    }
-    if let Some(decision) = held.decision {
-        fields["decision"] = json!(decision);
-    }
-    fields
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,5 +1,6 @@
 //! The page on the admin listener: who looks, which view, and the headers that keep it from being misused. [`crate::http::page`] draws it.
 
+mod ask;
 mod decide;
 mod form;
 mod session;
@@ -64,9 +65,10 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route(REJECT, post(decide::reject).fallback(post_only))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::sign_in).fallback(get_or_post))
         .route(SIGN_OUT, post(sign_in::sign_out).fallback(post_only));
-    let router = views::ALL
-        .into_iter()
-        .fold(router, |router, (tab, work)| router.route(tab.path(), view(tab.path(), tab, work)));
+    let router = views::ALL.into_iter().fold(router, |router, (tab, work)| {
+        let view = view(tab.path(), tab, work);
+        router.route(tab.path(), if tab == Tab::Explain { view.post(ask::ask).fallback(get_or_post) } else { view })
+    });
     router
         .merge(files)
         .layer(RequestBodyLimitLayer::new(MAX_FORM_BYTES))

@@ -1,0 +1,135 @@
+//! The last deliveries of hooks: what they were about, what was looked at again because of them, and which ApplicationSets were told.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::date;
+use crate::{
+    app::{App, Delivered, LookedAt, MAX_DELIVERIES},
+    domain::generator::Parameters,
+};
+
+/// The last deliveries.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Events {
+    /// The last one first.
+    pub(crate) events: Vec<Event>,
+    /// The hooks that got deliveries which their sender did not prove.
+    pub(crate) unproven: Vec<UnprovenEvents>,
+    /// How many deliveries are kept.
+    pub(crate) kept: usize,
+}
+
+/// A delivery.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Event {
+    /// Its number since the start.
+    pub(crate) number: u64,
+    /// When it came.
+    pub(crate) at: String,
+    /// The hook.
+    pub(crate) hook: String,
+    /// `taken`, `ignored`, `duplicate`, `malformed` or `refused`.
+    pub(crate) outcome: String,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+    /// How many subjects it has.
+    pub(crate) subjects_total: usize,
+    /// The first of these.
+    pub(crate) subjects: Vec<Value>,
+    /// How many known questions it concerned, with the deliveries that came at the same time.
+    pub(crate) questions_total: usize,
+    /// The first of these that were looked at.
+    pub(crate) questions: Vec<LookedQuestion>,
+    /// How many looks ended with each result.
+    pub(crate) looks: BTreeMap<String, usize>,
+    /// How many ApplicationSets were told of another answer.
+    pub(crate) refreshed_total: usize,
+    /// The first of these.
+    pub(crate) refreshed: Vec<RefreshedSet>,
+}
+
+/// A question that was looked at because of a delivery.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LookedQuestion {
+    /// Its key.
+    pub(crate) key: String,
+    /// The route.
+    pub(crate) route: String,
+    /// The input parameters.
+    pub(crate) input: Parameters,
+    /// The result of the last look: `changed`, `unchanged`, `held` or `failed`.
+    pub(crate) result: String,
+}
+
+/// An ApplicationSet that was told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RefreshedSet {
+    /// Its name.
+    pub(crate) application_set: String,
+    /// How long after the delivery.
+    pub(crate) after_seconds: f64,
+}
+
+/// Deliveries that their sender did not prove. Only the last one is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UnprovenEvents {
+    /// The hook.
+    pub(crate) hook: String,
+    /// How many there were since the start.
+    pub(crate) total: u64,
+    /// When the last one came.
+    pub(crate) last_at: String,
+    /// What was wrong with it.
+    pub(crate) message: String,
+}
+
+/// The last deliveries to `app`.
+pub(crate) fn events(app: &App) -> Events {
+    let unproven = app.deliveries.unproven().into_iter().map(|(hook, unproven)| UnprovenEvents {
+        hook: hook.to_string(),
+        total: unproven.count,
+        last_at: date(unproven.at),
+        message: unproven.why,
+    });
+    Events {
+        events: app.deliveries.list().into_iter().map(Event::of).collect(),
+        unproven: unproven.collect(),
+        kept: MAX_DELIVERIES,
+    }
+}
+
+impl Event {
+    fn of(delivered: Delivered) -> Self {
+        let looked = |LookedAt { key, question, result }: LookedAt| LookedQuestion {
+            key: key.to_string(),
+            route: question.route.to_string(),
+            input: (*question.parameters).clone(),
+            result: result.to_owned(),
+        };
+        let refreshed = delivered.told_first.iter().map(|(name, after)| RefreshedSet {
+            application_set: name.to_string(),
+            after_seconds: after.as_secs_f64(),
+        });
+        Self {
+            number: delivered.number,
+            at: date(delivered.at),
+            hook: delivered.hook.to_string(),
+            outcome: delivered.outcome.to_owned(),
+            message: delivered.why,
+            subjects_total: delivered.subjects,
+            subjects: delivered.named,
+            questions_total: delivered.questions,
+            refreshed: refreshed.collect(),
+            refreshed_total: delivered.told,
+            questions: delivered.looked.into_iter().map(looked).collect(),
+            looks: delivered.looks.into_iter().map(|(result, count)| (result.to_owned(), count)).collect(),
+        }
+    }
+}

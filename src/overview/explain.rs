@@ -1,0 +1,131 @@
+//! Explains an answer: the source is asked once, and each step is shown, with what the guard would say and what a caller would get. Nothing is
+//! stored. It takes a turn from no caller but one: at most one explanation of a route is under way (`app::Explaining`).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    answers::RememberedAnswer,
+    milliseconds,
+    steps::{self, StepView},
+};
+use crate::{
+    app::App,
+    domain::generator::{Evidence, Parameters, Verdict, watch::Watch},
+    engine::{
+        answer::{
+            Failure, Unknown,
+            explain::{Explained, FoundNow},
+        },
+        route::ResolvedQuery,
+    },
+};
+
+/// An explanation of an answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Explanation {
+    /// The route.
+    pub(crate) route: String,
+    /// Its backend's kind.
+    pub(crate) backend: String,
+    /// The input parameters, with defaults.
+    pub(crate) input: Parameters,
+    /// The key of the question.
+    pub(crate) key: String,
+    /// The key of its lineage.
+    pub(crate) lineage: String,
+    /// What the source said just now: `present`, `absent` or `unknown`.
+    pub(crate) outcome: Verdict,
+    /// How long that took.
+    pub(crate) milliseconds: f64,
+    /// What each backend was given and found.
+    pub(crate) steps: Vec<StepView>,
+    /// What was learned of each item.
+    pub(crate) evidence: Vec<Evidence>,
+    /// The keys that tell the parameter sets apart. Empty if they are only counted.
+    pub(crate) identity: Vec<String>,
+    /// Why the answer found just now would not be served, or why there is none: the error that Argo CD would get if nothing stood in.
+    pub(crate) because: Option<Refusal>,
+    /// What a caller would get if nothing were cached: the answer found just now, the last good answer, or the error.
+    pub(crate) answer: ExplainedAnswer,
+    /// What is remembered of the question, which a caller gets as long as its state says so.
+    pub(crate) remembered: RememberedAnswer,
+}
+
+/// What a caller would get.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExplainedAnswer {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// Whether the last good answer stands in.
+    pub(crate) is_stand_in: bool,
+    /// The answer's body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) body: Option<Value>,
+    /// The error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<Refusal>,
+}
+
+/// An error, as Argo CD gets it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The code.
+    pub(crate) code: String,
+    /// The message.
+    pub(crate) message: String,
+}
+
+/// Asks the source of `asked`, which `watch` follows, and explains its answer. `refusal` makes the error that Argo CD would get.
+pub(crate) async fn explain(
+    app: &App,
+    asked: &ResolvedQuery,
+    watch: &Watch,
+    refusal: impl Fn(Unknown, &ResolvedQuery) -> Refusal,
+) -> Explanation {
+    let explained = app.engine.explain(asked).await;
+    let secrets = asked.route.backend.secrets();
+    let steps = steps::steps(&watch.steps(), &secrets);
+    let remembered = RememberedAnswer::of(&app.engine.overview_of(asked));
+    let Explained { found, took, refused, stand_in, unusable, identity } = explained;
+    let (outcome, evidence) = match &found {
+        Ok(FoundNow { encoded, evidence }) => {
+            (if encoded.sets() == 0 { Verdict::Absent } else { Verdict::Present }, evidence.clone())
+        }
+        Err(failure) => (Verdict::Unknown, failure.evidence().to_vec()),
+    };
+    let body = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
+    let failure: Option<Failure> = refused.or_else(|| found.as_ref().err().cloned());
+    let because = failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, asked));
+    let answer = match (&because, &stand_in, &found) {
+        (None, _, Ok(found)) => {
+            ExplainedAnswer { status: 200, is_stand_in: false, body: body(found.encoded.body()), error: None }
+        }
+        (Some(_), Some(entry), _) => {
+            ExplainedAnswer { status: 200, is_stand_in: true, body: body(entry.encoded.body()), error: None }
+        }
+        (because, _, _) => {
+            let status = because.as_ref().map_or(500, |because| because.status);
+            ExplainedAnswer { status, is_stand_in: false, body: None, error: because.clone() }
+        }
+    };
+    Explanation {
+        route: asked.route.name.to_string(),
+        backend: asked.route.kind.to_owned(),
+        input: (*asked.question.parameters).clone(),
+        key: asked.key.to_string(),
+        lineage: asked.lineage().to_string(),
+        outcome,
+        milliseconds: milliseconds(took),
+        steps,
+        evidence,
+        identity,
+        because,
+        answer,
+        remembered,
+    }
+}

@@ -1,0 +1,105 @@
+//! The held answers: what would be deleted, why they are held, and what ends that.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::date;
+use crate::{
+    app::App,
+    domain::generator::{Evidence, Parameters},
+    engine::{
+        cache::Key,
+        guard::{Decision, Held},
+    },
+};
+
+/// All held answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct HeldAnswers {
+    /// The oldest first.
+    pub(crate) held: Vec<HeldAnswer>,
+}
+
+/// An answer that the guard holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HeldAnswer {
+    /// The id, by which it is released or rejected.
+    pub(crate) id: String,
+    /// The route.
+    pub(crate) route: String,
+    /// The ApplicationSet, if the answer may depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) application_set: Option<String>,
+    /// ApplicationSets that asked recently, the last one first.
+    pub(crate) asked_by: Vec<String>,
+    /// The input parameters.
+    pub(crate) input: Parameters,
+    /// Why it is held.
+    pub(crate) reason: String,
+    /// What would be gone.
+    pub(crate) gone: Vec<String>,
+    /// The keys that tell the parameter sets apart.
+    pub(crate) identity: Vec<String>,
+    /// How many parameter sets it has.
+    pub(crate) parameter_sets: usize,
+    /// How many runs have agreed since the first.
+    pub(crate) agreed: u32,
+    /// How many runs must agree.
+    pub(crate) wanted: u32,
+    /// The time between those runs.
+    pub(crate) apart_seconds: f64,
+    /// When the first run found it.
+    pub(crate) since: String,
+    /// When the last agreeing run found it.
+    pub(crate) seen_at: String,
+    /// When a caller last asked.
+    pub(crate) asked_at: String,
+    /// What the last run learned of each item.
+    #[serde(default)]
+    pub(crate) evidence: Vec<Evidence>,
+    /// The message that Argo CD shows.
+    pub(crate) message: String,
+    /// Identifies its parameter sets.
+    pub(crate) fingerprint: String,
+    /// The operator's decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<Decision>,
+}
+
+impl HeldAnswer {
+    /// The view of `held`, which is held in `lineage`.
+    pub(crate) fn of(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Self {
+        Self {
+            id: lineage.to_string(),
+            route: held.question.route.to_string(),
+            application_set: held.question.application_set.as_ref().map(ToString::to_string),
+            asked_by: asked_by.iter().map(ToString::to_string).collect(),
+            input: (*held.question.parameters).clone(),
+            reason: held.breach.reason.clone(),
+            gone: held.breach.gone.clone(),
+            identity: held.breach.identity.clone(),
+            parameter_sets: held.sets,
+            agreed: held.agreed,
+            wanted: held.wanted,
+            apart_seconds: held.apart.as_secs_f64(),
+            since: date(held.since),
+            seen_at: date(held.seen_at),
+            asked_at: date(held.asked_at),
+            evidence: held.evidence.clone(),
+            message: held.to_string(),
+            fingerprint: held.fingerprint(),
+            decision: held.decision,
+        }
+    }
+}
+
+/// The held answers of `app`.
+pub(crate) fn held(app: &App) -> HeldAnswers {
+    let mut held = app.engine.held();
+    held.sort_by_key(|(_, held)| held.since);
+    let view =
+        |(lineage, held): &(Key, Held)| HeldAnswer::of(*lineage, held, &app.engine.asked_by(&held.question, &held.key));
+    HeldAnswers { held: held.iter().map(view).collect() }
+}
