@@ -1,7 +1,9 @@
 //! The page on the admin listener: who sees it, what its forms do, and the headers that keep it from being misused.
 
+mod browser;
 mod forms;
 mod headers;
+mod scene;
 mod sessions;
 mod shown;
 
@@ -112,6 +114,7 @@ fn routes() -> String {
     let script = json!({"script": {"command": ["cat", "answer"], "allow": {"read": ["."]}}});
     let routes = json!([
         {"name": "s", "backend": script},
+        {"name": "all", "backend": {"fixed": {"parameters": [{"name": "x"}]}}},
         {"name": "few", "guard": {"minItems": 9}, "backend": {"fixed": {"parameters": [{"name": "x"}]}}},
     ]);
     format!("routes: {routes}\n")

@@ -56,7 +56,9 @@ fn reload(config: &ConfigInUse, now: Timestamp) -> Markup {
 /// The outline, with the paths of each route on their own.
 fn outline(config: &ConfigInUse) -> Markup {
     let outline = serde_json::to_value(&config.outline).unwrap_or_default();
-    let paths = |part: &Value| -> Vec<String> { part.as_object().into_iter().flat_map(|leaves| leaves.keys().cloned()).collect() };
+    let paths = |part: &Value| -> Vec<String> {
+        part.as_object().into_iter().flat_map(|leaves| leaves.keys().cloned()).collect()
+    };
     let mut parts = BTreeMap::<String, Vec<String>>::new();
     for path in paths(&outline["general"]) {
         let end = path.find(['.', '[']).unwrap_or(path.len());

@@ -22,6 +22,8 @@ pub(crate) fn sign_in(to: &str, problem: Option<&str>, is_private: bool, came_fr
                 p.lead { "Paste a token with " code { "role: admin" } " or " code { "role: viewer" } " of this gateway’s configuration." }
                 form.stacked method="post" action="/login" {
                     input type="hidden" name="to" value=(to);
+                    // For password managers, which want to know whose token it is.
+                    input type="text" name="username" autocomplete="username" value="appset-gateway" hidden;
                     label for="token" { "Token" }
                     input #token name="token" type="password" autocomplete="current-password" autofocus required maxlength="8192" spellcheck="false";
                     button.primary type="submit" { "Sign in" }

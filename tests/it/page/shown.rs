@@ -1,10 +1,15 @@
 //! What the views show, and that nothing in them is more than text.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use appset_gateway::domain::lifecycle::Phase;
+use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{ADMIN_TOKEN, Person, gateway, hold};
+use super::{ADMIN_TOKEN, Person, TOKEN, gateway, hold};
 
 /// Texts that would do harm as HTML, as a URL, or to the eye.
 const HOSTILE: &str =
@@ -55,6 +60,58 @@ async fn hostile_names_are_only_text() {
     {
         let html = person.get(path).await.text();
         assert!(!html.contains("<script>alert") && !html.contains("%3Cscript%3Ealert(1)"), "{path}: {html}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_answers_are_paged() {
+    let app = gateway().await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |number: u32| {
+        let url = format!("http://{}/all/api/v1/getparams.execute", app.address);
+        let body = json!({"applicationSetName": "test", "input": {"parameters": {"number": number}}}).to_string();
+        let reply = client.post(url).bearer_auth(TOKEN).body(body).send().await.unwrap();
+        assert_eq!(reply.status(), 200);
+        reply.bytes().await.unwrap();
+    };
+    let ask = &ask;
+    let each = |first: u32| async move {
+        for number in (first..10_000).step_by(8) {
+            ask(number).await;
+        }
+    };
+    join_all((0..8).map(each)).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    for (path, says) in
+        [("/explain?page=200", "Page 200 of 200"), ("/routes", "<strong>10000</strong>"), ("/", "All is well")]
+    {
+        let began = Instant::now();
+        let html = person.get(path).await.text();
+        assert!(html.contains(says), "{path}: {html}");
+        assert!(began.elapsed() < Duration::from_secs(5) && html.len() < 200_000, "{path}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_in_trouble_says_so() {
+    let app = gateway().await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    app.app.lifecycle.enter(Phase::Draining);
+    assert!(person.get("/").await.text().contains("This gateway is about to end"));
+
+    let away = format!("{}cache: {{ shared: {{ url: \"redis://127.0.0.1:1\" }} }}\n", super::auth());
+    let app = super::start(&away).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let following = Arc::clone(&app.app);
+    let following = tokio::spawn(async move { following.follow_store().await });
+    let until = Instant::now() + Duration::from_secs(20);
+    while !person.get("/").await.text().contains("The shared store does not answer") {
+        assert!(Instant::now() < until, "{}", person.get("/").await.text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    following.abort();
+    for path in ["/held", "/explain", "/routes", "/sources", "/events", "/configuration"] {
+        assert_eq!(person.get(path).await.status, 200, "{path}");
     }
 }
 

@@ -61,10 +61,8 @@ impl Asked {
 
 /// The parameters as the form has them: lines if these can be read back, else JSON.
 fn written(parameters: &Parameters) -> String {
-    let lines: Option<Vec<String>> = parameters
-        .iter()
-        .map(|(name, value)| value.as_str().map(|value| format!("{name}={value}")))
-        .collect();
+    let lines: Option<Vec<String>> =
+        parameters.iter().map(|(name, value)| value.as_str().map(|value| format!("{name}={value}"))).collect();
     let text = lines.unwrap_or_default().join("\n");
     let read = Asked { parameters: text.clone(), ..Asked::default() }.read();
     if read.as_ref() == Ok(parameters) { text } else { serde_json::to_string_pretty(parameters).unwrap_or_default() }

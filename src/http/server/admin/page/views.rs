@@ -19,10 +19,11 @@ use crate::{
     http::page::{
         Tab, configuration, events, explain,
         held::{self, Shown},
-        overview as first, routes, sources,
+        overview as first,
         pages::Page,
+        routes, sources,
     },
-    overview,
+    overview::{self, answers::RememberedAnswer},
 };
 
 type Drawn = Pin<Box<dyn Future<Output = View> + Send>>;
@@ -104,9 +105,12 @@ async fn question(asked: Asked) -> View {
     let wanted = asked.query("route").filter(|route| names.contains(route));
     let known = match asked.query("key") {
         None => None,
-        Some(key) => Some(asked.read(move |app| overview::answers::answer(app, &key)).await?.map_err(|_| {
-            ApiError::new(Code::NotFound, "no answer with this key is remembered any more")
-        })?),
+        Some(key) => Some(
+            asked
+                .read(move |app| overview::answers::answer(app, &key))
+                .await?
+                .map_err(|_| ApiError::new(Code::NotFound, "no answer with this key is remembered any more"))?,
+        ),
     };
     let form = match &known {
         Some(known) => explain::Asked::of(&known.about),
@@ -134,15 +138,11 @@ pub(super) fn route_names(app: &App) -> Vec<String> {
 }
 
 /// One page of the remembered answers.
-fn known_questions(
-    app: &App,
-    route: Option<String>,
-    number: usize,
-) -> (Vec<overview::answers::RememberedAnswer>, Page) {
+fn known_questions(app: &App, route: Option<String>, number: usize) -> (Vec<RememberedAnswer>, Page) {
     let selector = Selector { route, ..Selector::default() };
-    let all = overview::answers::answers(app, &selector, usize::MAX);
-    let page = Page::new(all.total, number);
-    (page.of(all.answers), page)
+    let all = app.engine.list(&app.setup().routes, &selector);
+    let page = Page::new(all.len(), number);
+    (page.of(all).iter().map(RememberedAnswer::of).collect(), page)
 }
 
 async fn list_routes(asked: Asked) -> View {
