@@ -5,13 +5,18 @@ mod call;
 mod check;
 mod conformance;
 mod diff;
+mod explain;
 mod gateway;
 mod held;
 mod hook;
 mod init;
 mod parameters;
+mod progress;
 mod record;
 mod serve;
+mod status;
+mod steps;
+mod terminal;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -59,7 +64,11 @@ enum Command {
     },
     /// Run a route once, without a server, and print the answer that Argo CD would get.
     Call(call::CallArgs),
-    /// List or invalidate the answers that a running gateway remembers.
+    /// Say what is wrong with a running gateway, the most dangerous first.
+    Status(status::StatusArgs),
+    /// Ask a running gateway what it would answer now, and why. Nothing is stored.
+    Explain(explain::ExplainArgs),
+    /// List, show or invalidate the answers that a running gateway remembers.
     Answers(answers::AnswersArgs),
     /// List, release or reject the answers that the guard holds in a running gateway.
     Held(held::HeldArgs),
@@ -140,6 +149,8 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check { file, options } => check::run(&file.path, options),
         Command::Call(arguments) => call::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Answers(arguments) => answers::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),
         Command::Hook(arguments) => hook::run(&arguments),

@@ -190,8 +190,9 @@ impl App {
         self.metrics.refreshes.ended(result.as_str(), waited);
         match (result, &end) {
             (Refreshed::Annotated(_), _) => {
-                let after_event = self.deliveries.told(&application_set);
-                after_event.iter().for_each(|after| self.metrics.refreshes.after_event(*after));
+                if let Some(after) = self.deliveries.told(&application_set) {
+                    self.metrics.refreshes.after_event(after);
+                }
             }
             (Refreshed::Unknown, _) | (_, RefreshEnd::GivenUp) => self.deliveries.not_told(&application_set),
             _ => {}

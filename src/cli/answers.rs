@@ -1,4 +1,4 @@
-//! `appset-gateway answers`: lists and invalidates the answers that a running gateway remembers, through its admin listener.
+//! `appset-gateway answers`: lists, shows and invalidates the answers that a running gateway remembers, through its admin listener.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 
 use super::{
     ConfigFile, Output,
-    gateway::{AdminArgs, Gateway, HELP, asked_by, text},
+    explain::show_remembered,
+    gateway::{AdminArgs, Gateway, HELP, asked_by, text, view},
     parameters::ParameterArgs,
     print,
+    terminal::note,
 };
-use crate::domain::units::plural;
+use crate::{domain::units::plural, overview::answers::WholeAnswer};
 
 /// The arguments of `answers`.
 #[derive(Debug, Args)]
@@ -20,6 +22,7 @@ use crate::domain::units::plural;
 
 Examples:
   appset-gateway answers list --route pr-digests
+  appset-gateway answers show 0b6d1c
   appset-gateway answers invalidate --route pr-digests -p branch=main
   kubectl exec deploy/appset-gateway -- appset-gateway answers list -o json
 
@@ -42,6 +45,14 @@ enum AnswersCommand {
         /// The number of answers to print.
         #[arg(long, value_name = "COUNT", default_value_t = 1000)]
         limit: usize,
+        /// The output format.
+        #[arg(long, short, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Show one remembered answer: its parameter sets, and how they were found.
+    Show {
+        /// The key that `answers list` prints, or the beginning of it.
+        key: String,
         /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
@@ -78,6 +89,7 @@ pub(crate) fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         AnswersCommand::List { selector, limit, output } => runtime.block_on(list(&gateway, selector, *limit, *output)),
+        AnswersCommand::Show { key, output } => runtime.block_on(show(&gateway, key, *output)),
         AnswersCommand::Invalidate { selector, parameters, all, output } => {
             let mut selection = Map::new();
             selection.extend(selector.route.clone().map(|name| ("route".to_owned(), name.into())));
@@ -128,6 +140,31 @@ fn shown(answer: &Value) -> String {
         asked_by(answer),
         why.map(|why| format!("\n    {why}")).unwrap_or_default()
     )
+}
+
+async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<ExitCode> {
+    ensure!(!key.is_empty(), "give the key, or the beginning of it");
+    let reply = gateway.get(&["answers", key], &[]).await?;
+    if output == Output::Json {
+        return print(&format!("{reply:#}"));
+    }
+    let WholeAnswer { about, answer } = view(reply)?;
+    if let Some(answer) = answer {
+        print(&format!("{answer:#}"))?;
+    }
+    note(&format!("route     {}", about.route));
+    note(&format!("input     {}", Value::Object(about.input.clone())));
+    if !about.asked_by.is_empty() {
+        note(&format!("asked by  {}", about.asked_by.join(", ")));
+    }
+    if let Some(stored) = &about.stored {
+        stored.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));
+        note(&format!("backend   {:.1} ms", stored.backend_milliseconds));
+    }
+    show_remembered(&about);
+    note(&format!("key       {}", about.key));
+    note(&format!("lineage   {}", about.lineage));
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn invalidate(gateway: &Gateway, selection: &Value, output: Output) -> anyhow::Result<ExitCode> {

@@ -2,7 +2,6 @@
 //! before the route shaped it.
 
 mod event;
-mod steps;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -10,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::event::EventArgs;
-use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print};
+use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print, progress::Progress, steps};
 use crate::{
     app::App,
     clients::launcher::own_program,
@@ -26,6 +25,7 @@ use crate::{
         route::ResolvedQuery,
     },
     http::server::error::ApiError,
+    overview::{self, steps::StepView},
     replay::ask::{CallToRoute, ask},
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
@@ -82,8 +82,11 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         };
         let asked = ask(&app, call).await;
         let asked = asked.map_err(|(_, message)| anyhow::anyhow!(message))?;
-        let answer = app.engine.answer(&asked).await;
-        let steps = steps::tell(&watch.steps(), &asked.route.backend.secrets());
+        let answer = {
+            let _progress = Progress::begin("asking the sources");
+            app.engine.answer(&asked).await
+        };
+        let steps = overview::steps::steps(&watch.steps(), &asked.route.backend.secrets());
         let evidence =
             answer.as_ref().map_or_else(|unknown| unknown.failure.evidence(), |answer| &answer.entry.evidence);
         let concerned = arguments.event.concerns(&app.setup(), &asked, evidence).await?;
@@ -100,7 +103,7 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
 /// What is shown of a call.
 struct Shown<'a> {
     asked: &'a ResolvedQuery,
-    steps: &'a Value,
+    steps: &'a [StepView],
     /// Whether the event of the arguments concerns it.
     concerned: Option<bool>,
     output: Output,

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use reqwest::Url;
 
-use super::{ReportFormat, exit, print};
+use super::{ReportFormat, exit, print, progress::Progress};
 use crate::{
     conformance::{
         cases, report, suite,
@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
     let target = Target::new(&arguments.url, token, Duration::from_secs(arguments.timeout))?;
     let cases = cases::read(arguments.cases.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let progress = Progress::begin("asking the plugin");
     let results = runtime.block_on(async {
         let upstream = match (arguments.break_upstream, &arguments.source) {
             (Some(port), Some(source)) => {
@@ -61,6 +62,7 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
         };
         suite::run(&target, &cases, upstream.as_ref()).await
     })?;
+    drop(progress);
     match arguments.output {
         ReportFormat::Text => print(report::text(&results).trim_end())?,
         ReportFormat::Markdown => print(report::markdown(&results).trim_end())?,

@@ -14,6 +14,7 @@ use super::{
     ConfigFile, Output, exit,
     gateway::{Gateway, TokenArgs, parse_admin},
     print,
+    progress::Progress,
 };
 use crate::{
     app::App,
@@ -86,7 +87,10 @@ impl From<anyhow::Error> for Stopped {
 pub(crate) fn run(arguments: &DiffArgs) -> anyhow::Result<ExitCode> {
     let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Warn }, LogStream::Stderr);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match runtime.block_on(comparison(arguments)) {
+    let progress = Progress::begin("asking the sources");
+    let compared = runtime.block_on(comparison(arguments));
+    drop(progress);
+    match compared {
         Ok(comparison) => show(&comparison, arguments.output),
         Err(Stopped::Config(report)) => {
             eprint!("{report}");

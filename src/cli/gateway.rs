@@ -12,6 +12,7 @@ use bytes::Bytes;
 use clap::Args;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use reqwest::Url;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -210,6 +211,13 @@ fn told(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
         bail!("{}", answer["message"].as_str().unwrap_or("the gateway failed without a message"));
     }
     Ok(answer)
+}
+
+/// `reply` as a view of this version.
+pub(crate) fn view<V: DeserializeOwned>(reply: Value) -> anyhow::Result<V> {
+    let version = env!("CARGO_PKG_VERSION");
+    serde_json::from_value(reply)
+        .with_context(|| format!("the gateway is of another version than {version}, which this is"))
 }
 
 /// The text under `name` in `entry`, escaped for a terminal.

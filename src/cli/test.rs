@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 
-use super::{ConfigFile, ReportFormat, exit, print};
+use super::{ConfigFile, ReportFormat, exit, print, progress::Progress};
 use crate::{
     config::{Decoded, Report},
     replay::{
@@ -67,7 +67,10 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
     let (mut results, mut is_wrong) = (Vec::new(), false);
     for file in files {
         let played = match read(&file) {
-            Ok(decoded) => runtime.block_on(play_file(&file, &decoded, arguments)),
+            Ok(decoded) => {
+                let _progress = Progress::begin("playing the cases");
+                runtime.block_on(play_file(&file, &decoded, arguments))
+            }
             Err(report) => Err(report),
         };
         match played {

@@ -13,7 +13,7 @@ use crate::{
 
 /// The last deliveries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Events {
+pub(crate) struct EventLog {
     /// The last one first.
     pub(crate) events: Vec<Event>,
     /// The hooks that got deliveries which their sender did not prove.
@@ -91,14 +91,14 @@ pub(crate) struct UnprovenEvents {
 }
 
 /// The last deliveries to `app`.
-pub(crate) fn events(app: &App) -> Events {
+pub(crate) fn events(app: &App) -> EventLog {
     let unproven = app.deliveries.unproven().into_iter().map(|(hook, unproven)| UnprovenEvents {
         hook: hook.to_string(),
         total: unproven.count,
         last_at: date(unproven.at),
         message: unproven.why,
     });
-    Events {
+    EventLog {
         events: app.deliveries.list().into_iter().map(Event::of).collect(),
         unproven: unproven.collect(),
         kept: MAX_DELIVERIES,

@@ -54,7 +54,7 @@ pub(crate) struct Source {
     /// The last request.
     pub(crate) last: Option<LastRequest>,
     /// The accounts with a known budget, or with a pause.
-    pub(crate) accounts: Vec<Account>,
+    pub(crate) accounts: Vec<AccountBudget>,
 }
 
 /// The breaker of a destination.
@@ -87,7 +87,7 @@ pub(crate) struct LastRequest {
 /// An account at a destination.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Account {
+pub(crate) struct AccountBudget {
     /// `anonymous`, a name, or `credential 1` and so on, which says nothing about the credential.
     pub(crate) account: String,
     /// How many requests it may send in all.
@@ -147,12 +147,12 @@ impl Source {
                 message: last.why,
                 milliseconds: milliseconds(last.took),
             }),
-            accounts: destination.accounts.iter().map(|account| Account::of(account, &mut credentials)).collect(),
+            accounts: destination.accounts.iter().map(|account| AccountBudget::of(account, &mut credentials)).collect(),
         }
     }
 }
 
-impl Account {
+impl AccountBudget {
     fn of(account: &AccountNow, credentials: &mut usize) -> Self {
         // The account of a credential is its hash, by which a weak one could be guessed.
         let name = if account.account.starts_with("sha256:") {

@@ -1,7 +1,9 @@
 //! The admin interface: cached answers, invalidation and held answers.
 
 mod asked;
+mod commands;
 mod roles;
+mod views;
 
 use std::{path::Path, time::Duration};
 

@@ -289,7 +289,9 @@ fn hash_token_reads_a_token_from_standard_input() {
 #[test]
 fn help_and_completions_are_printed() {
     let help = stdout(&run(&["--help"]));
-    for command in ["serve", "check", "call", "answers", "held", "schema", "hash-token", "completions"] {
+    for command in
+        ["serve", "check", "call", "status", "explain", "answers", "held", "schema", "hash-token", "completions"]
+    {
         assert!(help.contains(command), "{command}: {help}");
     }
     assert!(stdout(&run(&["call", "--help"])).contains("appset-gateway call pr-digests -p branch=main"));

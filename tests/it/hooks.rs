@@ -10,6 +10,7 @@ mod proofs;
 mod pushes;
 mod refresh;
 mod senders;
+mod shown;
 mod told;
 
 use std::{

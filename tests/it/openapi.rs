@@ -20,6 +20,7 @@ use crate::support::{
 };
 
 const GETPARAMS: &str = "/api/v1/getparams.execute";
+const EXPLAIN: &str = "/admin/explain";
 const OF_ROUTE: &str = "/{route}/api/v1/getparams.execute";
 
 /// Whether the operation at `template` can end with `code`. Unknown paths are tested separately.
@@ -45,7 +46,13 @@ fn can_end_with(code: Code, template: &str) -> bool {
     match code {
         Code::NotFound => template.contains("{id}") || template.contains("{name}"),
         Code::Conflict => template.contains("{id}"),
-        Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
+        Code::UnknownRoute if matches!(template, "/admin/answers/invalidate" | EXPLAIN) => true,
+        // The parameters of a question must fit its route, which may have to ask which these are.
+        Code::InvalidInput | Code::BackendFailed | Code::BackendOutputInvalid | Code::BackendTimeout
+            if template == EXPLAIN =>
+        {
+            true
+        }
         Code::MethodNotAllowed => true,
         // The gateway sends this code without a whole request.
         Code::HeadTooLarge | Code::UnsupportedMediaType => false,

@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::text::{count, outside, parameters, since, value_of};
 use crate::{
     domain::clock::Timestamp,
-    overview::events::{Event, Events, UnprovenEvents},
+    overview::events::{Event, EventLog, UnprovenEvents},
 };
 
 /// The last deliveries. `has_hooks` says whether any hook is configured.
-pub(crate) fn events(events: &Events, has_hooks: bool, now: Timestamp) -> Markup {
+pub(crate) fn events(events: &EventLog, has_hooks: bool, now: Timestamp) -> Markup {
     html! {
         div.heading { h1 { "Events" } @if !events.events.is_empty() { p.quiet { "the last " (events.events.len()) " deliveries" } } }
         @for unproven in &events.unproven { (refused(unproven, now)) }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::text::{count, duration, milliseconds, outside, since};
 use crate::{
     domain::clock::Timestamp,
-    overview::sources::{Account, BreakerState, Source, Sources},
+    overview::sources::{AccountBudget, BreakerState, Source, Sources},
 };
 
 /// All destinations.
@@ -98,7 +98,7 @@ fn last(source: &Source, now: Timestamp) -> Markup {
     }
 }
 
-fn account(account: &Account) -> Markup {
+fn account(account: &AccountBudget) -> Markup {
     html! {
         div {
             (outside(&account.account))

@@ -43,8 +43,8 @@ impl Alert {
         Self { since: at.map(date), ..self }
     }
 
-    fn about(self, subject: impl ToString) -> Self {
-        Self { subject: Some(subject.to_string()), ..self }
+    fn about(self, subject: &str) -> Self {
+        Self { subject: Some(subject.to_owned()), ..self }
     }
 }
 
@@ -108,7 +108,7 @@ fn breakers(app: &App) -> Vec<Alert> {
         let why = source.reason.unwrap_or_default();
         let message = format!("{} gets no requests for a while, since it failed (last: {why})", source.origin);
         let since = source.failing_since;
-        Alert { since, ..Alert::new(AlertKind::BreakerOpen, Severity::Warning, message).about(source.origin) }
+        Alert { since, ..Alert::new(AlertKind::BreakerOpen, Severity::Warning, message).about(&source.origin) }
     })
     .collect()
 }

@@ -1,0 +1,120 @@
+//! `appset-gateway explain`: what a running gateway would answer now, and why.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::{
+    ConfigFile, Output, exit,
+    gateway::{AdminArgs, Gateway, HELP, view},
+    parameters::ParameterArgs,
+    print,
+    progress::Progress,
+    steps,
+    terminal::note,
+};
+use crate::overview::{answers::RememberedAnswer, explain::Explanation};
+
+/// The arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{HELP}
+
+Examples:
+  appset-gateway explain pr-digests -p branch=main
+  kubectl exec deploy/appset-gateway -- appset-gateway explain pr-digests -p branch=main -o json
+
+The gateway asks the sources of the route once, and stores nothing. The answer that Argo CD would get if nothing were fresh in the cache goes \
+to standard output, and everything else to standard error.
+Exit codes: 0 the source answered, and its answer would be served; 1 the last good answer or an error would be served, or the gateway cannot \
+be asked."))]
+pub(crate) struct ExplainArgs {
+    /// The route.
+    route: String,
+    #[command(flatten)]
+    parameters: ParameterArgs,
+    /// The ApplicationSet that asks: a name, or a namespace and a name with a `/` between them.
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    application_set: String,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+/// Asks the gateway, and prints what it says.
+pub(crate) fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+    let mut question = Map::new();
+    question.insert("route".to_owned(), arguments.route.clone().into());
+    question.insert("applicationSet".to_owned(), arguments.application_set.clone().into());
+    question.insert("input".to_owned(), arguments.parameters.read()?.into());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reply = {
+        let _progress = Progress::begin("asking the sources");
+        runtime.block_on(gateway.post(&["explain"], &[], Some(&Value::Object(question))))?
+    };
+    let explanation: Explanation = view(reply.clone())?;
+    if arguments.output == Output::Json {
+        print(&format!("{reply:#}"))?;
+    } else {
+        show(&explanation)?;
+    }
+    Ok(if explanation.because.is_none() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+fn show(explanation: &Explanation) -> anyhow::Result<()> {
+    let Explanation { answer, remembered, .. } = explanation;
+    if let Some(body) = &answer.body {
+        print(&format!("{body:#}"))?;
+    }
+    note(&format!("route     {} ({})", explanation.route, explanation.backend));
+    note(&format!("outcome   {}, {:.1} ms", explanation.outcome.as_str(), explanation.milliseconds));
+    match &explanation.identity[..] {
+        [] => {}
+        keys => note(&format!("identity  `{}` tells the parameter sets apart", keys.join("`, `"))),
+    }
+    explanation.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));
+    for line in steps::lines(&explanation.steps) {
+        note(&line);
+    }
+    if let Some(because) = &explanation.because {
+        note(&format!("because   {} {}: {}", because.status, because.code, because.message));
+    }
+    let gets = match (answer.is_stand_in, &answer.error) {
+        (true, _) => "the last good answer".to_owned(),
+        (false, Some(error)) => format!("the error {} {}", error.status, error.code),
+        (false, None) => "what was found now".to_owned(),
+    };
+    note(&format!("Argo CD   would get {gets} if nothing were fresh in the cache"));
+    show_remembered(remembered);
+    note(&format!("key       {}", explanation.key));
+    Ok(())
+}
+
+/// Prints what is remembered of a question.
+pub(super) fn show_remembered(remembered: &RememberedAnswer) {
+    note(&format!("cache     {}", cached(remembered)));
+    if let Some(failing) = &remembered.failing {
+        let again = failing.asked_again_in_seconds;
+        note(&format!("failing   {}: {}; asked again in {again} s at the earliest", failing.kind, failing.message));
+    }
+    if let Some(held) = &remembered.held {
+        note(&format!("held      since {}, id {}: {}", held.since, held.id, held.message));
+    }
+}
+
+/// The state of what is remembered.
+fn cached(remembered: &RememberedAnswer) -> String {
+    let stored = remembered.stored.as_ref().map(|stored| {
+        format!(
+            ", stored at {}, {} s old, {} parameter sets",
+            stored.stored_at, stored.age_seconds, stored.parameter_sets
+        )
+    });
+    let fresh = remembered.fresh_for_seconds.map(|left| format!(", fresh for {left} s"));
+    format!("{}{}{}", remembered.state.replace('_', " "), stored.unwrap_or_default(), fresh.unwrap_or_default())
+}

@@ -1,0 +1,162 @@
+//! `appset-gateway status`: what is wrong with a running gateway, in one screen.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+
+use super::{
+    ConfigFile, Output, exit,
+    gateway::{AdminArgs, Gateway, HELP, view},
+    print,
+    terminal::{Colour, Row, Terminal, safe},
+};
+use crate::{
+    domain::units::plural,
+    overview::{
+        routes::{RouteState, RouteView, Routes},
+        status::{Alert, AlertKind, Severity, Status},
+    },
+};
+
+/// How many alerts and routes are printed. JSON has all.
+const MAX_ALERTS: usize = 15;
+const MAX_ROUTES: usize = 20;
+
+/// The arguments of `status`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{HELP}
+
+Examples:
+  appset-gateway status
+  kubectl exec deploy/appset-gateway -- appset-gateway status -o json
+
+A source counts as failing for an hour after its last failure.
+Exit codes: 0 nothing is held and no source fails, 1 otherwise, or the gateway cannot be asked."))]
+pub(crate) struct StatusArgs {
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+/// Asks the gateway, and prints what it says.
+pub(crate) fn run(arguments: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reply = runtime.block_on(gateway.get_known(&["status"], &[]))?;
+    let status: Status = view(reply.clone())?;
+    if arguments.output == Output::Json {
+        print(&format!("{reply:#}"))?;
+    } else {
+        let routes: Routes = view(runtime.block_on(gateway.get_known(&["routes"], &[]))?)?;
+        print(&shown(&status, routes.routes, Terminal::of_stdout()).join("\n"))?;
+    }
+    Ok(if status.is_held_or_failing { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// The lines of the screen.
+fn shown(status: &Status, mut routes: Vec<RouteView>, terminal: Terminal) -> Vec<String> {
+    let counts = &status.counts;
+    let up = humantime::format_duration(Duration::from_secs(status.uptime_seconds));
+    let mut lines = vec![
+        terminal.paint(Colour::Bold, &format!("appset-gateway {}, {}, up {up}", status.version, status.phase)),
+        format!(
+            "{} route{}, {} answer{} in memory, {} parameter set{}; {} of {} requests under way, {} run{}",
+            counts.routes,
+            plural(counts.routes),
+            counts.answers,
+            plural(counts.answers),
+            counts.parameter_sets,
+            plural(counts.parameter_sets),
+            counts.requests_in_flight,
+            counts.requests_in_flight_limit,
+            counts.runs_in_flight,
+            plural(counts.runs_in_flight),
+        ),
+        format!("configuration {} in use since {}", status.generation, status.configured_at),
+        String::new(),
+    ];
+    if status.alerts.is_empty() {
+        lines.push(terminal.paint(Colour::Green, "nothing is wrong"));
+    } else {
+        let alerts: Vec<Row> = status.alerts.iter().take(MAX_ALERTS).map(of_alert).collect();
+        lines.extend(terminal.table(&["WRONG NOW", "ABOUT", "SINCE", "MESSAGE"], &alerts, 3));
+        let more = status.alerts.len() - alerts.len() + status.alerts_left_out;
+        if more > 0 {
+            lines.push(format!("and {more} more: -o json, or `appset-gateway answers list`"));
+        }
+        lines.extend(advice(status).map(str::to_owned));
+    }
+    routes.sort_by_key(|route| route.state);
+    lines.push(String::new());
+    let shown: Vec<Row> = routes.iter().take(MAX_ROUTES).map(of_route).collect();
+    lines.extend(terminal.table(&["ROUTE", "STATE", "SETS", "NEWEST", "OLDEST", "LAST SUCCESS"], &shown, 0));
+    if routes.len() > shown.len() {
+        lines.push(format!("and {} more that are no worse", routes.len() - shown.len()));
+    }
+    lines
+}
+
+fn of_alert(alert: &Alert) -> Row {
+    let colour = if alert.severity == Severity::Critical { Colour::Red } else { Colour::Yellow };
+    let about = alert.route.as_ref().or(alert.subject.as_ref()).map_or_else(String::new, |about| safe(about));
+    let since = alert.since.as_deref().and_then(|since| since.split('.').next()).unwrap_or_default();
+    let cells = vec![name(alert.kind).to_owned(), about, safe(since), safe(&alert.message)];
+    Row { cells, colour: Some(colour) }
+}
+
+fn of_route(route: &RouteView) -> Row {
+    let age = |seconds: Option<u64>| {
+        seconds.map_or_else(
+            || "-".to_owned(),
+            |seconds| humantime::format_duration(Duration::from_secs(seconds)).to_string(),
+        )
+    };
+    let (state, colour) = match route.state {
+        RouteState::Held => ("held", Some(Colour::Red)),
+        RouteState::Failing => ("failing", Some(Colour::Red)),
+        RouteState::Stale => ("stale", Some(Colour::Yellow)),
+        RouteState::Good => ("good", Some(Colour::Green)),
+        RouteState::NeverAsked => ("never asked", None),
+    };
+    let last = route.last_success_at.as_deref().and_then(|at| at.split('.').next()).unwrap_or("never");
+    let cells = vec![
+        safe(&route.name),
+        state.to_owned(),
+        route.parameter_sets.to_string(),
+        age(route.newest_age_seconds),
+        age(route.oldest_age_seconds),
+        safe(last),
+    ];
+    Row { cells, colour }
+}
+
+/// What to do next, by what is wrong.
+fn advice(status: &Status) -> impl Iterator<Item = &'static str> {
+    let has = |kinds: &[AlertKind]| status.alerts.iter().any(|alert| kinds.contains(&alert.kind));
+    let held = "`appset-gateway held list` shows what would be deleted; `held release` and `held reject` decide.";
+    let failing = "`appset-gateway explain ROUTE -p NAME=VALUE` shows what a source says now, step by step.";
+    let held = Some(held).filter(|_| has(&[AlertKind::Held]));
+    held.into_iter().chain(Some(failing).filter(|_| has(&[AlertKind::Failing, AlertKind::StandingIn])))
+}
+
+fn name(kind: AlertKind) -> &'static str {
+    match kind {
+        AlertKind::Held => "held",
+        AlertKind::Failing => "failing",
+        AlertKind::StandingIn => "standing in",
+        AlertKind::BreakerOpen => "breaker open",
+        AlertKind::StoreAway => "store away",
+        AlertKind::StoreLostRecords => "store lost",
+        AlertKind::Disk => "disk",
+        AlertKind::ReloadRefused => "reload",
+        AlertKind::Certificate => "certificate",
+        AlertKind::IssuerKeys => "issuer keys",
+        AlertKind::HooksRefused => "hooks",
+        AlertKind::NearLimit => "near limit",
+        AlertKind::Draining => "draining",
+    }
+}

@@ -1,0 +1,121 @@
+//! The commands `status`, `explain` and `answers show` against a gateway process.
+
+use super::*;
+
+struct Shown {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the command in the folder of `config`, against `gateway`.
+fn run(gateway: &Gateway, config: &Path, arguments: &[&str]) -> Shown {
+    let admin = gateway.admin.to_string();
+    let output = command().args(arguments).arg("-c").arg(config).args(["--admin", &admin]).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Shown { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_says_what_is_wrong_and_exits_with_1_if_something_is_held_or_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
+    print(folder.path(), &["a", "b"]);
+    let gateway = Gateway::serve(&config);
+    let run = |arguments: &[&str]| run(&gateway, &config, arguments);
+    let fine = run(&["status"]);
+    assert_eq!((fine.code, &*fine.stderr), (Some(0), ""), "{}", fine.stdout);
+    assert!(fine.stdout.contains("nothing is wrong") && fine.stdout.contains("never asked"), "{}", fine.stdout);
+    assert!(!fine.stdout.contains('\u{1b}'), "no colours in a pipe");
+
+    ask(&gateway).await;
+    print(folder.path(), &[]);
+    ask(&gateway).await;
+    let held = run(&["status"]);
+    assert_eq!(held.code, Some(1), "{}", held.stdout);
+    let line = held.stdout.lines().find(|line| line.starts_with("held")).unwrap_or_else(|| panic!("{}", held.stdout));
+    assert!(line.contains("  s  ") && line.contains("held: an empty list after one of 2"), "{line}");
+    assert!(held.stdout.contains("`appset-gateway held list` shows what would be deleted"), "{}", held.stdout);
+    assert!(held.stdout.contains("\ns      held   2     "), "{}", held.stdout);
+    let json = run(&["status", "-o", "json"]);
+    let status: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(
+        (json.code, &status["isHeldOrFailing"], &status["alerts"][0]["kind"]),
+        (Some(1), &json!(true), &json!("held"))
+    );
+
+    let away = command().args(["status", "-c"]).arg(&config).args(["--admin", "127.0.0.1:1"]).output().unwrap();
+    assert_eq!(away.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&away.stderr).contains("cannot connect"), "{away:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_and_answers_show_print_the_answer_and_how_it_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "");
+    print(folder.path(), &["a"]);
+    let gateway = Gateway::serve(&config);
+    let run = |arguments: &[&str]| run(&gateway, &config, arguments);
+    ask(&gateway).await;
+    let good = run(&["explain", "s"]);
+    assert_eq!(good.code, Some(0), "{}", good.stderr);
+    let expected = json!({"output": {"parameters": [{"name": "a"}]}});
+    assert_eq!(serde_json::from_str::<Value>(&good.stdout).unwrap(), expected);
+    for line in [
+        "route     s (script)",
+        "outcome   present, ",
+        "ran       s (script), ",
+        "Argo CD   would get what was found now",
+        "cache     ",
+    ] {
+        assert!(good.stderr.contains(line), "{line}: {}", good.stderr);
+    }
+
+    print(folder.path(), &[]);
+    let held = run(&["explain", "s", "-o", "json"]);
+    let explained: Value = serde_json::from_str(&held.stdout).unwrap();
+    assert_eq!((held.code, &explained["because"]["code"]), (Some(1), &json!("held")), "{explained:#}");
+    let held = run(&["explain", "s"]);
+    assert_eq!((held.code, serde_json::from_str::<Value>(&held.stdout).unwrap()), (Some(1), expected.clone()));
+    assert!(held.stderr.contains("Argo CD   would get the last good answer"), "{}", held.stderr);
+    let unknown = run(&["explain", "t", "-p", "x=1"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""));
+    assert!(unknown.stderr.starts_with("error: there is no route `t`"), "{}", unknown.stderr);
+
+    let listed: Value = serde_json::from_str(&run(&["answers", "list", "-o", "json"]).stdout).unwrap();
+    let key = listed["answers"][0]["key"].as_str().unwrap();
+    let shown = run(&["answers", "show", &key[..8]]);
+    assert_eq!((shown.code, serde_json::from_str::<Value>(&shown.stdout).unwrap()), (Some(0), expected.clone()));
+    assert!(shown.stderr.contains("cache     fresh, stored at 20") && shown.stderr.contains(key), "{}", shown.stderr);
+    let json: Value = serde_json::from_str(&run(&["answers", "show", key, "-o", "json"]).stdout).unwrap();
+    assert_eq!(json["answer"], expected);
+    let missing = run(&["answers", "show", "zz"]);
+    assert!(missing.code == Some(1) && missing.stderr.contains("no answer has this key"), "{}", missing.stderr);
+}
+
+/// `script` gives the command a terminal of 60 columns.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_tables_fit_it_and_no_color_is_obeyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
+    print(folder.path(), &["a", "b"]);
+    let gateway = Gateway::serve(&config);
+    ask(&gateway).await;
+    print(folder.path(), &[]);
+    ask(&gateway).await;
+    let program = env!("CARGO_BIN_EXE_appset-gateway");
+    let shown = |environment: &[(&str, &str)]| {
+        let line = format!("stty cols 60; {program} status -c {} --admin {}", config.display(), gateway.admin);
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).stdin(std::process::Stdio::null());
+        let output = script.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied()).output();
+        String::from_utf8(output.expect("this test needs the program `script`").stdout).unwrap()
+    };
+    let plain = shown(&[("NO_COLOR", "1")]);
+    assert!(!plain.contains('\u{1b}') && plain.contains("WRONG NOW"), "{plain:?}");
+    let table = plain.lines().map(str::trim_end).filter(|line| line.starts_with("held") || line.starts_with('s'));
+    let table: Vec<&str> = table.collect();
+    assert!(table.len() >= 2 && table.iter().all(|line| line.chars().count() <= 60), "{table:#?}");
+    assert!(shown(&[]).contains("\u{1b}[31mheld\u{1b}[0m"), "colours on a terminal");
+    assert!(!shown(&[("TERM", "dumb")]).contains('\u{1b}'));
+}
