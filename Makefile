@@ -37,7 +37,7 @@ lint: ## Check formatting, and run clippy with warnings as errors
 
 .PHONY: unit
 unit: ## Run unit and integration tests
-	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server
+	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server chromium:chromium chromedriver:chromium-driver
 	cargo test --locked --no-fail-fast --lib --test it -- --test-threads=$(TEST_THREADS)
 
 .PHONY: explore

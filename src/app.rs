@@ -30,6 +30,7 @@ pub(crate) use self::{
 };
 use crate::{
     app::file_watch::Renewals,
+    auth::Sessions,
     clients::{collector::Traces, launcher::Launchers},
     config::{Loaded, Report},
     domain::{
@@ -57,6 +58,8 @@ const LOCKED_RETRY: Duration = Duration::from_secs(1);
 pub struct App {
     /// The certificate and key of the main listener, which is cleartext without them.
     pub tls: Option<Arc<ServerTls>>,
+    /// The same of the admin listener.
+    pub admin_tls: Option<Arc<ServerTls>>,
     /// Answers queries.
     pub engine: Engine,
     /// All metrics.
@@ -81,6 +84,8 @@ pub struct App {
     pub(crate) recordings: Semaphore,
     /// The results of reloads.
     pub(crate) reloads: Reloads,
+    /// The sessions of people at the page.
+    pub(crate) sessions: Sessions,
     /// The phase of the process: serving, or on its way to the exit.
     pub lifecycle: Lifecycle,
     setup: ArcSwap<Setup>,
@@ -135,6 +140,11 @@ impl App {
                 return Err(loaded.report(problems.into_vec()));
             }
         };
+        let Ok(sessions) = Sessions::new() else {
+            let mut problems = Problems::default();
+            problems.error(&Path::root(), "the system gives no random bytes");
+            return Err(loaded.report(problems.into_vec()));
+        };
         let base = loaded.base.clone();
         let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock, &metrics.store));
         let clock = shared.as_ref().map_or(clock, |shared| shared.clock());
@@ -161,6 +171,7 @@ impl App {
         metrics.process.started(setup.since);
         let app = Self {
             tls: setup.tls.take(),
+            admin_tls: setup.admin_tls.take(),
             engine: Engine::new(Memory::new(&config.cache), shared, clock, Arc::clone(&metrics)),
             metrics,
             traces: std::mem::take(&mut setup.traces),
@@ -173,6 +184,7 @@ impl App {
             started: setup.since,
             recordings: Semaphore::new(1),
             reloads: Reloads::begin(&setup),
+            sessions,
             lifecycle: Lifecycle::default(),
             generation: watch::Sender::new(setup.generation),
             setup: ArcSwap::from_pointee(setup),
@@ -262,7 +274,7 @@ impl App {
         let mut generation = self.generation.subscribe();
         loop {
             let auth = Arc::clone(&self.setup().auth);
-            let files: Vec<_> = auth.files().into_iter().chain(self.tls.iter().flat_map(|tls| tls.files())).collect();
+            let files: Vec<_> = auth.files().into_iter().chain(self.all_tls().flat_map(|tls| tls.files())).collect();
             let mut renewals = Renewals::of(&files);
             let mut keeping = pin!(auth.keep_fresh().then(|()| pending::<()>()));
             loop {
@@ -272,9 +284,14 @@ impl App {
                     _ = generation.changed() => break,
                 }
                 auth.refresh();
-                self.tls.iter().for_each(|tls| tls.refresh());
+                self.all_tls().for_each(|tls| tls.refresh());
             }
         }
+    }
+
+    /// The certificates of all listeners.
+    fn all_tls(&self) -> impl Iterator<Item = &Arc<ServerTls>> {
+        self.tls.iter().chain(&self.admin_tls)
     }
 
     /// Starts the workers that backends want ready before the first call.
@@ -338,8 +355,8 @@ impl App {
         self.metrics.process.observe();
         self.sample();
         self.metrics.set_max_in_flight(self.setup().server.max_in_flight);
-        if let Some(tls) = &self.tls {
-            self.metrics.connections.valid_until(tls.not_after());
+        if let Some(first) = self.all_tls().map(|tls| tls.not_after()).min() {
+            self.metrics.connections.valid_until(first);
         }
     }
 }

@@ -8,6 +8,7 @@ mod grants;
 mod jwt;
 mod review;
 mod scope;
+mod sessions;
 mod tokens;
 mod url_policy;
 
@@ -35,6 +36,7 @@ pub(crate) use self::{
     jwt::JwtConfig,
     review::TokenReviewConfig,
     scope::Scope,
+    sessions::{Session, Sessions},
     tokens::TokenConfig,
 };
 use crate::{
@@ -197,6 +199,14 @@ impl Auth {
             return Err(Refused::Wrong(Cow::Borrowed("there is more than one `Authorization` header")));
         }
         let token = token.ok_or(Refused::Wrong(Cow::Borrowed("there is no bearer token")))?;
+        self.holder(token, peer).await
+    }
+
+    /// The caller who has `token`.
+    ///
+    /// # Errors
+    /// When the token is wrong or not valid now, or cannot be checked.
+    async fn holder(&self, token: &[u8], peer: IpAddr) -> Result<Arc<Caller>, Refused> {
         let presented: TokenHash = Sha256::digest(token).into();
         let now = self.clock.now();
         if let Some(caller) = self.tokens.find(&presented, now)? {
@@ -210,6 +220,13 @@ impl Auth {
         }
         // Boxed, because this future is rare and larger than the rest of a request's.
         Box::pin(self.verify(token, presented, peer)).await
+    }
+
+    /// The caller whose token has this hash, if the gateway knows that without the token.
+    fn known(&self, token: &TokenHash) -> Option<Arc<Caller>> {
+        let now = self.clock.now();
+        let of_static = self.tokens.find(token, now).ok()?;
+        of_static.or_else(|| self.issuers.known(token, now))
     }
 
     /// The caller of a `token` that was not seen before.

@@ -37,7 +37,7 @@ use crate::{
     file::{self, base_dir::BaseDir},
     hooks::HookConfig,
     telemetry::log::LogConfig,
-    tls::TlsConfig,
+    tls::{AdminTlsConfig, TlsConfig},
 };
 
 /// The whole configuration of a gateway.
@@ -96,6 +96,8 @@ pub struct ServerConfig {
     pub(crate) hooks: Option<SocketAddr>,
     /// TLS for Argo CD's calls. They are in cleartext without it.
     pub(crate) tls: Option<TlsConfig>,
+    /// TLS for probes, metrics, operators and the page. They are in cleartext without it.
+    pub(crate) admin_tls: Option<AdminTlsConfig>,
     /// How long a call may take. Argo CD gives up after 30 s and then shows no reason, so the deadline is shorter.
     pub(crate) deadline: HumanDuration,
     /// How long the gateway still serves after SIGTERM while it is not ready: until Kubernetes has removed it from its Services.
@@ -142,6 +144,7 @@ impl Default for ServerConfig {
             admin: SocketAddr::from(([0, 0, 0, 0], 4356)),
             hooks: None,
             tls: None,
+            admin_tls: None,
             deadline: HumanDuration::from_secs(25),
             drain: HumanDuration::from_secs(10),
             max_in_flight: 1024,

@@ -1,5 +1,5 @@
-//! TLS on the main listener: the gateway's certificate, and the CA of client certificates. The files are read at the start, and
-//! again when they may have been renewed.
+//! TLS on the listeners: the gateway's certificate, and the CA of client certificates. The files are read at the start, and again
+//! when they may have been renewed.
 
 pub(crate) mod pem;
 
@@ -24,7 +24,7 @@ use crate::{
     tls::pem::{content, pair, trusted},
 };
 
-/// The protocols that the main listener offers by ALPN (RFC 7301), in order of preference.
+/// The protocols that a listener offers by ALPN (RFC 7301), in order of preference.
 const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
 
 /// HTTP/2 over TLS (RFC 9113, section 3.1).
@@ -46,10 +46,22 @@ pub(crate) struct TlsConfig {
     pub(crate) require_client_certificate: bool,
 }
 
-/// TLS on the main listener.
+/// TLS on the admin listener. The files are watched. A renewed certificate is used for the next connection.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AdminTlsConfig {
+    /// A PEM file with the certificate and its intermediate certificates.
+    cert: PathBuf,
+    /// A PEM file with the private key.
+    key: PathBuf,
+}
+
+/// TLS on one listener.
 #[derive(Debug)]
 pub struct ServerTls {
     config: TlsConfig,
+    /// The key of the configuration, for the log.
+    name: String,
     now: ArcSwap<Loaded>,
     /// The problem with the files at the last check, so that it is logged once.
     trouble: Mutex<Option<String>>,
@@ -81,7 +93,16 @@ impl TlsConfig {
             ..*self
         };
         let loaded = problems.note_secret(path, Loaded::read(&config))?;
-        Some(Arc::new(ServerTls { config, now: ArcSwap::from_pointee(loaded), trouble: Mutex::default() }))
+        let (name, now) = (path.to_string(), ArcSwap::from_pointee(loaded));
+        Some(Arc::new(ServerTls { config, name, now, trouble: Mutex::default() }))
+    }
+}
+
+impl AdminTlsConfig {
+    /// Reads the files. Problems are noted below `path`.
+    pub(crate) fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<ServerTls>> {
+        let Self { cert, key } = self.clone();
+        TlsConfig { cert, key, client_ca: None, require_client_certificate: false }.build(base, path, problems)
     }
 }
 
@@ -101,12 +122,12 @@ impl ServerTls {
             Ok(loaded) => {
                 *trouble = None;
                 if loaded.hash != self.now.load().hash {
-                    tracing::info!(not_after = loaded.not_after(), "new certificates are in use");
+                    tracing::info!(not_after = loaded.not_after(), "new certificates are in use ({})", self.name);
                     self.now.store(Arc::new(loaded));
                 }
             }
             Err(why) if trouble.as_ref() != Some(&why) => {
-                tracing::error!(%why, "the old certificates stay in use (server.tls)");
+                tracing::error!(%why, "the old certificates stay in use ({})", self.name);
                 *trouble = Some(why);
             }
             Err(_) => {}

@@ -17,11 +17,12 @@ use crate::{
 };
 
 /// The parts that are read once, at the start.
-const AT_THE_START: [&str; 9] = [
+const AT_THE_START: [&str; 10] = [
     "server.listen",
     "server.admin",
     "server.hooks",
     "server.tls",
+    "server.adminTls",
     "server.connections",
     "log",
     "traces",

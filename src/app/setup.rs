@@ -57,6 +57,8 @@ pub struct Setup {
     pub(super) traces: Traces,
     /// The certificate of the main listener. The app takes this from the first setup.
     pub(super) tls: Option<Arc<ServerTls>>,
+    /// The certificate of the admin listener. The app takes this from the first setup.
+    pub(super) admin_tls: Option<Arc<ServerTls>>,
     shared: Shared,
 }
 
@@ -98,8 +100,10 @@ impl Setup {
             Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
         });
         // A reload does not use it, but reports its problems now rather than at the next start.
-        let tls_path = root.key("server").key("tls");
-        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &tls_path, &mut problems));
+        let at = root.key("server");
+        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &at.key("tls"), &mut problems));
+        let admin_tls = config.server.admin_tls.as_ref();
+        let admin_tls = admin_tls.and_then(|tls| tls.build(base, &at.key("adminTls"), &mut problems));
         let around = BuildContext {
             raw: &Value::Null,
             base,
@@ -154,6 +158,7 @@ impl Setup {
                 hash,
                 traces,
                 tls,
+                admin_tls,
                 shared,
             },
             report,

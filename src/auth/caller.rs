@@ -18,6 +18,8 @@ pub(crate) enum Role {
     Caller,
     /// List and change remembered and held answers, on the admin listener.
     Admin,
+    /// List what an admin can list, on the admin listener, and change nothing.
+    Viewer,
     /// Send events to the hooks that name it as `caller`, and nothing else.
     Sender,
 }
@@ -28,8 +30,15 @@ impl Role {
         match self {
             Self::Caller => "caller",
             Self::Admin => "admin",
+            Self::Viewer => "viewer",
             Self::Sender => "sender",
         }
+    }
+
+    /// Whether it may look at everything on the admin listener.
+    #[must_use]
+    pub(crate) const fn may_look(self) -> bool {
+        matches!(self, Self::Admin | Self::Viewer)
     }
 }
 
@@ -134,10 +143,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_admin_may_not_call_routes() {
+    fn only_the_role_caller_may_call_routes() {
         let caller = |role| Caller::new("a".to_owned(), role, Scope::all(), Arc::default());
         assert!(caller(Role::Caller).may_ask("r") && caller(Role::Caller).may_ask_for("a"));
-        assert!(!caller(Role::Admin).may_ask("r") && !caller(Role::Admin).may_ask_for("a"));
+        for role in [Role::Admin, Role::Viewer, Role::Sender] {
+            assert!(!caller(role).may_ask("r") && !caller(role).may_ask_for("a"), "{role:?}");
+        }
     }
 
     #[test]

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Role,
-    clients::outbound::{Call, ClientOptions, Outbound},
-    config::Loaded,
+    clients::outbound::{Call, ClientOptions, Outbound, Tls},
+    config::{Loaded, ServerConfig},
     domain::{
         clock::SystemClock,
         secret::{Secret, SecretRef},
@@ -34,7 +34,8 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// How a command finds the gateway: the first part of the help of each command that asks one.
 pub(crate) const HELP: &str = "\
 The gateway is the one of the configuration: its address is `server.admin`, and the token is the first one with `role: admin` that \
-has a `file` or `env`. --admin and --token-file override both, for a gateway elsewhere.";
+has a `file` or `env`. --admin and --token-file override both, for a gateway elsewhere. With `server.adminTls` the certificate must \
+have the address's name (`localhost` on the same machine); --admin-ca names its certificate authority if the system does not trust it.";
 
 /// Selects a gateway other than the configuration's.
 #[derive(Debug, Args)]
@@ -52,6 +53,9 @@ pub(crate) struct TokenArgs {
     /// A file with a token that has the role `admin`.
     #[arg(long, global = true, value_name = "FILE", env = "APPSET_GATEWAY_ADMIN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// A PEM file with the certificate authority of the admin listener's certificate (`server.adminTls`).
+    #[arg(long, global = true, value_name = "FILE", env = "APPSET_GATEWAY_ADMIN_CA")]
+    admin_ca: Option<PathBuf>,
 }
 
 pub(crate) fn parse_admin(text: &str) -> Result<Url, String> {
@@ -68,6 +72,7 @@ pub(crate) fn parse_admin(text: &str) -> Result<Url, String> {
 pub(crate) struct Gateway {
     admin: Url,
     token: Secret,
+    ca: Option<PathBuf>,
 }
 
 impl Gateway {
@@ -78,17 +83,13 @@ impl Gateway {
 
     /// The gateway at `admin`, or else that of the configuration file `path`.
     pub(crate) fn open(admin: Option<&Url>, token: &TokenArgs, path: &Path) -> anyhow::Result<Self> {
-        let from_file = token.token_file.clone().map(SecretRef::File);
+        let (from_file, ca) = (token.token_file.clone().map(SecretRef::File), token.admin_ca.clone());
         let (admin, token) = match (admin, from_file) {
             (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::file::base_dir::BaseDir::default())),
             (admin, token) => {
                 let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}"))?;
                 let config = loaded.config.as_ref().with_context(|| format!("{} cannot be used", path.display()))?;
-                let mut address = config.server.admin;
-                if address.ip().is_unspecified() {
-                    address.set_ip(IpAddr::from([127, 0, 0, 1]));
-                }
-                let own = Url::parse(&format!("http://{address}"));
+                let own = own_url(&config.server);
                 let mut tokens = config.auth.tokens.iter().filter(|token| token.role == Role::Admin);
                 let own_token = tokens.find_map(|token| match (&token.file, &token.env) {
                     (Some(file), _) => Some(SecretRef::File(file.clone())),
@@ -106,7 +107,7 @@ impl Gateway {
                 (admin.cloned().map_or(own, Ok)?, token.read(base))
             }
         };
-        Ok(Self { admin, token: token.map_err(anyhow::Error::msg)? })
+        Ok(Self { admin, token: token.map_err(anyhow::Error::msg)?, ca })
     }
 
     /// `GET` of `path` below `/admin`, with `query`.
@@ -181,12 +182,26 @@ impl Gateway {
         headers.insert(header::AUTHORIZATION, authorization);
         let deadline = Instant::now() + TIMEOUT;
         let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, MAX_ANSWER_BYTES, deadline) };
-        let client =
-            Outbound::new(Arc::new(SystemClock)).client(ClientOptions::default()).map_err(anyhow::Error::msg)?;
+        let tls = Tls { ca: self.ca.clone(), ..Tls::default() };
+        let options = ClientOptions { tls, ..ClientOptions::default() };
+        let client = Outbound::new(Arc::new(SystemClock)).client(options).map_err(anyhow::Error::msg)?;
         let reply = client.fetch(call).await?;
         let answer: Value = serde_json::from_slice(&reply.body)
             .with_context(|| format!("{} answered {} without JSON", self.admin, reply.status))?;
         Ok((reply.status, answer))
+    }
+}
+
+/// Where the admin listener of a gateway with these settings is on this machine. A certificate has names rather than addresses.
+fn own_url(server: &ServerConfig) -> Result<Url, url::ParseError> {
+    let mut address = server.admin;
+    if address.ip().is_unspecified() {
+        address.set_ip(IpAddr::from([127, 0, 0, 1]));
+    }
+    match (server.admin_tls.is_some(), address.ip().is_loopback()) {
+        (false, _) => Url::parse(&format!("http://{address}")),
+        (true, true) => Url::parse(&format!("https://localhost:{}", address.port())),
+        (true, false) => Url::parse(&format!("https://{address}")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     ConfigFile, Output, exit,
@@ -17,7 +17,7 @@ use super::{
 
 Examples:
   appset-gateway held list
-  kubectl exec deploy/appset-gateway -- appset-gateway held release 3f1c0a…
+  kubectl exec deploy/appset-gateway -- appset-gateway held release 3f1c0a… --reason 'the team has closed these'
 
 Exit codes: 0 done, 1 not done."))]
 pub(crate) struct HeldArgs {
@@ -50,6 +50,9 @@ struct Decided {
     /// The fingerprint that `held list` prints. The command fails if another answer is held by now.
     #[arg(long)]
     fingerprint: Option<String>,
+    /// Why, for the gateway's log: one line of at most 500 characters.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 /// Runs the command and prints its result.
@@ -90,7 +93,8 @@ fn shown(held: &Value) -> String {
 
 async fn decide(gateway: &Gateway, decided: &Decided, decision: &str) -> anyhow::Result<ExitCode> {
     let query: Vec<_> = decided.fingerprint.iter().map(|fingerprint| ("fingerprint", &**fingerprint)).collect();
-    let reply = gateway.post(&["held", &decided.id, decision], &query, None).await?;
+    let body = decided.reason.as_ref().map(|reason| json!({ "reason": reason }));
+    let reply = gateway.post(&["held", &decided.id, decision], &query, body.as_ref()).await?;
     print(reply["message"].as_str().unwrap_or_default())?;
     let is_done = decision == "reject" || reply["isHeld"] == Value::Bool(false);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })

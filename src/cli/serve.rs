@@ -170,6 +170,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         listen = %listener.local_addr()?,
         tls = app.tls.is_some(),
         admin = %admin.local_addr()?,
+        admin_tls = app.admin_tls.is_some(),
         hooks = hooks.as_ref().and_then(|hooks| hooks.local_addr().ok()).map(tracing::field::display),
         config = %file.display(),
         routes = setup.routes.iter().count(),

@@ -20,6 +20,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
+use bytes::Bytes;
 use http::{Extensions, HeaderMap, HeaderValue, header};
 
 use self::{
@@ -63,7 +64,6 @@ pub fn edge(app: &App) -> Edge {
     let malformed = "this is no HTTP/1.1 request";
     let large_head = "the request's head is larger than 16 KiB, or has more than 100 headers";
     let ConnectionsConfig { most, per_peer, idle, max_age } = app.setup().server.connections;
-    let cleartext = "this port speaks TLS (`server.tls`); ask it by https://";
     let limits = Limits {
         max: most,
         max_per_peer: per_peer,
@@ -77,7 +77,7 @@ pub fn edge(app: &App) -> Edge {
         overloaded: ApiError::new(Code::Overloaded, overloaded).retry_after(Duration::from_secs(1)).into_bytes(),
         malformed: ApiError::new(Code::InvalidRequest, malformed).into_bytes(),
         large_head: ApiError::new(Code::HeadTooLarge, large_head).into_bytes(),
-        cleartext: ApiError::new(Code::InvalidRequest, cleartext).into_bytes(),
+        cleartext: wants_tls("server.tls"),
     };
     Edge {
         limits,
@@ -87,6 +87,11 @@ pub fn edge(app: &App) -> Edge {
         drains_in: Phase::Draining,
         closes_in: Phase::Closing,
     }
+}
+
+/// The refusal of cleartext on a port whose certificate is at `key` of the configuration.
+fn wants_tls(key: &str) -> Bytes {
+    ApiError::new(Code::InvalidRequest, format!("this port speaks TLS (`{key}`); ask it by https://")).into_bytes()
 }
 
 /// The router of the main listener.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::date;
 use crate::{
     app::App,
-    domain::generator::Parameters,
+    domain::generator::{Evidence, Parameters},
     engine::{
         cache::Key,
         guard::{Decision, Held},
@@ -56,6 +56,9 @@ pub(crate) struct HeldAnswer {
     pub(crate) seen_at: String,
     /// When a caller last asked.
     pub(crate) asked_at: String,
+    /// What the last run learned of each item.
+    #[serde(default)]
+    pub(crate) evidence: Vec<Evidence>,
     /// The message that Argo CD shows.
     pub(crate) message: String,
     /// Identifies its parameter sets.
@@ -84,6 +87,7 @@ impl HeldAnswer {
             since: date(held.since),
             seen_at: date(held.seen_at),
             asked_at: date(held.asked_at),
+            evidence: held.evidence.clone(),
             message: held.to_string(),
             fingerprint: held.fingerprint(),
             decision: held.decision,

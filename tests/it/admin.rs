@@ -2,6 +2,7 @@
 
 mod asked;
 mod commands;
+mod roles;
 mod views;
 
 use std::{path::Path, time::Duration};
@@ -294,9 +295,9 @@ async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
     gateway.wait(Duration::from_secs(10));
 
     std::fs::write(folder.path().join("gate"), "").unwrap();
-    let gateway = Gateway::serve(&config);
+    let mut gateway = Gateway::serve(&config);
+    let admin = gateway.admin.to_string();
     let run = |arguments: &[&str]| {
-        let admin = gateway.admin.to_string();
         let output = command().arg("held").args(arguments).arg("-c").arg(&config).args(["--admin", &admin]).output();
         let output = output.unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
@@ -315,10 +316,17 @@ async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
     assert_eq!((code, printed.contains("the last good answer stays")), (Some(0), true), "{printed}");
     let (code, printed) = run(&["release", "0"]);
     assert_eq!((code, printed.contains("nothing is held under this id")), (Some(1), true), "{printed}");
-    let (code, printed) = run(&["release", &id[..8]]);
+    let (code, printed) = run(&["release", &id[..8], "--reason", "the team has closed these"]);
     assert_eq!((code, printed.contains("it is accepted now")), (Some(0), true), "{printed}");
     assert_eq!(run(&["list"]).1, "nothing is held\n");
     assert_eq!(ask(&gateway).await.sets(), "[]");
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(10));
+    let decided = log.lines().find(|line| line.contains("\"decision\":\"Released\"")).unwrap();
+    assert!(
+        decided.contains(r#""caller":"o""#) && decided.contains(r#""reason":"the team has closed these""#),
+        "{decided}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

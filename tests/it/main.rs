@@ -40,6 +40,7 @@ mod mistakes;
 mod oci;
 mod openapi;
 mod outbound;
+mod page;
 mod pipeline;
 mod plugins;
 mod protocols;

@@ -25,6 +25,9 @@ const OF_ROUTE: &str = "/{route}/api/v1/getparams.execute";
 
 /// Whether the operation at `template` can end with `code`. Unknown paths are tested separately.
 fn can_end_with(code: Code, template: &str) -> bool {
+    if is_page(template) {
+        return false;
+    }
     let is_operators = template.starts_with("/admin/");
     if template.starts_with("/hooks/") {
         return matches!(
@@ -61,6 +64,11 @@ fn can_end_with(code: Code, template: &str) -> bool {
         }
         _ => matches!(template, GETPARAMS | OF_ROUTE),
     }
+}
+
+/// Whether people are answered at `template`, in HTML without a code.
+fn is_page(template: &str) -> bool {
+    operations().any(|(path, operation)| path == template && operation["tags"] == json!(["page"]))
 }
 
 /// The codes that the schema of a documented response allows. Empty unless the response is an error.
@@ -176,8 +184,10 @@ async fn all_paths_are_documented() {
     }
     assert_eq!(ours, documented);
     // tests/it/hooks.rs has a listener for hooks.
+    let page = asked(&app, Listener::Admin, b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n").await.text();
+    let file = Regex::new(r##"/page/([^"]+)"##).unwrap().captures(&page).unwrap()[1].to_owned();
     for (listener, template) in contract::paths().filter(|(listener, _)| *listener != Listener::Hooks) {
-        let path = template.replace("{route}", "fixed");
+        let path = template.replace("{route}", "fixed").replace("{file}", &file);
         for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND"] {
             let request = format!("{method} {path} HTTP/1.1\r\nHost: gateway\r\nContent-Length: 0\r\n\r\n");
             let reply = asked(&app, listener, request.as_bytes()).await;

@@ -4,6 +4,7 @@ pub mod apiserver;
 pub mod app;
 pub mod authority;
 pub mod binary;
+pub mod browser;
 pub mod check;
 pub mod contract;
 pub mod images;

@@ -1,5 +1,6 @@
-//! TLS on the main listener: protocols by ALPN, client certificates, and certificate files renewed under load.
+//! TLS: protocols by ALPN, client certificates, and certificate files renewed under load.
 
+mod admin;
 mod streams;
 
 use std::{

@@ -8,13 +8,18 @@ use crate::{
     domain::generator::{Question, Selector},
     engine::{
         cache::{Disk, Entry, Freshness, Key, Listed},
-        guard::{Decision, Held},
+        guard::{
+            Decision, Held,
+            identity::{label, usual_key},
+        },
         route::{ResolvedQuery, Route, RouteTable},
     },
 };
 
 /// How many ApplicationSets are listed with a question.
 const MAX_LISTED_ASKERS: usize = 5;
+/// How many sets that a held answer leaves are named.
+const MAX_STAYING: usize = 100;
 
 /// A recent failure, and how long the question still rests.
 type Failed = (state::Failed, Duration);
@@ -51,6 +56,8 @@ pub(crate) struct Operator {
     pub(crate) caller: String,
     /// The request's id.
     pub(crate) request_id: String,
+    /// Why, in the operator's words.
+    pub(crate) reason: Option<String>,
 }
 
 /// The effect of an invalidation.
@@ -266,6 +273,34 @@ impl Engine {
         self.known.held.list(self.clock.now())
     }
 
+    /// How many answers are held.
+    #[must_use]
+    pub(crate) fn held_count(&self) -> usize {
+        self.known.held.routes(self.clock.now()).len()
+    }
+
+    /// The last good answer that is served instead of `held`, if it is still stored.
+    #[must_use]
+    pub(crate) fn last_good(&self, held: &Held) -> Option<Arc<Entry>> {
+        self.answers().get(&held.key).or_else(|| self.answers().get(&held.lineage))
+    }
+
+    /// The names of the sets of the last good answer that `held` leaves, at most a hundred. Empty if they are not known by name.
+    #[must_use]
+    pub(crate) fn staying(&self, held: &Held) -> Vec<String> {
+        let gone = &held.breach.gone;
+        let last = self.last_good(held).map(|entry| entry.encoded.decode()).unwrap_or_default();
+        let keys = Some(held.breach.identity.clone()).filter(|keys| !keys.is_empty());
+        let Some(keys) = keys.or_else(|| usual_key(&[&last])) else { return Vec::new() };
+        let mut names: Vec<String> = last.iter().map(|set| label(set, &keys)).collect();
+        if !gone.iter().all(|name| names.contains(name)) {
+            return Vec::new();
+        }
+        names.retain(|name| !gone.contains(name));
+        names.truncate(MAX_STAYING);
+        names
+    }
+
     /// Records `decision` on the answer held under `id`. After a release, asks the backend once more. If `fingerprint` is given, the
     /// held answer must still have it.
     ///
@@ -304,6 +339,7 @@ impl Engine {
             route = &*held.question.route,
             application_set = held.question.application_set.as_deref(),
             ?decision,
+            reason = by.reason,
             "an operator decided"
         );
         let mut unknown = None;

@@ -73,7 +73,8 @@ impl Run {
                 held_change = HeldChange::End(held, "what was held is accepted");
                 Ok((found, next))
             }
-            Ok((_, Review::Held(held))) => {
+            Ok((found, Review::Held(held))) => {
+                let held = Box::new(held.with_evidence(&found.evidence));
                 // A run that an invalidation cut off decides nothing.
                 if is_current {
                     held_change = HeldChange::Hold(held.clone());

@@ -85,6 +85,7 @@ impl Guard {
             since: now,
             seen_at: now,
             asked_at: of.asked_at.unwrap_or(now),
+            evidence: Vec::new(),
             decision: None,
             decided_at: now,
             counts,

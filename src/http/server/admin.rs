@@ -5,6 +5,8 @@ mod answers;
 pub(crate) mod explain;
 mod held;
 mod hooks;
+mod origin;
+mod page;
 mod questions;
 mod shadow;
 mod views;
@@ -19,7 +21,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,31 +30,35 @@ use super::{
     completion::Completion,
     discard,
     error::{ApiError, Code},
-    of_stranger, peer, read, wrong_method,
+    of_stranger, peer, read, wants_tls, wrong_method,
 };
 use crate::{
     app::App,
-    auth::Role,
+    auth::{Caller, Role},
     domain::lifecycle::Phase,
     engine::{answer::admin_ops::Operator, guard::Decision},
-    http::edge::{Edge, Limits},
+    http::edge::{Edge, Limits, Refusals},
     overview,
     telemetry::trace,
 };
 
 /// The message for callers without the role `admin`.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
+/// The message for callers that may not look either.
+const NO_VIEWER: &str = "this needs a token with `role: admin` or `role: viewer`, see `auth`";
 
 /// How many bytes all connections together may hold on which nobody has authenticated yet.
 const STRANGERS: usize = 8 * 1024 * 1024;
 
-/// The edge of the admin listener: as on the main listener, but in cleartext and with a smaller budget for strangers.
+/// The edge of the admin listener: as on the main listener, but with a certificate of its own and a smaller budget for strangers.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let edge = super::edge(app);
     let limits = Limits { strangers: STRANGERS, ..edge.limits };
+    let refusals = Refusals { cleartext: wants_tls("server.adminTls"), ..Refusals::clone(&edge.refusals) };
+    let (tls, refusals) = (app.admin_tls.clone(), Arc::new(refusals));
     // Probes are answered until the end, so that they see the drain.
-    Edge { tls: None, limits, drains_in: Phase::Ended, closes_in: Phase::Ended, ..edge }
+    Edge { tls, limits, refusals, drains_in: Phase::Ended, closes_in: Phase::Ended, ..edge }
 }
 
 /// What is wrong now.
@@ -77,6 +83,8 @@ const HELD: &str = "/admin/held";
 const RELEASE: &str = "/admin/held/{id}/release";
 const REJECT: &str = "/admin/held/{id}/reject";
 
+/// The paths that change nothing although they take a `POST`.
+const LOOKS: [&str; 2] = [EXPLAIN, CONCERNS];
 /// What an event would concern.
 const CONCERNS: &str = "/admin/hooks/{name}/concerns";
 
@@ -91,7 +99,7 @@ pub fn router(app: Arc<App>) -> Router {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = id.map_or_else(|_| String::new(), |Path(id)| id);
             authorized(app, template, request, async move |app: Arc<App>, asked: OperatorRequest| {
-                held::decide(app, &id, &asked.uri, decision, &asked.by).await
+                held::decide(app, &id, &asked.uri, &asked.body, decision, asked.by).await
             })
         })
         .fallback(post_only)
@@ -120,6 +128,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route(QUESTIONS, get(list_questions).fallback(wrong_method))
         .route(SHADOW, get(list_shadows).fallback(wrong_method))
         .route(CONCERNS, post(concerns).fallback(post_only))
+        .merge(page::router())
         .fallback(unknown_path)
         .with_state(app)
 }
@@ -202,7 +211,31 @@ struct OperatorRequest {
     by: Operator,
 }
 
-/// Runs `work` for a caller whose token has the role `admin`.
+/// Whether the request only reads, by its method.
+fn is_read(head: &Parts) -> bool {
+    matches!(head.method, Method::GET | Method::HEAD)
+}
+
+/// Why `caller` may not send the request with this `head`, which only `looks` or changes something. A page of another site must not make a
+/// browser send it: a proxy before the gateway may add a token to whatever a browser sends.
+fn unfit(head: &Parts, looks: bool, caller: &Caller) -> Option<ApiError> {
+    if !is_read(head) && !origin::is_own(head) {
+        return Some(ApiError::new(Code::Forbidden, origin::FOREIGN));
+    }
+    match caller.role {
+        Role::Admin => None,
+        Role::Viewer if looks => None,
+        Role::Viewer => {
+            let message =
+                format!("the caller `{}` has the role `viewer`, which changes nothing; {NO_ADMIN}", caller.name);
+            Some(ApiError::new(Code::Forbidden, message))
+        }
+        Role::Caller | Role::Sender if looks => Some(ApiError::new(Code::Forbidden, NO_VIEWER)),
+        Role::Caller | Role::Sender => Some(ApiError::new(Code::Forbidden, NO_ADMIN)),
+    }
+}
+
+/// Runs `work` for a caller whose token has the role that the request needs.
 async fn authorized<F>(
     app: Arc<App>,
     template: &'static str,
@@ -215,16 +248,20 @@ where
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let mut by = Operator { caller: String::new(), request_id: completion.request_id().to_owned() };
+    let looks = is_read(&head) || LOOKS.contains(&template);
+    let request_id = completion.request_id().to_owned();
+    let mut by = Operator { caller: String::new(), request_id, reason: None };
     let refusal = match setup.auth.authenticate(&head.headers, peer(&head.extensions)).await {
         Ok(caller) => {
             admit(&head.extensions);
-            let is_admin = caller.role == Role::Admin;
             by.caller.clone_from(&caller.name);
+            let refusal = unfit(&head, looks, &caller);
             completion.caller = Some(caller);
-            (!is_admin).then(|| ApiError::new(Code::Forbidden, NO_ADMIN))
+            refusal
         }
-        Err(refused) => Some(of_stranger(&setup.auth, &head.extensions, refused, NO_ADMIN)),
+        Err(refused) => {
+            Some(of_stranger(&setup.auth, &head.extensions, refused, if looks { NO_VIEWER } else { NO_ADMIN }))
+        }
     };
     if let Some(refusal) = refusal {
         drop(head);

@@ -168,15 +168,41 @@ impl Completion {
         self.give(StatusCode::ACCEPTED, body)
     }
 
-    fn give(mut self, status: StatusCode, body: &Value) -> Response {
+    /// Completes the request of a person with HTML.
+    pub(crate) fn show(self, html: String) -> Response {
+        self.finish(StatusCode::OK, "text/html; charset=utf-8", Body::from(html))
+    }
+
+    /// Completes the request of a person by leading to `path`.
+    pub(crate) fn lead_to(self, path: &str) -> Response {
+        let mut response = self.finish(StatusCode::SEE_OTHER, "text/html; charset=utf-8", Body::empty());
+        let path = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
+        response.headers_mut().insert(header::LOCATION, path);
+        response
+    }
+
+    /// Completes the request of a person with `error`, which `draw` makes HTML of.
+    pub(crate) fn refuse_shown(self, error: ApiError, draw: impl FnOnce(&ApiError, &str) -> String) -> Response {
+        let html = draw(&error, self.request_id());
+        let mut response = self.refuse(error);
+        *response.body_mut() = Body::from(html);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response
+    }
+
+    fn give(self, status: StatusCode, body: &Value) -> Response {
+        self.finish(status, "application/json", Body::from(body.to_string()))
+    }
+
+    fn finish(mut self, status: StatusCode, kind: &'static str, body: Body) -> Response {
         let elapsed = self.started.elapsed();
         self.app.metrics.ended(NO_ROUTE, "ok", elapsed);
         self.log(status.as_u16(), "none", None, None);
         self.is_over = true;
-        let mut response = Response::new(Body::from(body.to_string()));
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(REQUEST_ID, self.request_id.clone());
         response
     }

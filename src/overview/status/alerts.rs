@@ -1,6 +1,6 @@
 //! Finds what is wrong.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Alert, AlertKind, Severity};
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         held::HeldAnswer,
         sources::{self, BreakerState},
     },
+    tls::ServerTls,
 };
 
 /// How many alerts of one kind are listed.
@@ -55,7 +56,8 @@ pub(super) fn all(app: &App, held: &[HeldAnswer], failing: &[FailingQuestion]) -
     alerts.extend(store(app));
     alerts.extend(disk(app));
     alerts.extend(reload(app));
-    alerts.extend(certificate(app));
+    alerts.extend(certificate(app, "server.tls", app.tls.as_ref()));
+    alerts.extend(certificate(app, "server.adminTls", app.admin_tls.as_ref()));
     alerts.extend(issuers(app));
     alerts.extend(hooks(app));
     alerts.extend(limits(app));
@@ -154,8 +156,8 @@ fn reload(app: &App) -> Option<Alert> {
     Some(Alert::new(AlertKind::ReloadRefused, Severity::Critical, message).since(Some(last.at)))
 }
 
-fn certificate(app: &App) -> Option<Alert> {
-    let not_after = Timestamp(app.tls.as_ref()?.not_after().saturating_mul(1000));
+fn certificate(app: &App, key: &str, tls: Option<&Arc<ServerTls>>) -> Option<Alert> {
+    let not_after = Timestamp(tls?.not_after().saturating_mul(1000));
     let now = app.now();
     let left = not_after.since(now).filter(|left| !left.is_zero());
     if left.is_some_and(|left| left >= EXPIRES_SOON) {
@@ -163,7 +165,7 @@ fn certificate(app: &App) -> Option<Alert> {
     }
     let is_critical = left.is_none_or(|left| left < EXPIRES_NOW);
     let verb = if left.is_some() { "expires" } else { "expired" };
-    let message = format!("the certificate of `server.tls` {verb} at {}", not_after.to_date());
+    let message = format!("the certificate of `{key}` {verb} at {}", not_after.to_date());
     let severity = if is_critical { Severity::Critical } else { Severity::Warning };
     Some(Alert::new(AlertKind::Certificate, severity, message))
 }

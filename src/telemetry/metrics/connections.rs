@@ -37,7 +37,7 @@ impl ConnectionMetrics {
             )?,
             not_after: registry.gauge(
                 "appset_gateway_tls_certificate_not_after_seconds",
-                "When the gateway's certificate expires, in seconds since 1970, or 0 without TLS.",
+                "When the gateway's certificate expires, the first one of several, in seconds since 1970, or 0 without TLS.",
             )?,
         };
         for (reason, _) in REASONS {
@@ -51,7 +51,7 @@ impl ConnectionMetrics {
         CountGuard::new(self.open.clone())
     }
 
-    /// Sets when the gateway's certificate expires, in seconds since 1970.
+    /// Sets when the first of the gateway's certificates expires, in seconds since 1970.
     pub(crate) fn valid_until(&self, not_after: u64) {
         self.not_after.set(i64::try_from(not_after).unwrap_or(i64::MAX));
     }

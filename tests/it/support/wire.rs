@@ -120,7 +120,7 @@ pub async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
 }
 
 /// Reads one response with a `Content-Length`, which every response of the gateway has (invariant I1).
-async fn read_whole(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
+pub async fn read_whole(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     let mut raw = Vec::new();
     let end = loop {
         if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {

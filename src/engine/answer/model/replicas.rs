@@ -43,7 +43,7 @@ pub(super) fn list(count: u8) -> Says {
 }
 
 fn operator() -> Operator {
-    Operator { caller: String::new(), request_id: String::new() }
+    Operator { caller: String::new(), request_id: String::new(), reason: None }
 }
 
 /// How many parameter sets an answer has, and whether it comes from a run for this caller.

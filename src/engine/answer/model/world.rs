@@ -78,7 +78,7 @@ type Checked = Result<(), String>;
 
 /// The operator in the log.
 const fn operator() -> admin_ops::Operator {
-    admin_ops::Operator { caller: String::new(), request_id: String::new() }
+    admin_ops::Operator { caller: String::new(), request_id: String::new(), reason: None }
 }
 
 impl<'a> World<'a> {

@@ -6,12 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Breach, short};
 use crate::{
-    domain::{clock::Timestamp, generator::Question},
+    domain::{
+        clock::Timestamp,
+        generator::{Evidence, Question},
+    },
     engine::cache::Key,
 };
 
 /// How many of the Applications' names that would be deleted are listed in a message.
 const MAX_NAMED: usize = 20;
+/// How much evidence a held answer keeps.
+const MAX_EVIDENCE: usize = 50;
 /// A held answer that no caller asks about for this long is forgotten: its pull request is closed.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 /// For how long a release waits for a run that agrees.
@@ -45,6 +50,9 @@ pub(crate) struct Held {
     /// When a caller last asked about it.
     #[serde(default = "long_ago")]
     pub(crate) asked_at: Timestamp,
+    /// What the last run learned, at most [`MAX_EVIDENCE`] entries.
+    #[serde(default)]
+    pub(crate) evidence: Vec<Evidence>,
     /// The operator's decision.
     pub(crate) decision: Option<Decision>,
     /// When the operator decided.
@@ -71,6 +79,12 @@ pub(crate) enum Decision {
 }
 
 impl Held {
+    /// The same with what its run learned.
+    #[must_use]
+    pub(crate) fn with_evidence(self, evidence: &[Evidence]) -> Self {
+        Self { evidence: evidence.iter().take(MAX_EVIDENCE).cloned().collect(), ..self }
+    }
+
     /// The earliest time at which the gateway asks the source again by itself; `None` if runs that agree are never enough.
     #[must_use]
     pub(crate) fn due_at(&self) -> Option<Timestamp> {

@@ -10,6 +10,7 @@ use super::off_thread;
 use crate::{
     app::App,
     clients::store::StoreError,
+    domain::document,
     engine::{
         answer::admin_ops::{NotDecided, Operator},
         guard::Decision,
@@ -19,6 +20,8 @@ use crate::{
 
 /// How long a decision may take to reach the disk.
 const FLUSH: Duration = Duration::from_secs(5);
+/// The longest reason for a decision, in characters.
+const MAX_REASON_CHARS: usize = 500;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,12 +33,64 @@ pub(super) async fn decide(
     app: Arc<App>,
     id: &str,
     uri: &Uri,
+    body: &[u8],
     decision: Decision,
-    by: &Operator,
+    by: Operator,
 ) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
     let Query(query) = Query::<DecideQuery>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
-    let decided = app.engine.decide(&app.setup().routes, id, query.fingerprint.as_deref(), decision, by).await;
+    let by = Operator { reason: reason(body)?, ..by };
+    let done = record(app, id, query.fingerprint.as_deref(), decision, &by).await?;
+    Ok(json!({ "id": done.id, "isHeld": done.is_held, "message": done.message }))
+}
+
+/// The reason in the body of a decision, which may be empty.
+fn reason(body: &[u8]) -> Result<Option<String>, ApiError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct DecideBody {
+        reason: Option<String>,
+    }
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the body: {error}"));
+    let body: DecideBody = document::parse_object(body).map_err(|error| invalid(error.to_string()))?;
+    body.reason.map_or(Ok(None), |reason| checked_reason(&reason))
+}
+
+/// A reason as it is logged: one line. `None` if it is blank.
+///
+/// # Errors
+/// When it is too long.
+pub(super) fn checked_reason(reason: &str) -> Result<Option<String>, ApiError> {
+    let reason = reason.trim().replace(char::is_control, " ");
+    if reason.chars().count() > MAX_REASON_CHARS {
+        let message = format!("the reason has more than {MAX_REASON_CHARS} characters");
+        return Err(ApiError::new(Code::InvalidRequest, message));
+    }
+    Ok((!reason.is_empty()).then_some(reason))
+}
+
+/// The effect of a decision.
+pub(super) struct Done {
+    /// The id of what was held.
+    pub(super) id: String,
+    /// Whether an answer is still held.
+    pub(super) is_held: bool,
+    /// What happened, for people.
+    pub(super) message: String,
+}
+
+/// Records a decision, and waits until it is on disk.
+pub(super) async fn record(
+    app: Arc<App>,
+    id: &str,
+    fingerprint: Option<&str>,
+    decision: Decision,
+    by: &Operator,
+) -> Result<Done, ApiError> {
+    let decided = app.engine.decide(&app.setup().routes, id, fingerprint, decision, by).await;
     let decided = decided.map_err(of_not_decided)?;
     let id = decided.was.lineage.to_string();
     if let Some(disk) = app.engine.answers().disk().cloned() {
@@ -53,7 +108,7 @@ pub(super) async fn decide(
         }
         (Decision::Released, Some(_), None) => "it is accepted once the source says it again".to_owned(),
     };
-    Ok(json!({ "id": id, "isHeld": decided.is.is_some(), "message": message }))
+    Ok(Done { id, is_held: decided.is.is_some(), message })
 }
 
 fn of_not_decided(error: NotDecided) -> ApiError {

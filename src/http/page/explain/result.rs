@@ -1,0 +1,129 @@
+//! What an explanation found.
+
+use std::time::Duration;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    super::{
+        held::evidence,
+        text::{count, document, duration, json, milliseconds, outside, segment, since},
+    },
+    question::state,
+};
+use crate::{
+    domain::{clock::Timestamp, generator::Verdict},
+    overview::{
+        answers::RememberedAnswer,
+        explain::{ExplainedAnswer, Explanation},
+        steps::StepView,
+    },
+};
+
+/// The whole explanation.
+pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
+    html! {
+        section.card aria-labelledby="verdict" {
+            header {
+                h2 #verdict {
+                    @match found.outcome {
+                        Verdict::Present => "The source has an answer",
+                        Verdict::Absent => "The source says that there is nothing",
+                        Verdict::Unknown => "The source gave no answer",
+                    }
+                }
+                @match found.outcome {
+                    Verdict::Present => span.state.good { "present" },
+                    Verdict::Absent => span.state { "absent" },
+                    Verdict::Unknown => span.state.warn { "unknown" },
+                }
+            }
+            p.quiet { "Asked now, by the backend " (outside(&found.backend)) ", in " (milliseconds(found.milliseconds)) "." }
+            @if let Some(because) = &found.because {
+                p.problem { "It would not be served: " (outside(&because.message)) " (" (because.status) " " (outside(&because.code)) ")" }
+            }
+            (evidence(&found.evidence, true))
+            @if !found.steps.is_empty() {
+                h3 { (count(found.steps.len(), "step")) }
+                ol.steps { @for each in &found.steps { (step(each)) } }
+            }
+        }
+        (answer(&found.answer))
+        (remembered(&found.remembered, None, now))
+        p.quiet {
+            "Key " code { (outside(&found.key)) } @if found.lineage != found.key { ", lineage " code { (outside(&found.lineage)) } }
+            @if !found.identity.is_empty() { "; sets are told apart by " @for key in &found.identity { code { (outside(key)) } " " } }
+        }
+    }
+}
+
+fn step(step: &StepView) -> Markup {
+    html! {
+        li {
+            div {
+                strong { (outside(&step.name)) } " " span.state { (outside(&step.kind)) }
+                span.quiet {
+                    @if let Some(took) = step.milliseconds { " " (milliseconds(took)) } @else { " not done in time" }
+                    @if let Some(cpu) = step.cpu_milliseconds { ", " (milliseconds(cpu)) " of CPU" }
+                    @if let Some(peak) = step.peak_memory_bytes { ", " (peak / 1024 / 1024) " MiB at most" }
+                }
+            }
+            @if let Some(error) = &step.error { p.problem { (outside(error)) } }
+            @if let Some(input) = &step.input { details { summary { "Given" (items(input)) } (json(input)) } }
+            @if let Some(output) = &step.output { details { summary { "Found" (items(output)) } (json(output)) } }
+            @if let Some(stderr) = &step.stderr { details { summary { "Written to stderr" } (document(stderr)) } }
+        }
+    }
+}
+
+fn items(value: &Value) -> String {
+    value.as_array().map(|items| format!(" {}", count(items.len(), "item"))).unwrap_or_default()
+}
+
+fn answer(answer: &ExplainedAnswer) -> Markup {
+    html! {
+        section.card {
+            header {
+                h2 { "What Argo CD would get" }
+                @if answer.status == 200 { span.state.good[!answer.is_stand_in].warn[answer.is_stand_in] { "200" } } @else { span.state.warn { (answer.status) } }
+            }
+            @if answer.is_stand_in { p { "The last good answer stands in." } }
+            @if let Some(error) = &answer.error { p.problem { (outside(&error.message)) } p.quiet { "Code " code { (outside(&error.code)) } ". The ApplicationSet is left as it is." } }
+            @if let Some(body) = &answer.body { (json(body)) }
+        }
+    }
+}
+
+/// What is remembered of a question, with the answer as Argo CD gets it.
+pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, now: Timestamp) -> Markup {
+    html! {
+        section.card {
+            header { h2 { "What is remembered" } (state(answer)) }
+            dl.facts {
+                @if let Some(stored) = &answer.stored {
+                    div { dt { "Last good" } dd { (since(now, &stored.stored_at)) } }
+                    div { dt { "Parameter sets" } dd { (stored.parameter_sets) } }
+                    div { dt { "The source took" } dd { (milliseconds(stored.backend_milliseconds)) } }
+                } @else {
+                    div { dt { "Last good" } dd { "nothing" } }
+                }
+                @if let Some(left) = answer.fresh_for_seconds { div { dt { "Fresh for" } dd { (duration(Duration::from_secs(left))) } } }
+                @if !answer.asked_by.is_empty() {
+                    div { dt { "Asked by" } dd { @for (index, name) in answer.asked_by.iter().enumerate() { @if index > 0 { ", " } (outside(name)) } } }
+                }
+            }
+            @if let Some(failing) = &answer.failing {
+                p.problem { "The last run failed (" (outside(&failing.kind)) "): " (outside(&failing.message))
+                    ". The source is asked again in " (duration(Duration::from_secs(failing.asked_again_in_seconds))) " at the earliest." }
+                (evidence(&failing.evidence, false))
+            }
+            @if let Some(held) = &answer.held {
+                p { "An answer is held: " a href={ "/held/" (segment(&held.id)) } { (outside(&held.reason)) } }
+            }
+            @if let Some(stored) = &answer.stored { (evidence(&stored.evidence, false)) }
+            @if let Some(body) = body { h3 { "As Argo CD gets it" } (json(body)) }
+            p.quiet { "Key " code { (outside(&answer.key)) } }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The first view: what is wrong now, in plain words, and a few numbers.
+
+use maud::{Markup, html};
+
+use super::text::{count, duration, outside, segment, since};
+use crate::{
+    domain::clock::Timestamp,
+    overview::status::{Alert, AlertKind, Counts, Severity, Status},
+};
+
+/// How many alerts of one kind are shown. More are counted.
+const MAX_OF_KIND: usize = 5;
+
+/// The first view.
+pub(crate) fn overview(status: &Status, now: Timestamp) -> Markup {
+    let total = status.alerts.len() + status.alerts_left_out;
+    html! {
+        @if total == 0 {
+            section.calm {
+                h1 { span.dot.good aria-hidden="true" {} "All is well" }
+                p.lead { "Nothing is held, no source fails, and the newest configuration is in use." }
+            }
+        } @else {
+            div.heading {
+                h1 { (count(total, "thing")) @if total == 1 { " needs" } @else { " need" } " a look" }
+            }
+            ul.concerns {
+                @for alerts in status.alerts.chunk_by(|one, other| one.kind == other.kind) { (of_kind(alerts, now)) }
+            }
+            @if status.alerts_left_out > 0 { p.quiet { "And " (status.alerts_left_out) " more of these kinds." } }
+        }
+        (glance(&status.counts, status.uptime_seconds))
+    }
+}
+
+/// The alerts of one kind.
+fn of_kind(alerts: &[Alert], now: Timestamp) -> Markup {
+    html! {
+        @for alert in alerts.iter().take(MAX_OF_KIND) { (of_alert(alert, now)) }
+        @if alerts.len() > MAX_OF_KIND {
+            li.quiet { a href=(place(&alerts[0]).1) { "And " (alerts.len() - MAX_OF_KIND) " more like these" } }
+        }
+    }
+}
+
+fn of_alert(alert: &Alert, now: Timestamp) -> Markup {
+    let (link, _) = place(alert);
+    let is_deleting = alert.kind == AlertKind::Held;
+    html! {
+        li.card.concern.serious[is_deleting] {
+            h2 { a href=(link) { (title(alert)) } }
+            p { (outside(&alert.message)) }
+            p.quiet {
+                @if alert.severity == Severity::Critical { span.state.danger[is_deleting].warn[!is_deleting] { "now" } " " }
+                @if let Some(at) = &alert.since { "since " (since(now, at)) }
+                @if !alert.asked_by.is_empty() {
+                    @if alert.since.is_some() { ", " }
+                    "asked by " @for (index, name) in alert.asked_by.iter().enumerate() { @if index > 0 { ", " } (outside(name)) }
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong, in a few words.
+fn title(alert: &Alert) -> Markup {
+    let route = alert.route.as_deref().unwrap_or_default();
+    let subject = alert.subject.as_deref().unwrap_or_default();
+    html! {
+        @match alert.kind {
+            AlertKind::Held => { (outside(route)) " would lose Applications, so its answer is held" },
+            AlertKind::Failing => { (outside(route)) " has no answer" },
+            AlertKind::StandingIn => { (outside(route)) " serves an older answer" },
+            AlertKind::BreakerOpen => { (outside(subject)) " is not asked for a while" },
+            AlertKind::StoreAway => "The shared store does not answer",
+            AlertKind::StoreLostRecords => "The shared store has lost records",
+            AlertKind::Disk => "The file of last good answers is in trouble",
+            AlertKind::ReloadRefused => "The new configuration cannot be used",
+            AlertKind::Certificate => "A certificate runs out",
+            AlertKind::IssuerKeys => { "The keys of " (outside(subject)) " are old" },
+            AlertKind::HooksRefused => { "Deliveries to the hook " (outside(subject)) " are refused" },
+            AlertKind::NearLimit => "Nearly too many requests are under way",
+            AlertKind::Draining => "This gateway is about to end",
+        }
+    }
+}
+
+/// Where the alert, and where all of its kind, can be looked at.
+fn place(alert: &Alert) -> (String, &'static str) {
+    let id = alert.id.as_deref().map(segment).unwrap_or_default();
+    match alert.kind {
+        AlertKind::Held => (format!("/held/{id}"), "/held"),
+        AlertKind::Failing | AlertKind::StandingIn => (format!("/explain?key={id}"), "/routes"),
+        AlertKind::BreakerOpen => ("/sources".to_owned(), "/sources"),
+        AlertKind::HooksRefused => ("/events".to_owned(), "/events"),
+        _ => ("/configuration".to_owned(), "/configuration"),
+    }
+}
+
+fn glance(counts: &Counts, uptime: u64) -> Markup {
+    let facts = [
+        ("Parameter sets served", counts.parameter_sets.to_string()),
+        ("Routes", counts.routes.to_string()),
+        ("Answers remembered", counts.answers.to_string()),
+        ("Held", counts.held.to_string()),
+        ("Requests under way", counts.requests_in_flight.to_string()),
+        ("Running for", duration(std::time::Duration::from_secs(uptime))),
+    ];
+    html! {
+        section aria-label="At a glance" {
+            dl.glance { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } }
+        }
+    }
+}

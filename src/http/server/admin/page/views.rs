@@ -1,0 +1,167 @@
+//! The views, each made of what the gateway knows now.
+
+use std::{pin::Pin, sync::Arc};
+
+use maud::html;
+use url::form_urlencoded;
+
+use super::{
+    super::{
+        super::error::{ApiError, Code},
+        off_thread,
+    },
+    Asked, View,
+};
+use crate::{
+    app::App,
+    domain::generator::Selector,
+    engine::{cache::Key, guard::Held},
+    http::page::{
+        Tab, configuration, events, explain,
+        held::{self, Shown},
+        overview as first,
+        pages::Page,
+        routes, sources,
+    },
+    overview::{self, answers::RememberedAnswer},
+};
+
+type Drawn = Pin<Box<dyn Future<Output = View> + Send>>;
+
+/// The views of the navigation.
+pub(super) const ALL: [(Tab, fn(Asked) -> Drawn); 7] = [
+    (Tab::Overview, |asked| Box::pin(what_is_wrong(asked))),
+    (Tab::Held, |asked| Box::pin(list_held(asked))),
+    (Tab::Explain, |asked| Box::pin(question(asked))),
+    (Tab::Routes, |asked| Box::pin(list_routes(asked))),
+    (Tab::Sources, |asked| Box::pin(list_sources(asked))),
+    (Tab::Events, |asked| Box::pin(list_events(asked))),
+    (Tab::Configuration, |asked| Box::pin(in_use(asked))),
+];
+
+impl Asked {
+    /// A value of the query.
+    fn query(&self, name: &str) -> Option<String> {
+        let pairs = form_urlencoded::parse(self.head.uri.query().unwrap_or_default().as_bytes());
+        pairs.into_owned().find(|(other, _)| other == name).map(|(_, value)| value)
+    }
+
+    /// The number of the page of a list.
+    fn number(&self) -> usize {
+        self.query("page").and_then(|number| number.parse().ok()).unwrap_or(1)
+    }
+
+    /// What `read` says of the gateway. It may look at all answers, so it runs on a thread that may block.
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&App) -> T + Send + 'static) -> Result<T, ApiError> {
+        let app = Arc::clone(&self.app);
+        off_thread(move || read(&app)).await
+    }
+}
+
+async fn what_is_wrong(asked: Asked) -> View {
+    let status = asked.read(overview::status::status).await?;
+    Ok(("Overview", first::overview(&status, asked.app.now())))
+}
+
+async fn list_held(asked: Asked) -> View {
+    let number = asked.number();
+    let (shown, page) = asked
+        .read(move |app| {
+            let mut all = app.engine.held();
+            all.sort_by_key(|(lineage, held)| (held.since, *lineage.as_bytes()));
+            let page = Page::new(all.len(), number);
+            (page.of(all).into_iter().map(|held| shown(app, held)).collect::<Vec<_>>(), page)
+        })
+        .await?;
+    Ok(("Held answers", held::list(&shown, page, &asked.visitor, asked.app.now())))
+}
+
+pub(super) async fn one_held(asked: Asked) -> View {
+    let all = asked.app.engine.held();
+    let Some(held) = all.into_iter().find(|(lineage, _)| lineage.to_string() == asked.name) else {
+        return Err(ApiError::new(Code::NotFound, "nothing is held under this id any more"));
+    };
+    let shown = asked.read(move |app| with_rest(app, held)).await?;
+    Ok(("A held answer", held::one(&shown, &asked.visitor, asked.app.now())))
+}
+
+fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
+    let asked_by = app.engine.asked_by(&held.question, &held.key);
+    let last_good = app.engine.last_good(&held).map(|entry| entry.encoded.sets());
+    Shown { held, asked_by, last_good, stays: Vec::new() }
+}
+
+/// The same, with the names of what stays.
+fn with_rest(app: &App, held: (Key, Held)) -> Shown {
+    let shown = shown(app, held);
+    let stays = app.engine.staying(&shown.held);
+    Shown { stays, ..shown }
+}
+
+/// The form for a question, filled with a known one if the query has its key.
+async fn question(asked: Asked) -> View {
+    let now = asked.app.now();
+    let names = route_names(&asked.app);
+    let wanted = asked.query("route").filter(|route| names.contains(route));
+    let known = match asked.query("key") {
+        None => None,
+        Some(key) => Some(
+            asked
+                .read(move |app| overview::answers::answer(app, &key))
+                .await?
+                .map_err(|_| ApiError::new(Code::NotFound, "no answer with this key is remembered any more"))?,
+        ),
+    };
+    let form = match &known {
+        Some(known) => explain::Asked::of(&known.about),
+        None => explain::Asked { route: wanted.clone().unwrap_or_default(), ..explain::Asked::default() },
+    };
+    let rest = match &known {
+        Some(known) => explain::remembered(&known.about, known.answer.as_ref(), now),
+        None => {
+            let (number, route) = (asked.number(), wanted.clone());
+            let (answers, page) = asked.read(move |app| known_questions(app, route, number)).await?;
+            explain::known(&answers, page, wanted.as_deref(), now)
+        }
+    };
+    let content = html! {
+        div.heading { h1 { "Explain an answer" } }
+        (explain::form(&form, &names, None, &asked.visitor))
+        (rest)
+    };
+    Ok(("Explain", content))
+}
+
+/// The names of all routes.
+pub(super) fn route_names(app: &App) -> Vec<String> {
+    app.setup().routes.iter().map(|route| route.name.to_string()).collect()
+}
+
+/// One page of the remembered answers.
+fn known_questions(app: &App, route: Option<String>, number: usize) -> (Vec<RememberedAnswer>, Page) {
+    let selector = Selector { route, ..Selector::default() };
+    let all = app.engine.list(&app.setup().routes, &selector);
+    let page = Page::new(all.len(), number);
+    (page.of(all).iter().map(RememberedAnswer::of).collect(), page)
+}
+
+async fn list_routes(asked: Asked) -> View {
+    let all = asked.read(overview::routes::routes).await?;
+    Ok(("Routes", routes::routes(&all, asked.app.now())))
+}
+
+async fn list_sources(asked: Asked) -> View {
+    let all = asked.read(overview::sources::sources).await?;
+    Ok(("Sources", sources::sources(&all, asked.app.now())))
+}
+
+async fn list_events(asked: Asked) -> View {
+    let all = asked.read(overview::events::events).await?;
+    let has_hooks = asked.app.setup().hooks.iter().next().is_some();
+    Ok(("Events", events::events(&all, has_hooks, asked.app.now())))
+}
+
+async fn in_use(asked: Asked) -> View {
+    let config = asked.read(overview::config::config).await?;
+    Ok(("Configuration", configuration::configuration(&config, asked.app.now())))
+}

@@ -1,0 +1,138 @@
+//! What the views show, and that nothing in them is more than text.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use appset_gateway::domain::lifecycle::Phase;
+use futures_util::future::join_all;
+use serde_json::json;
+
+use super::{ADMIN_TOKEN, Person, TOKEN, gateway, hold};
+
+/// Texts that would do harm as HTML, as a URL, or to the eye.
+const HOSTILE: &str =
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;{{x}}\u{202e}txt.exe\u{200b}\u{0}\n";
+
+#[tokio::test]
+async fn a_held_answer_says_what_would_be_deleted() {
+    let app = gateway().await;
+    let id = hold(&app, json!({"branch": "main"})).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    app.clock.advance(Duration::from_mins(12));
+    for path in ["/held".to_owned(), format!("/held/{id}")] {
+        let html = person.get(&path).await.text();
+        for text in [
+            "2 of 3 parameter sets would be gone, more than `guard.maxShrink: 30%`",
+            "<span class=\"before\">3</span>",
+            "1 parameter set<",
+            "<bdi>b</bdi>",
+            "<bdi>c</bdi>",
+            "12 min ago",
+            "0 of 3 further runs, 5 min apart",
+            "<bdi>test</bdi>",
+            "<bdi>main</bdi>",
+            "accept the loss of 2",
+        ] {
+            assert!(html.contains(text), "{path} lacks {text}: {html}");
+        }
+    }
+    assert!(person.get(&format!("/held/{id}")).await.text().contains("<li class=\"stays\">"), "what stays is named");
+    assert!(person.get("/").await.text().contains("<span class=\"badge\">1</span>"));
+}
+
+#[tokio::test]
+async fn hostile_names_are_only_text() {
+    let app = gateway().await;
+    app.ask("few", json!({HOSTILE: HOSTILE, "branch": HOSTILE})).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let html = person.get("/held").await.text();
+    for raw in ["<script>alert", "<img", "\u{202e}", "\u{200b}", "\u{0}", "'><"] {
+        assert!(!html.contains(raw), "{raw:?}: {html}");
+    }
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;"), "{html}");
+    for shown in ["\\u{202e}", "\\u{200b}", "\\u{0}", "\\u{a}"] {
+        assert!(html.contains(shown), "{shown}: {html}");
+    }
+    // Neither a path nor a query gets into a view.
+    for path in ["/held/%3Cscript%3Ealert(1)", "/login?to=/%22%3E%3Cscript%3Ealert(1)", "/held?page=%3Cscript%3Ealert"]
+    {
+        let html = person.get(path).await.text();
+        assert!(!html.contains("<script>alert") && !html.contains("%3Cscript%3Ealert(1)"), "{path}: {html}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_answers_are_paged() {
+    let app = gateway().await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |number: u32| {
+        let url = format!("http://{}/all/api/v1/getparams.execute", app.address);
+        let body = json!({"applicationSetName": "test", "input": {"parameters": {"number": number}}}).to_string();
+        let reply = client.post(url).bearer_auth(TOKEN).body(body).send().await.unwrap();
+        assert_eq!(reply.status(), 200);
+        reply.bytes().await.unwrap();
+    };
+    let ask = &ask;
+    let each = |first: u32| async move {
+        for number in (first..10_000).step_by(8) {
+            ask(number).await;
+        }
+    };
+    join_all((0..8).map(each)).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    for (path, says) in
+        [("/explain?page=200", "Page 200 of 200"), ("/routes", "<strong>10000</strong>"), ("/", "All is well")]
+    {
+        let began = Instant::now();
+        let html = person.get(path).await.text();
+        assert!(html.contains(says), "{path}: {html}");
+        assert!(began.elapsed() < Duration::from_secs(5) && html.len() < 200_000, "{path}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_in_trouble_says_so() {
+    let app = gateway().await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    app.app.lifecycle.enter(Phase::Draining);
+    assert!(person.get("/").await.text().contains("This gateway is about to end"));
+
+    let away = format!("{}cache: {{ shared: {{ url: \"redis://127.0.0.1:1\" }} }}\n", super::auth());
+    let app = super::start(&away).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let following = Arc::clone(&app.app);
+    let following = tokio::spawn(async move { following.follow_store().await });
+    let until = Instant::now() + Duration::from_secs(20);
+    while !person.get("/").await.text().contains("The shared store does not answer") {
+        assert!(Instant::now() < until, "{}", person.get("/").await.text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    following.abort();
+    for path in ["/held", "/explain", "/routes", "/sources", "/events", "/configuration"] {
+        assert_eq!(person.get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn five_hundred_held_answers_are_paged() {
+    let app = gateway().await;
+    for number in 0..500 {
+        app.ask("few", json!({ "number": number })).await;
+    }
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let mut seen = 0;
+    for page in 1..=10 {
+        let began = Instant::now();
+        let html = person.get(&format!("/held?page={page}")).await.text();
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(html.contains(&format!("Page {page} of 10")), "{page}");
+        seen += html.matches("<article").count();
+    }
+    assert_eq!(seen, 500);
+    for (page, shown) in [("0", 1), ("11", 10), ("x", 1), ("99999999999999999999", 1)] {
+        let html = person.get(&format!("/held?page={page}")).await.text();
+        assert!(html.contains(&format!("Page {shown} of 10")), "{page}");
+    }
+}

@@ -1,0 +1,175 @@
+//! A real browser: Debian's chromium, led by chromedriver over HTTP (<https://www.w3.org/TR/webdriver2/>). It has an empty profile and
+//! reaches loopback only.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+/// Keys, as `/actions` names them.
+pub const TAB: &str = "\u{e004}";
+pub const ENTER: &str = "\u{e007}";
+
+/// The key of elements in the driver's answers.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// A browser with one window. It ends when this is dropped.
+pub struct Browser {
+    driver: Child,
+    client: reqwest::Client,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// A browser that has visited nothing.
+    pub async fn start() -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("this test needs Debian's packages chromium and chromium-driver");
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.find_map(|line| {
+            let line = line.unwrap();
+            Some(line.strip_suffix('.')?.rsplit_once("started successfully on port ")?.1.to_owned())
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        let profile = tempfile::tempdir().unwrap();
+        let folder = format!("--user-data-dir={}", profile.path().display());
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--hide-scrollbars",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+            &folder,
+        ];
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"},
+            "unhandledPromptBehavior": "ignore",
+        }}});
+        let mut browser = Self {
+            driver,
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            session: format!("http://127.0.0.1:{}/session", port.expect("chromedriver starts")),
+            _profile: profile,
+        };
+        let opened = browser.post("", wanted).await;
+        browser.session = format!("{}/{}", browser.session, opened["sessionId"].as_str().unwrap());
+        browser
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Value, Value> {
+        let reply = request.timeout(Duration::from_secs(60)).send().await.unwrap();
+        let is_good = reply.status().is_success();
+        let mut answer: Value = serde_json::from_slice(&reply.bytes().await.unwrap()).unwrap();
+        if is_good { Ok(answer["value"].take()) } else { Err(answer["value"].take()) }
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let request = self.client.post(format!("{}{path}", self.session)).body(body.to_string());
+        self.answer(request).await.unwrap_or_else(|error| panic!("{path} {body}: {error}"))
+    }
+
+    /// Opens `url`.
+    pub async fn open(&self, url: &str) {
+        self.post("/url", json!({ "url": url })).await;
+    }
+
+    /// The result of `script`, the body of a function.
+    pub async fn run(&self, script: &str) -> Value {
+        self.post("/execute/sync", json!({"script": script, "args": []})).await
+    }
+
+    /// A command of the browser's developer tools.
+    pub async fn command(&self, name: &str, parameters: Value) -> Value {
+        self.post("/goog/cdp/execute", json!({"cmd": name, "params": parameters})).await
+    }
+
+    /// Shows pages as a window of this width, and in this colour scheme: `light` or `dark`.
+    pub async fn looks(&self, width: u32, scheme: &str) {
+        let size = json!({"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500});
+        self.command("Emulation.setDeviceMetricsOverride", size).await;
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.command("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Clicks the first element that `selector` (CSS) finds.
+    pub async fn click(&self, selector: &str) {
+        let element = self.find(selector).await;
+        self.post(&format!("/element/{element}/click"), json!({})).await;
+    }
+
+    /// Types into the first element that `selector` finds.
+    pub async fn write(&self, selector: &str, text: &str) {
+        let element = self.find(selector).await;
+        self.post(&format!("/element/{element}/value"), json!({ "text": text })).await;
+    }
+
+    async fn find(&self, selector: &str) -> String {
+        let found = self.post("/element", json!({"using": "css selector", "value": selector})).await;
+        found[ELEMENT].as_str().unwrap().to_owned()
+    }
+
+    /// Presses keys, wherever the focus is.
+    pub async fn press(&self, keys: &str) {
+        let actions = keys.chars().flat_map(|key| {
+            [json!({"type": "keyDown", "value": key.to_string()}), json!({"type": "keyUp", "value": key.to_string()})]
+        });
+        let actions: Vec<Value> = actions.collect();
+        self.post("/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})).await;
+    }
+
+    /// Waits until `script` returns true.
+    pub async fn wait_for(&self, script: &str) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.run(script).await != true {
+            assert!(Instant::now() < until, "{script}: {}", self.run("return document.body.innerText").await);
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What pages have written to the console since the last call: errors and warnings.
+    pub async fn complaints(&self) -> Vec<String> {
+        let lines = self.post("/se/log", json!({"type": "browser"})).await;
+        lines.as_array().unwrap().iter().map(|line| line["message"].to_string()).collect()
+    }
+
+    /// Whether a page shows an alert, which only a script can do.
+    pub async fn shows_alert(&self) -> bool {
+        self.answer(self.client.get(format!("{}/alert/text", self.session))).await.is_ok()
+    }
+
+    /// Writes a picture of the whole page to `file`.
+    pub async fn picture(&self, file: &Path) {
+        let size = self.command("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
+        let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
+        let picture = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let picture = self.command("Page.captureScreenshot", picture).await;
+        let bytes = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends its browser when it is told to end in order.
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.driver.id()).unwrap());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let _ = self.driver.wait();
+    }
+}
