@@ -1,4 +1,4 @@
-//! A real browser: Debian's chromium, led by chromedriver over WebDriver (<https://www.w3.org/TR/webdriver2/>). It has an empty profile and
+//! A real browser: Debian's chromium, led by chromedriver over HTTP (<https://www.w3.org/TR/webdriver2/>). It has an empty profile and
 //! reaches loopback only.
 
 use std::{
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-/// The keys of WebDriver.
+/// Keys, as `/actions` names them.
 pub const TAB: &str = "\u{e004}";
 pub const ENTER: &str = "\u{e007}";
 
-/// The key of elements in WebDriver's answers.
+/// The key of elements in the driver's answers.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser with one window. It ends when this is dropped.
@@ -95,7 +95,7 @@ impl Browser {
         self.post("/execute/sync", json!({"script": script, "args": []})).await
     }
 
-    /// A command of the DevTools.
+    /// A command of the browser's developer tools.
     pub async fn command(&self, name: &str, parameters: Value) -> Value {
         self.post("/goog/cdp/execute", json!({"cmd": name, "params": parameters})).await
     }

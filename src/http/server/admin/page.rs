@@ -176,19 +176,14 @@ fn crashed(_: Box<dyn Any + Send>) -> Response {
 
 /// A file of the page.
 async fn file(State(app): State<Arc<App>>, request: Request) -> Response {
-    match page::files::at(request.uri().path()) {
-        Some(file) => {
-            let headers =
-                [(header::CONTENT_TYPE, HeaderValue::from_static(file.kind)), (header::CACHE_CONTROL, FOREVER)];
-            (headers, file.content).into_response()
-        }
-        None => {
-            let (completion, _, body) = begin(&app, FILE, request);
-            discard(body).await;
-            let error = ApiError::new(Code::NotFound, "the page has no such file; it is of another version");
-            refuse(completion, &app, None, error)
-        }
+    if let Some(file) = page::files::at(request.uri().path()) {
+        let kind = (header::CONTENT_TYPE, HeaderValue::from_static(file.kind));
+        return ([kind, (header::CACHE_CONTROL, FOREVER)], file.content).into_response();
     }
+    let (completion, _, body) = begin(&app, FILE, request);
+    discard(body).await;
+    let error = ApiError::new(Code::NotFound, "the page has no such file; it is of another version");
+    refuse(completion, &app, None, error)
 }
 
 async fn get_only(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -82,32 +82,35 @@ fn drawn(app: &App, head: &Parts, to: &str, problem: Option<&str>) -> String {
 /// `POST /login`: opens a session for the holder of a token.
 pub(super) async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Response {
     let (mut completion, head, body) = begin(&app, SIGN_IN, request);
-    let (to, error) = match opened(&app, &mut completion, &head, body).await {
-        Ok((to, id)) => {
+    let (to, opened) = opened(&app, &mut completion, &head, body).await;
+    match opened {
+        Ok(id) => {
             let mut response = completion.lead_to(&to);
             response.headers_mut().insert(header::SET_COOKIE, cookie(&app, Some(&id)));
-            return response;
+            response
         }
-        Err(refused) => refused,
-    };
-    completion.refuse_shown(error, |error, _| drawn(&app, &head, &to, Some(&error.message)))
+        Err(error) => completion.refuse_shown(error, |error, _| drawn(&app, &head, &to, Some(&error.message))),
+    }
 }
 
-/// Where to go with the id of a new session; or where the form led, and why there is no session.
+/// Where the form leads, and the id of a new session.
 async fn opened(
     app: &App,
     completion: &mut Completion,
     head: &Parts,
     body: Body,
-) -> Result<(String, String), (String, ApiError)> {
-    let to = "/".to_owned();
+) -> (String, Result<String, ApiError>) {
+    let first = "/".to_owned();
     for (is_so, message) in [(origin::is_own(head), origin::FOREIGN), (may_have_session(app, head), NOT_PRIVATE)] {
         if !is_so {
             discard(body).await;
-            return Err((to, ApiError::new(Code::Forbidden, message)));
+            return (first, Err(ApiError::new(Code::Forbidden, message)));
         }
     }
-    let form = Form::read(head, body).await.map_err(|error| (to, error))?;
+    let form = match Form::read(head, body).await {
+        Ok(form) => form,
+        Err(error) => return (first, Err(error)),
+    };
     let to = own_path(form.get("to").unwrap_or("/"));
     let token = form.get("token").unwrap_or_default().trim();
     let setup = app.setup();
@@ -116,9 +119,9 @@ async fn opened(
             admit(&head.extensions);
             ids(app, &head.headers).for_each(|former| app.sessions.sign_out(former));
             completion.caller = Some(caller);
-            Ok((to, id))
+            (to, Ok(id))
         }
-        Err(refused) => Err((to, of_stranger(&setup.auth, &head.extensions, refused, UNKNOWN_TOKEN))),
+        Err(refused) => (to, Err(of_stranger(&setup.auth, &head.extensions, refused, UNKNOWN_TOKEN))),
     }
 }
 
