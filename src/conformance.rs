@@ -4,7 +4,9 @@
 //! The suite asks as Argo CD does, and [`judge`] reads each reply as Argo CD does.
 
 pub(crate) mod cases;
+mod checks;
 pub mod judge;
+mod kept;
 pub(crate) mod report;
 pub(crate) mod rules;
 pub(crate) mod suite;

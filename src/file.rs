@@ -1,6 +1,7 @@
 //! Reads files of a configuration without ever waiting. Only regular files are read: a FIFO may never end.
 
 pub mod base_dir;
+pub(crate) mod replace;
 
 use std::{
     fs::OpenOptions,

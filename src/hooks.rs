@@ -5,7 +5,9 @@ mod config;
 mod kind;
 mod proof;
 mod pushes;
+mod selectors;
 mod subject;
+mod subjects;
 mod unmapped;
 
 use std::sync::Arc;
@@ -18,7 +20,8 @@ pub(crate) use self::{
     config::HookConfig,
     proof::{SentProof, Unproven},
     pushes::{Pushed, Pushes},
-    subject::{Subject, Subjects},
+    subject::Subject,
+    subjects::{Others, Subjects},
 };
 use self::{kind::Kind, proof::Proof};
 use crate::{

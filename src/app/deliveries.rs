@@ -122,6 +122,14 @@ impl Default for Origins {
 }
 
 impl Origins {
+    /// The deliveries of `all` together; `None` if there are none.
+    pub(crate) fn of<'a>(all: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        let together = all.filter(|origins| !origins.numbers.is_empty());
+        together.fold(None, |known: Option<Self>, origins| {
+            Some(known.map_or_else(|| origins.clone(), |known| known.with(origins)))
+        })
+    }
+
     /// Adds the delivery `number`, which came at `arrived`.
     pub(crate) fn add(&mut self, number: u64, arrived: Instant) {
         self.since = if self.numbers.is_empty() { arrived } else { self.since.min(arrived) };

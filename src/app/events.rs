@@ -4,8 +4,9 @@
 mod late;
 mod queue;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use moka::sync::Cache;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
@@ -15,9 +16,9 @@ use tokio::{
 
 use self::{
     late::Late,
-    queue::{AGAIN, AT_ONCE, Batch, Due, News, Queue, Receipt},
+    queue::{AGAIN, AT_ONCE, Batch, Due, Queue, Receipt, Told},
 };
-use super::App;
+use super::{App, deliveries::Origins};
 use crate::{
     bounded_cache::{self, Bounded},
     domain::{generator::Question, lifecycle::Phase},
@@ -25,7 +26,7 @@ use crate::{
         answer::events::{Look, Looked},
         cache::Key,
     },
-    hooks::{Delivery, Pushed, Pushes, Subject, Subjects},
+    hooks::{Delivery, Others, Pushed, Pushes, Subject, Subjects},
 };
 
 /// How many subjects may wait to be compared with the known questions.
@@ -78,18 +79,24 @@ impl App {
     async fn enqueue(&self, hook: &Arc<str>, delivery: Delivery, number: u64, arrived: Instant) -> &'static str {
         let Delivery { id, subjects } = delivery;
         let receipt = id.map(|id| Receipt { hook: Arc::clone(hook), id });
-        if receipt.as_ref().is_some_and(|receipt| self.events.seen.contains_key(receipt)) {
+        // Of deliveries with the same id that come together, one is the first.
+        let is_fresh = |receipt: &Receipt| self.events.seen.entry_by_ref(receipt).or_insert(()).is_fresh();
+        if receipt.as_ref().is_some_and(|receipt| !is_fresh(receipt)) {
             return "duplicate";
         }
         // All of its subjects are taken, or none.
-        let Ok(permits) = self.events.sender.try_reserve_many(subjects.len()) else { return "refused" };
+        let Ok(permits) = self.events.sender.try_reserve_many(subjects.len()) else {
+            if let Some(receipt) = &receipt {
+                self.events.seen.invalidate(receipt);
+            }
+            return "refused";
+        };
         if let Some(receipt) = &receipt
             && !self.engine.is_first(&receipt.name(), TAKEN_FOR).await
         {
+            // The replica that took it may end before its work is done. Then the delivery may come again.
+            self.events.seen.invalidate(receipt);
             return "duplicate";
-        }
-        if let Some(receipt) = &receipt {
-            self.events.seen.insert(receipt.clone(), ());
         }
         let outcome = if subjects.is_empty() { "ignored" } else { "taken" };
         let receipt = receipt.map(Arc::new);
@@ -115,7 +122,10 @@ impl App {
             }
             while let Some((key, due)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
-                looks.spawn(async move { (key, app.look(key, &due).await, due) });
+                looks.spawn(async move {
+                    let looked = AssertUnwindSafe(app.look(key, &due)).catch_unwind().await;
+                    (key, looked.unwrap_or((Look::Failed, Pushed::Untold)), due)
+                });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
             tokio::select! {
@@ -124,28 +134,32 @@ impl App {
                     return self.leave_unfinished(queue, late, events).await;
                 }
                 Some(event) = events.recv() => {
-                    let (subjects, batch) = gather(event, &mut events).await;
+                    let (all, batch) = gather(event, &mut events).await;
+                    let (subjects, pushes) = sorted(all).await;
                     let (subjects, found) = self.concerned(subjects, false).await;
-                    late.add(&subjects, found.keys().copied());
-                    self.deliveries.concern(&batch.news.origins.numbers, found.len());
-                    for (key, question) in found {
-                        queue.concern(key, question, Some(&batch), Instant::now());
+                    self.deliveries.concern(&batch.origins.numbers, found.len());
+                    late.add(&subjects, &batch, found.keys().copied());
+                    for (key, (question, others)) in found {
+                        let told = Told { batch: &batch, pushes: Some(&pushes), others };
+                        queue.concern(key, question, &told, Instant::now());
                     }
                     self.settle(batch);
                 }
-                Some(Ok((key, looked, mut due))) = looks.join_next() => {
-                    let batches = std::mem::take(&mut due.batches);
-                    queue.ended(key, due, looked, Instant::now());
-                    for batch in batches {
+                Some(Ok((key, looked, due))) = looks.join_next() => {
+                    for batch in queue.ended(key, due, looked, Instant::now()) {
                         self.settle(batch);
                     }
                 }
                 _ = turns.tick(), if !late.is_empty() => {
-                    let (subjects, known) = late.turn();
-                    for (key, question) in self.concerned(subjects, true).await.1 {
-                        if !known.contains(&key) {
-                            queue.concern(key, question, None, Instant::now());
+                    let turn = late.turn();
+                    for (key, (question, others)) in self.concerned(turn.subjects, true).await.1 {
+                        if !turn.found.contains(&key) {
+                            let told = Told { batch: &Arc::default(), pushes: None, others };
+                            queue.concern(key, question, &told, Instant::now());
                         }
+                    }
+                    for batch in turn.batches {
+                        self.settle(batch);
                     }
                 }
                 () = sleep_until(next), if looks.len() < AT_ONCE => {}
@@ -162,7 +176,8 @@ impl App {
             subjects.add(event.subject);
         }
         let (_, found) = self.concerned(subjects, true).await;
-        self.expire_questions(found.into_values().chain(queue.into_unfinished()).collect()).await;
+        let found = found.into_values().map(|(question, _)| question);
+        self.expire_questions(found.chain(queue.into_unfinished()).collect()).await;
     }
 
     /// Notes for other replicas that all work for `batch` is done, if this is the last question that had it. In the background: the store
@@ -190,8 +205,12 @@ impl App {
         }
     }
 
-    /// The questions that `subjects` concern.
-    async fn concerned(self: &Arc<Self>, subjects: Subjects, everywhere: bool) -> (Subjects, HashMap<Key, Question>) {
+    /// The questions that `subjects` concern, and which subjects without a digest do.
+    async fn concerned(
+        self: &Arc<Self>,
+        subjects: Subjects,
+        everywhere: bool,
+    ) -> (Subjects, HashMap<Key, (Question, Others)>) {
         if subjects.len() == 0 {
             return Default::default();
         }
@@ -209,7 +228,9 @@ impl App {
 
     /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
     async fn look(&self, key: Key, due: &Due) -> (Look, Pushed) {
-        let (setup, question, origins) = (self.setup(), &due.question, due.origins());
+        let (setup, question) = (self.setup(), &due.question);
+        // None after 30 seconds: then no single delivery led to it.
+        let origins = Origins::of(due.batches.iter().map(|batch| &batch.origins));
         if let Some(origins) = origins.clone() {
             self.deliveries.look(key, origins);
         }
@@ -226,16 +247,31 @@ impl App {
 }
 
 /// `first` and all subjects that come shortly after it, and their deliveries.
-async fn gather(first: Event, events: &mut Receiver<Event>) -> (Subjects, Arc<Batch>) {
+async fn gather(first: Event, events: &mut Receiver<Event>) -> (Vec<Subject>, Arc<Batch>) {
     sleep(GATHER).await;
-    let (mut subjects, mut receipts, mut news) = (Subjects::default(), Vec::new(), News::default());
+    let (mut subjects, mut receipts, mut origins) = (Vec::new(), Vec::new(), Origins::default());
     let mut next = Some(first);
     while let Some(Event { subject, receipt, number, arrived }) = next {
-        news.has_other |= !news.pushes.add(&subject);
-        news.origins.add(number, arrived);
-        subjects.add(subject);
+        origins.add(number, arrived);
+        subjects.push(subject);
         receipts.extend(receipt.filter(|receipt| receipts.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
-        next = events.try_recv().ok();
+        next = if subjects.len() < MAX_WAITING { events.try_recv().ok() } else { None };
     }
-    (subjects, Arc::new(Batch { receipts, news: Arc::new(news) }))
+    (subjects, Arc::new(Batch { receipts, origins }))
+}
+
+/// The subjects of `all`, each once, and what was pushed. There may be thousands, so no thread that serves does it.
+async fn sorted(all: Vec<Subject>) -> (Subjects, Arc<Pushes>) {
+    let sort = move || {
+        let (mut subjects, mut pushes) = (Subjects::default(), Pushes::default());
+        for subject in all {
+            if pushes.add(&subject) {
+                subjects.add(subject);
+            } else {
+                subjects.add(subject.without_digest());
+            }
+        }
+        (subjects, Arc::new(pushes))
+    };
+    tokio::task::spawn_blocking(sort).await.unwrap_or_default()
 }

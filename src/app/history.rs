@@ -124,7 +124,7 @@ mod tests {
         for sets in 0..60 {
             assert!(history.is_due(now));
             history.add(now, [(Arc::from("a"), sets), (Arc::from("b"), 1)].into_iter());
-            assert!(!history.is_due(now.plus(SAMPLED_EVERY - Duration::from_secs(1))));
+            assert!(!history.is_due(now.plus(SAMPLED_EVERY.checked_sub(Duration::from_secs(1)).unwrap())));
             now = now.plus(SAMPLED_EVERY);
         }
         let kept = history.of("a");

@@ -278,7 +278,8 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
     problems.check_not_zero(&at.key("idle"), server.connections.idle.0);
     problems.check_not_zero(&at.key("maxAge"), server.connections.max_age.0);
     if server.listen == server.admin && server.listen.port() != 0 {
-        problems.error(&path.key("admin"), "`listen` and `admin` are the same address");
+        let help = "give one of them another port, such as `admin: 0.0.0.0:4356`";
+        problems.error_with_help(&path.key("admin"), "`listen` and `admin` are the same address", help);
     }
     let is_taken = |hooks| [server.listen, server.admin].contains(hooks);
     if let Some(hooks) = server.hooks.as_ref().filter(|hooks| hooks.port() != 0 && is_taken(*hooks)) {

@@ -12,6 +12,7 @@ use crate::{
         error::BackendError,
         generator::{Outcome, ParameterSet, Parameters, Query},
         problem::{Path, Problems},
+        secret::literal,
     },
     lang::scope::ValueType,
 };
@@ -32,7 +33,13 @@ pub(crate) struct Fixed {
 }
 
 impl KindConfig for Config {
-    fn build(&self, _: BuildContext<'_>, _: &Path, _: &mut Problems) -> Option<Arc<dyn Backend>> {
+    fn build(&self, _: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        for (index, set) in self.parameters.iter().enumerate() {
+            let path = path.key("parameters").index(index);
+            for (name, value) in set.iter().filter_map(|(name, value)| Some((name, value.as_str()?))) {
+                literal::check_answered(name, value, &path.key(name), problems);
+            }
+        }
         Some(Arc::new(Fixed { sets: self.parameters.iter().cloned().map(ParameterSet).collect() }))
     }
 

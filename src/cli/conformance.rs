@@ -1,15 +1,22 @@
 //! `appset-gateway conformance`.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::{IsTerminal as _, stderr},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::Args;
 use reqwest::Url;
 
-use super::{ReportFormat, exit, print, progress::Progress};
+use super::{ReportFormat, exit, print};
 use crate::{
     conformance::{
-        cases, report, suite,
+        cases, report,
+        rules::printable,
+        suite,
         target::{TIMEOUT, Target},
         upstream::Upstream,
     },
@@ -19,7 +26,9 @@ use crate::{
 
 /// Which plugin is asked what.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 the plugin conforms, 1 it breaks a MUST or a HAZARD, or cannot be asked.")]
+#[command(
+    after_help = "Exit codes: 0 the plugin conforms, 1 it breaks a MUST or a HAZARD, cannot be asked, or was not asked or judged in full."
+)]
 pub(crate) struct ConformanceArgs {
     /// The plugin's URL, as `baseUrl` of its ConfigMap.
     #[arg(long, value_name = "URL")]
@@ -39,6 +48,9 @@ pub(crate) struct ConformanceArgs {
     /// How long an answer may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=300))]
     timeout: u64,
+    /// How long the whole run may take, in seconds. What was not asked by then is skipped.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    max_time: u64,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: ReportFormat,
@@ -51,7 +63,6 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
     let target = Target::new(&arguments.url, token, Duration::from_secs(arguments.timeout))?;
     let cases = cases::read(arguments.cases.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let progress = Progress::begin("asking the plugin");
     let results = runtime.block_on(async {
         let upstream = match (arguments.break_upstream, &arguments.source) {
             (Some(port), Some(source)) => {
@@ -60,9 +71,10 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
             }
             _ => None,
         };
-        suite::run(&target, &cases, upstream.as_ref()).await
+        let max_time = Duration::from_secs(arguments.max_time);
+        suite::run(&target, &cases, upstream.as_ref(), max_time, &show_progress).await
     })?;
-    drop(progress);
+    show_progress("");
     match arguments.output {
         ReportFormat::Text => print(report::text(&results).trim_end())?,
         ReportFormat::Markdown => print(report::markdown(&results).trim_end())?,
@@ -70,4 +82,11 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
         ReportFormat::Json => print(&format!("{:#}", report::json(&results)))?,
     };
     Ok(if results.conforms() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// Shows what is asked, in place of what was shown before. Only on a terminal.
+fn show_progress(asked: &str) {
+    if stderr().is_terminal() {
+        eprint!("\r\x1b[K{}", printable(asked));
+    }
 }

@@ -21,7 +21,7 @@ use crate::{
     clients::launcher::own_program,
     config::{Loaded, Report},
     diff::{
-        ask::{MAX_ASKED, recorded_by},
+        ask::{DEFAULT_ASKED, recorded_by},
         compare::{Comparison, compare},
         recording::{self, Recording},
         report,
@@ -32,6 +32,10 @@ use crate::{
 
 /// Nothing was compared.
 const NOT_COMPARED: u8 = 2;
+/// The largest file that is read, in MiB. A gateway lists at most 32 MiB of answers.
+const MAX_FILE_MIB: u64 = 128;
+/// The largest `--limit`: a gateway lists no more questions.
+const MAX_LIMIT: usize = 1000;
 /// Something is not known, and nothing would be removed as far as is known.
 const NO_ANSWER: u8 = 3;
 
@@ -44,11 +48,11 @@ Examples:
   appset-gateway diff -c next.yaml --against questions.json
   appset-gateway diff -c next.yaml --against current.yaml --questions questions.json
 
-At most {MAX_ASKED} questions are asked, the most recent first, 4 at a time. Sources are only read, and nothing is stored.
+At most {DEFAULT_ASKED} questions are asked unless --limit says otherwise, the most recent first, 4 at a time. Sources are only read, and nothing is stored.
 Without --token-file the token is the first one with `role: admin` of the configuration that has a `file` or `env`.
 
 Exit codes: 0 nothing would be removed; 1 parameter sets would be removed, at once or when the guard lets them; 2 nothing was compared; 3 \
-nothing would be removed as far as is known, but some questions have no answer on one side, or sets that nothing tells apart; 78 the configuration is wrong."))]
+nothing would be removed as far as is known, but some questions were not asked, have no answer on one side, or sets that nothing tells apart; 78 the configuration is wrong."))]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     file: ConfigFile,
@@ -59,6 +63,9 @@ pub(crate) struct DiffArgs {
     /// The questions that both configurations are asked: a file of recorded questions.
     #[arg(long, value_name = "FILE")]
     questions: Option<PathBuf>,
+    /// How many questions are asked, at most.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_ASKED, value_parser = limit)]
+    limit: usize,
     /// Also write the questions and their answers to this file.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -110,23 +117,23 @@ pub(crate) fn show(comparison: &Comparison, output: Output) -> anyhow::Result<Ex
         Output::Json => print(&format!("{:#}", report::json(comparison)))?,
     };
     let counts = report::count(comparison);
-    Ok(match (counts.removes(), counts.is_unclear()) {
+    Ok(match (counts.removes(), counts.is_unclear() || comparison.not_asked > 0) {
         (true, _) => ExitCode::from(exit::FAILED),
         (false, false) => ExitCode::SUCCESS,
         (false, true) => ExitCode::from(NO_ANSWER),
     })
 }
 
-/// The last questions that `gateway` remembers.
-pub(crate) async fn remembered(gateway: &Gateway) -> anyhow::Result<Recording> {
-    let limit = MAX_ASKED.to_string();
+/// The last questions that `gateway` remembers, `limit` at most.
+pub(crate) async fn remembered(gateway: &Gateway, limit: usize) -> anyhow::Result<Recording> {
+    let limit = limit.to_string();
     let answer = gateway.get_known(&["questions"], &[("limit", &limit)]).await?;
     Recording::of(answer).context("the gateway's list of questions")
 }
 
-/// Asks `next` the questions of `recording`.
-pub(crate) async fn ask_next(next: &App, recording: &Recording) -> Comparison {
-    let comparison = compare(&next.setup(), recording, SystemClock.now()).await;
+/// Asks `next` the questions of `recording`, `limit` at most.
+pub(crate) async fn ask_next(next: &App, recording: &Recording, limit: usize) -> Comparison {
+    let comparison = compare(&next.setup(), recording, limit, SystemClock.now()).await;
     next.launchers.close().await;
     comparison
 }
@@ -141,7 +148,7 @@ async fn comparison(arguments: &DiffArgs) -> Result<Comparison, Stopped> {
     if recording.questions.is_empty() {
         return Err(Stopped::Other(anyhow!("no question is known, so nothing was compared")));
     }
-    Ok(ask_next(&next, &recording).await)
+    Ok(ask_next(&next, &recording, arguments.limit).await)
 }
 
 fn build(file: &Path) -> Result<App, Stopped> {
@@ -152,13 +159,13 @@ fn build(file: &Path) -> Result<App, Stopped> {
 
 /// The questions, and what callers were given.
 async fn against(arguments: &DiffArgs) -> Result<Recording, Stopped> {
-    let DiffArgs { against, questions, token, file, .. } = arguments;
+    let DiffArgs { against, questions, limit, token, file, .. } = arguments;
     if against.contains("://") {
         if questions.is_some() {
             return Err(anyhow!("--questions goes with another configuration; a gateway knows its questions").into());
         }
         let url = parse_admin(against).map_err(|why| anyhow!("{against}: {why}"))?;
-        return Ok(remembered(&Gateway::open(Some(&url), token, &file.path)?).await?);
+        return Ok(remembered(&Gateway::open(Some(&url), token, &file.path)?, *limit).await?);
     }
     let path = Path::new(against);
     let text =
@@ -186,13 +193,19 @@ async fn against(arguments: &DiffArgs) -> Result<Recording, Stopped> {
             let current = build(path)?;
             let document = recording::parse(&read(file)?).map_err(|why| anyhow!("{}: {why}", file.display()))?;
             let questions = Recording::of(document).with_context(|| file.display().to_string())?;
-            let recording = recorded_by(&current.setup(), &questions).await;
+            let recording = recorded_by(&current.setup(), &questions, *limit).await;
             current.launchers.close().await;
             Ok(recording)
         }
     }
 }
 
+/// The number of questions in `text`.
+fn limit(text: &str) -> Result<usize, String> {
+    let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+    limit.ok_or_else(|| format!("it is a number from 1 to {MAX_LIMIT}"))
+}
+
 fn read(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+    crate::file::read_up_to(file, MAX_FILE_MIB).map_err(|why| anyhow!("cannot read {}: {why}", file.display()))
 }

@@ -208,7 +208,8 @@ fn own_url(server: &ServerConfig) -> Result<Url, url::ParseError> {
 /// `answer`, unless `status` says that it is an error.
 fn told(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
     if !status.is_success() {
-        bail!("{}", answer["message"].as_str().unwrap_or("the gateway failed without a message"));
+        let message = answer["message"].as_str().unwrap_or("the gateway failed without a message");
+        bail!("{}", message.replace(char::is_control, " "));
     }
     Ok(answer)
 }

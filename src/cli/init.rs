@@ -1,18 +1,14 @@
 //! `appset-gateway init`: writes a small configuration with a test case, from the answers to three questions.
 
-use std::{
-    fs,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+mod files;
 
-use anyhow::Context as _;
+use std::{path::PathBuf, process::ExitCode};
+
 use clap::{Args, ValueEnum};
 
+use self::files::NewText;
 use super::{check, print};
-use crate::auth::hash_token;
+use crate::{auth::hash_token, domain::secret::SecretRef, file::base_dir::BaseDir};
 
 /// The answers, or what is asked on standard input.
 #[derive(Debug, Args)]
@@ -21,7 +17,8 @@ Examples:
   appset-gateway init
   appset-gateway init --source digests --token new --application-set 'previews*' --to previews
 
-An answer that is not given is asked for. No file is overwritten.")]
+An answer that is not given is asked for. All files are written, or none, and no file is overwritten. A token in a file or in the
+environment need not be there yet: what is written is checked as `appset-gateway check --strict --no-secrets` does.")]
 pub(crate) struct InitArgs {
     /// Where the parameter sets come from.
     #[arg(long, value_enum)]
@@ -111,9 +108,12 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     let route = route.replace("{APPLICATION_SET}", &quoted(&application_set));
     let config = include_str!("init/gateway.yaml").replace("{TOKEN}", &entry) + &route;
     let case = case.replace("{CALLER}", &caller);
-    let mut files = vec![("gateway.yaml", config, 0o644), ("tests/gateway.yaml", case, 0o644)];
-    files.extend(program.map(|(name, text)| (name, text.to_owned(), 0o755)));
-    write(&arguments.to, &files)?;
+    let mut files = vec![
+        NewText { name: "gateway.yaml", text: config, mode: 0o666 },
+        NewText { name: "tests/gateway.yaml", text: case, mode: 0o666 },
+    ];
+    files.extend(program.map(|(name, text)| NewText { name, text: text.to_owned(), mode: 0o777 }));
+    files::write(&arguments.to, &files)?;
 
     let file = arguments.to.join("gateway.yaml");
     let shown = file.display();
@@ -125,7 +125,21 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     print(&format!(
         "wrote {shown} and a test case. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n"
     ))?;
-    check::run(&file, check::CheckOptions::strict())
+    // A token that is not there yet is no mistake in the files.
+    if let Some(why) = missing(&token, &BaseDir::of_file(&file)) {
+        eprintln!("note: the token must be there before the gateway starts: {why}");
+    }
+    check::run(&file, check::CheckOptions::strict_without_secrets())
+}
+
+/// Why the token cannot be read now.
+fn missing(token: &Token, base: &BaseDir) -> Option<String> {
+    let reference = match token {
+        Token::New => return None,
+        Token::File(path) => SecretRef::File(path.into()),
+        Token::Env(name) => SecretRef::Env(name.clone()),
+    };
+    reference.read(base).err()
 }
 
 /// The pattern, if an example of it is easily made.
@@ -164,22 +178,4 @@ fn entry(token: &Token) -> anyhow::Result<(String, Option<String>)> {
             (format!("sha256: {}", hash_token(&token)), Some(token))
         }
     })
-}
-
-/// Writes all files into `folder`, or none.
-fn write(folder: &Path, files: &[(&str, String, u32)]) -> anyhow::Result<()> {
-    for (name, ..) in files {
-        let file = folder.join(name);
-        anyhow::ensure!(!file.exists(), "{} exists already; no file was written", file.display());
-    }
-    for (name, text, mode) in files {
-        let file = folder.join(name);
-        let write = || {
-            fs::create_dir_all(file.parent().unwrap_or(folder))?;
-            let mut open = fs::OpenOptions::new();
-            open.write(true).create_new(true).mode(*mode).open(&file)?.write_all(text.as_bytes())
-        };
-        write().with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
 }

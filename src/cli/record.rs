@@ -13,17 +13,17 @@ use super::{ConfigFile, exit, parameters::ParameterArgs, print};
 use crate::{
     app::App,
     clients::launcher::own_program,
-    config::Loaded,
+    config::{Loaded, Report},
     domain::{
         clock::{Clock as _, SystemClock, Timestamp},
         replay::Sources,
         secret::Secrets,
     },
+    file::replace::replace,
     replay::{
         ask::{Answered, CallToRoute, answer_of, ask},
         read::{case_path, read},
         record::{Recorded, Recorder},
-        update::replace,
     },
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
@@ -58,17 +58,16 @@ pub(crate) struct RecordArgs {
 pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
     let target = arguments.to.as_deref().map(Target::open).transpose()?;
     let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Warn }, LogStream::Stderr);
-    let recorder = Arc::new(Recorder::default());
+    let loaded = match Loaded::read(&arguments.file.path) {
+        Ok(loaded) => loaded.unstored().for_routes_only(),
+        Err(report) => return Ok(wrong(&report)),
+    };
+    let of_plugins = loaded.plugins.iter().flat_map(|plugin| &plugin.routes).map(|(_, values)| values);
+    let recorder = Arc::new(Recorder::new([&loaded.raw].into_iter().chain(of_plugins)));
     let sources = Some(Arc::clone(&recorder) as Arc<dyn Sources>);
-    let built = Loaded::read(&arguments.file.path).and_then(|loaded| {
-        App::build_with(loaded.unstored().for_routes_only(), Arc::new(SystemClock), own_program(), sources)
-    });
-    let app = match built {
+    let app = match App::build_with(loaded, Arc::new(SystemClock), own_program(), sources) {
         Ok((app, _)) => app,
-        Err(report) => {
-            eprint!("{report}");
-            return Ok(ExitCode::from(exit::CONFIG));
-        }
+        Err(report) => return Ok(wrong(&report)),
     };
     let (parameters, now) = (arguments.parameters.read()?, SystemClock.now());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -108,6 +107,12 @@ pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints what is wrong with the configuration.
+fn wrong(report: &Report) -> ExitCode {
+    eprint!("{report}");
+    ExitCode::from(exit::CONFIG)
+}
+
 /// A file of cases to which one is added.
 struct Target<'a> {
     file: &'a Path,
@@ -121,7 +126,7 @@ impl<'a> Target<'a> {
     /// # Errors
     /// When the file has another form. Then nothing is asked.
     fn open(file: &'a Path) -> anyhow::Result<Self> {
-        if !file.exists() {
+        if file.symlink_metadata().is_err() {
             return Ok(Self { file, before: String::new(), indent: 2 });
         }
         let cases = read(file).map_err(|report| anyhow::anyhow!("{report}"))?;

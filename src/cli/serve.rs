@@ -21,6 +21,7 @@ use crate::{
     app::{App, Outline},
     clients::launcher::own_program,
     config::Loaded,
+    diff::ask::DEFAULT_ASKED,
     domain::{clock::SystemClock, lifecycle::Phase},
     http::server,
     telemetry::{
@@ -134,12 +135,12 @@ fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
         if changes.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        let recording = diff::remembered(&gateway).await?;
+        let recording = diff::remembered(&gateway, DEFAULT_ASKED).await?;
         if recording.questions.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
         print("\nThe answers to the questions that it remembers:")?;
-        diff::show(&diff::ask_next(&next, &recording).await, Output::Text)
+        diff::show(&diff::ask_next(&next, &recording, DEFAULT_ASKED).await, Output::Text)
     })
 }
 

@@ -12,7 +12,7 @@ use crate::{
     config::{Decoded, Report},
     replay::{
         case::CaseFile,
-        play::{check, play},
+        play::Stage,
         read::{case_path, files, read},
         report::{self, CaseResult},
         update::{NewAnswer, expected_lines, write},
@@ -59,17 +59,20 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::CONFIG));
         }
     };
-    if let Err(report) = check(config) {
-        eprint!("{report}");
-        return Ok(ExitCode::from(exit::CONFIG));
-    }
+    let stage = match Stage::read(config) {
+        Ok(stage) => stage,
+        Err(report) => {
+            eprint!("{report}");
+            return Ok(ExitCode::from(exit::CONFIG));
+        }
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (mut results, mut is_wrong) = (Vec::new(), false);
     for file in files {
         let played = match read(&file) {
             Ok(decoded) => {
                 let _progress = Progress::begin("playing the cases");
-                runtime.block_on(play_file(&file, &decoded, arguments))
+                runtime.block_on(play_file(&stage, &file, &decoded, arguments.update))
             }
             Err(report) => Err(report),
         };
@@ -100,13 +103,14 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When the configuration is wrong.
 async fn play_file(
+    stage: &Stage,
     file: &Path,
     decoded: &Decoded<CaseFile>,
-    arguments: &TestArgs,
+    update: bool,
 ) -> Result<Vec<CaseResult>, Box<Report>> {
     let (mut results, mut changes) = (Vec::new(), Vec::new());
     for (index, case) in decoded.value.cases.iter().enumerate() {
-        let played = play(case, &arguments.file.path).await?;
+        let played = stage.play(case).await?;
         let steps = case.then.iter().map(|step| step.expect.as_ref());
         let expected = std::iter::once(case.expect.as_ref()).chain(steps);
         for (step, (before, played)) in expected.zip(&played.steps).enumerate() {
@@ -117,9 +121,9 @@ async fn play_file(
         }
         let line = decoded.place(&case_path(index)).line;
         let file = file.display().to_string();
-        results.push(CaseResult { file, line, name: case.name.clone(), played, is_updated: arguments.update });
+        results.push(CaseResult { file, line, name: case.name.clone(), played, is_updated: update });
     }
-    if arguments.update
+    if update
         && !changes.is_empty()
         && let Err(why) = write(file, decoded, changes)
     {

@@ -16,6 +16,7 @@ mod destination;
 pub mod link;
 mod link_policy;
 mod named;
+mod observe;
 mod reply;
 mod retry;
 mod seen;
@@ -30,6 +31,7 @@ use tokio::time::{Instant, sleep};
 use tower::retry::budget::Budget as _;
 use url::Position;
 
+pub(crate) use self::observe::{Ended, Observed};
 use self::{
     addresses::Addresses,
     breaker::{BreakerPass, End},

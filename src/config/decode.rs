@@ -1,12 +1,16 @@
 //! Decodes a tree into [`super::Config`] and other types, and reports all errors at once. serde stops at the first error, so the bad value is
 //! reported, taken out, and the rest is decoded again.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment as SerdeSegment;
 
 use super::{
     Report,
+    places::Places,
     tree::{Node, NodeKind},
 };
 use crate::domain::{
@@ -20,14 +24,15 @@ const MAX_ERRORS: usize = 100;
 /// Decodes `tree`. Values that cannot be decoded are taken out of it and noted in `report`. `None` if even the outermost mapping does not
 /// fit.
 pub(crate) fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Option<T> {
-    decode_knowing(tree, report, |_, _| ())
+    decode_knowing(tree, report, None, |_, _| ())
 }
 
 /// As [`decode`]. `knowing` gets the path of each mapping with an unknown key, and the keys that are known there. It may change them into
-/// the ones that the advice should offer.
+/// the ones that the advice should offer. `places` knows where other keys belong.
 pub(crate) fn decode_knowing<T: DeserializeOwned>(
     tree: &mut Node,
     report: &mut Report,
+    places: Option<&Places>,
     knowing: impl Fn(&Path, &mut Vec<&str>),
 ) -> Option<T> {
     // serde would accept a list as the fields of a struct, in their order.
@@ -45,17 +50,30 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
         let message = error.inner().to_string();
         let cause = DecodeCause::of(&message);
         let path = tree.existing(&own_path(error.path()));
+        let list = places.and_then(|places| list_for_mapping(tree, &path, places));
+        let beside = places
+            .filter(|_| cause == DecodeCause::NotOneKey)
+            .and_then(|places| misplaced(tree.at(&path), &path, places));
+        let (cause, path) = match (list, &beside) {
+            (Some(list), _) => (DecodeCause::ListForMapping, list),
+            (None, Some((key, kind))) => (DecodeCause::Beside(kind), path.key(key)),
+            (None, None) => (cause, path),
+        };
         let target = match cause {
             DecodeCause::UnknownKey(name) | DecodeCause::UnknownValue(name) => tree.existing(&path.key(name)),
             DecodeCause::MissingKey(_)
             | DecodeCause::WrongType { .. }
             | DecodeCause::NotOneKey
+            | DecodeCause::ListForMapping
+            | DecodeCause::Beside(_)
+            | DecodeCause::OnlyName
             | DecodeCause::Other => path,
         };
         let (_, real) = tree.locate(&target);
         if !follows_from(&pruned, &real, &cause) {
-            report.add(tree, problem(tree, &target, &message, &cause, &knowing));
+            report.add(tree, problem(tree, &target, &message, &cause, (places, &knowing)));
         }
+        report.take_out(real.clone());
         pruned.push(real);
         if !tree.prune(&target) {
             return None;
@@ -80,6 +98,12 @@ enum DecodeCause<'a> {
     },
     /// A mapping names one of several kinds by its only key, and this one has another number of keys.
     NotOneKey,
+    /// A list stands where a mapping is expected. serde takes it for the mapping's values in their order.
+    ListForMapping,
+    /// A key stands beside this one, which should be the only one.
+    Beside(&'a str),
+    /// A name stands where a mapping with that name as its only key is expected.
+    OnlyName,
     /// Anything else.
     Other,
 }
@@ -96,6 +120,8 @@ impl<'a> DecodeCause<'a> {
             Self::MissingKey(name)
         } else if message.ends_with("expected map with a single key") {
             Self::NotOneKey
+        } else if message == "invalid type: unit variant, expected newtype variant" {
+            Self::OnlyName
         } else if let Some(found) = message.strip_prefix("invalid type: ") {
             let is_scalar = ["integer", "floating point", "boolean"].iter().any(|kind| found.starts_with(kind));
             Self::WrongType { is_unquoted_text: is_scalar && found.ends_with("expected a string") }
@@ -130,31 +156,65 @@ fn problem(
     path: &Path,
     message: &str,
     cause: &DecodeCause<'_>,
-    knowing: &impl Fn(&Path, &mut Vec<&str>),
+    (places, knowing): (Option<&Places>, &impl Fn(&Path, &mut Vec<&str>)),
 ) -> Problem {
     let unknown = |what: &str, name: &str| {
         // The message goes on with the names that serde knows there, each in backticks.
         let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
-        knowing(&path.parent().unwrap_or_default(), &mut known);
-        (format!("unknown {what} `{name}`"), Some(advice(name, &known)))
+        let parent = path.parent().unwrap_or_default();
+        knowing(&parent, &mut known);
+        let misplaced =
+            places.filter(|_| tree.at(path).is_some()).and_then(|places| places.advice(tree, &parent, name));
+        (format!("unknown {what} `{name}`"), Some(misplaced.unwrap_or_else(|| advice(name, &known))))
     };
     let (message, help) = match cause {
-        DecodeCause::MissingKey(key) => return Problem::missing_key(path.clone(), key),
+        DecodeCause::MissingKey(key) => {
+            let help = places.and_then(|places| places.description(&path.key(*key)));
+            return Problem { help, ..Problem::missing_key(path.clone(), key) };
+        }
         DecodeCause::UnknownKey(name) => unknown("key", name),
-        DecodeCause::UnknownValue(name) => unknown("value", name),
+        DecodeCause::UnknownValue(name) => {
+            let is_key = matches!(path.segments().last(), Some(Segment::Key(key)) if key == name);
+            unknown(if is_key { "kind" } else { "value" }, name)
+        }
+        DecodeCause::ListForMapping => {
+            let help = "write its keys without a `-` before them, and without `[ ]` around them";
+            ("wrong type: list, expected a mapping".to_owned(), Some(help.to_owned()))
+        }
+        DecodeCause::Beside(kind) => {
+            let parent = path.parent().unwrap_or_default();
+            let key =
+                path.segments().last().map(|last| Path::from_iter([last.clone()]).to_string()).unwrap_or_default();
+            let help = places.map(|places| beside(&key, kind, &parent, places));
+            (format!("`{key}` does not belong beside `{kind}`"), help)
+        }
+        DecodeCause::OnlyName => {
+            let name = tree.text(path).unwrap_or_default();
+            let help = format!("write a mapping: `{name}: {{ … }}`");
+            (format!("`{name}` alone is not enough: its settings are missing"), Some(help))
+        }
         DecodeCause::WrongType { is_unquoted_text: true } => (in_words(message), Some("write it in quotes".to_owned())),
-        DecodeCause::NotOneKey => not_one_key(tree.at(path)),
-        DecodeCause::WrongType { is_unquoted_text: false } | DecodeCause::Other => (in_words(message), None),
+        DecodeCause::NotOneKey => not_one_key(tree.at(path), path, places),
+        DecodeCause::WrongType { is_unquoted_text: false } => (in_words(message), expected(message, path, places)),
+        DecodeCause::Other => (in_words(message), None),
     };
     Problem { path: path.clone(), message, help, severity: Severity::Error, kind: ProblemKind::Other }
 }
 
 /// What is wrong with `node`, which should be a mapping with one key, and advice. Most often a line has the wrong indentation.
-fn not_one_key(node: Option<&Node>) -> (String, Option<String>) {
+fn not_one_key(node: Option<&Node>, path: &Path, places: Option<&Places>) -> (String, Option<String>) {
     let Some(NodeKind::Mapping(entries)) = node.map(|node| &node.kind) else {
         return ("one key is expected here".to_owned(), None);
     };
     let names: Vec<String> = entries.iter().map(|(key, ..)| format!("`{key}`")).collect();
+    let kinds = places.map(|places| places.keys(path)).unwrap_or_default();
+    if !kinds.is_empty() && !entries.is_empty() && !entries.iter().any(|(key, ..)| kinds.contains(key.as_str())) {
+        let help = format!(
+            "write one of {} first, and indent the other keys below it",
+            kinds.into_iter().collect::<Vec<_>>().join(", ")
+        );
+        return (format!("no kind is named here, only {}", names.join(" and ")), Some(help));
+    }
     let is_parent = |node: &Node| matches!(node.kind, NodeKind::Mapping(_) | NodeKind::Scalar(Value::Null));
     let mut parents = entries.iter().filter(|(.., node)| is_parent(node)).map(|(key, ..)| key);
     let help = match (parents.next(), parents.next(), names.len()) {
@@ -173,12 +233,64 @@ fn not_one_key(node: Option<&Node>) -> (String, Option<String>) {
     (message, help)
 }
 
+/// A key at `path` that does not belong beside the one key that names a kind there. `None` if there is no such key, or the kind has no value: its
+/// keys then most often have the wrong indentation.
+fn misplaced(node: Option<&Node>, path: &Path, places: &Places) -> Option<(String, String)> {
+    let Some(NodeKind::Mapping(entries)) = node.map(|node| &node.kind) else { return None };
+    let kinds = places.keys(path);
+    let mut known = entries.iter().filter(|(key, ..)| kinds.contains(key.as_str()));
+    let ((kind, _, value), None) = (known.next()?, known.next()) else { return None };
+    let (key, ..) = entries.iter().find(|(key, ..)| !kinds.contains(key.as_str()))?;
+    (!matches!(value.kind, NodeKind::Scalar(Value::Null))).then(|| (key.clone(), kind.clone()))
+}
+
+/// Advice about `key`, which stands beside `kind` in the mapping at `path`.
+fn beside(key: &str, kind: &str, path: &Path, places: &Places) -> String {
+    let own = places.keys(&path.key(kind));
+    match places.above(path, key) {
+        _ if own.contains(key) => format!("indent `{key}` further: it belongs to `{kind}`"),
+        Some(help) => help,
+        None => advice(key, &own.into_iter().collect::<Vec<_>>()),
+    }
+}
+
+/// The first list around or at `path` where a mapping is expected.
+fn list_for_mapping(tree: &Node, path: &Path, places: &Places) -> Option<Path> {
+    let around = (1..=path.segments().len()).map(|end| path.segments()[..end].iter().cloned().collect::<Path>());
+    let is_list = |path: &Path| matches!(tree.at(path).map(|node| &node.kind), Some(NodeKind::List(_)));
+    around.into_iter().find(|path| is_list(path) && places.is_mapping(path))
+}
+
+/// Advice about a value at `path` that has another type than `message` expects.
+fn expected(message: &str, path: &Path, places: Option<&Places>) -> Option<String> {
+    if message.ends_with("expected a sequence") {
+        return Some("write a list: each item begins with `- `".to_owned());
+    }
+    let keys: Vec<&str> = places?.keys(path).into_iter().collect();
+    let is_mapping = message.contains("expected struct") && !keys.is_empty();
+    is_mapping.then(|| format!("write keys below it, indented further; known here: {}", keys.join(", ")))
+}
+
+/// Rust's names for types that serde expects, in YAML's names.
+static RUST_NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?:internally tagged enum|tuple struct|struct|enum) \w+(?: with \d+ elements?)?").ok()
+});
+
 /// serde's message with YAML's names for types.
 fn in_words(message: &str) -> String {
+    if message == "invalid socket address syntax" {
+        return "this is not an address with a port, such as `0.0.0.0:4355`".to_owned();
+    }
     // serde takes a list for the fields of a struct, and then misses some.
     if message.starts_with("invalid length ") && message.contains("expected struct") {
         return "wrong type: list, expected a mapping".to_owned();
     }
+    let message = RUST_NAMES.as_ref().map_or(message.into(), |names| names.replace_all(message, "a map"));
+    let numbers = ["u8", "u16", "u32", "u64", "usize"].map(|name| format!("expected {name}"));
+    let message = numbers.iter().fold(message.into_owned(), |message, number| match message.strip_suffix(&**number) {
+        Some(before) => format!("{before}expected a whole number, at least 0"),
+        None => message,
+    });
     message
         .replace("invalid type: ", "wrong type: ")
         .replace("invalid value: ", "wrong value: ")
@@ -221,15 +333,17 @@ routes:
         assert_eq!(
             problems(source),
             [
-                "t.yaml:1:11: server.listen: invalid socket address syntax",
+                "t.yaml:1:11: server.listen: this is not an address with a port, such as `0.0.0.0:4355`",
                 "t.yaml:1:28: server.deadlin: unknown key `deadlin` (did you mean `deadline`?)",
                 "t.yaml:4:9: auth.tokens[0].name: wrong type: integer `5`, expected a string (write it in quotes)",
-                "t.yaml:5:7: auth.tokens[1]: the key `name` is missing",
-                "t.yaml:8:16: routes[0].backend.script: the key `command` is missing",
-                "t.yaml:8:26: routes[0].backend.script.timeout: `soon` is not a duration such as `500ms`, `30s` or `5m`: expected number at 0",
-                "t.yaml:10:16: routes[1].backend.fixd: unknown value `fixd` (did you mean `fixed`?)",
-                "t.yaml:11:5: routes[1].echo: wrong type: string \"yes\", expected a list",
-                "t.yaml:13:14: routes[2].match.parameters: wrong type: list, expected a mapping",
+                "t.yaml:5:7: auth.tokens[1]: the key `name` is missing (`name`: The caller's name in logs)",
+                "t.yaml:8:16: routes[0].backend.script: the key `command` is missing (`command`: The program and its arguments)",
+                "t.yaml:8:26: routes[0].backend.script.timeout: `soon` is not a duration with a unit, `ms`, `s`, `m`, `h` or `d`: \
+                 expected number at 0",
+                "t.yaml:10:16: routes[1].backend.fixd: unknown kind `fixd` (did you mean `fixed`?)",
+                "t.yaml:11:5: routes[1].echo: wrong type: string \"yes\", expected a list (write a list: each item begins with `- `)",
+                "t.yaml:13:14: routes[2].match.parameters: wrong type: list, expected a mapping (write its keys \
+                 without a `-` before them, and without `[ ]` around them)",
                 "t.yaml:14:39: routes[2].backend.fixed.parameters[0]: wrong type: integer `1`, expected a mapping",
             ]
         );

@@ -51,7 +51,7 @@ pub(crate) fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
 }
 
 /// A plugin, and the routes that it becomes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LoadedPlugin {
     /// Its routes, the main one first, each with the values from which its revision is computed.
     pub(crate) routes: Vec<(RouteConfig, Value)>,

@@ -1,13 +1,14 @@
 //! The report of a configuration's problems, shown as a compiler shows errors.
 
+mod mask;
 mod sarif;
 
-use std::{fmt, sync::LazyLock};
+use std::fmt;
 
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource};
-use regex::{Captures, Regex};
 use serde::Serialize;
 
+use self::mask::{in_one_line, masked, names_secret};
 use super::tree::{Node, Position};
 use crate::domain::{
     problem::{Problem, ProblemKind, Segment, Severity},
@@ -15,22 +16,8 @@ use crate::domain::{
     units::plural,
 };
 
-/// Endings of keys whose values may be secrets that were written into the file by mistake.
-const SECRET_KEYS: [&str; 13] = [
-    "token",
-    "bearer",
-    "password",
-    "passwd",
-    "secret",
-    "sha256",
-    "authorization",
-    "credential",
-    "privatekey",
-    "cookie",
-    "apikey",
-    "api-key",
-    "api_key",
-];
+/// Shorter values are not hidden: they would be found in other words. In bytes.
+const SHORTEST_LITERAL: usize = 4;
 
 /// How severely a report counts its findings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,8 +38,18 @@ pub struct Report {
     source: String,
     strictness: Strictness,
     findings: Vec<Finding>,
+    seen: Box<Seen>,
     /// The reports of files that belong to it, such as plugins.
     others: Vec<Self>,
+}
+
+/// What a report remembers of the file. Boxed, since a report is the error of many functions.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// Values that seem to be secrets. They are not shown.
+    literals: Vec<String>,
+    /// The places of values that could not be decoded.
+    taken_out: Vec<crate::domain::problem::Path>,
 }
 
 /// One problem with its place.
@@ -89,6 +86,7 @@ impl Report {
             source,
             strictness: Strictness::default(),
             findings: Vec::new(),
+            seen: Box::default(),
             others: Vec::new(),
         }
     }
@@ -124,23 +122,38 @@ impl Report {
         self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
     }
 
+    /// As [`Self::syntax`], with advice.
+    pub(crate) fn syntax_with_help(&mut self, at: Position, message: &str, help: &str) {
+        self.push(at, crate::domain::problem::Path::root(), message.to_owned(), Some(help.to_owned()), Severity::Error);
+    }
+
     /// Notes `problem`, whose path refers to `tree`. A problem of a part is left out if an error below that part was found before, because
     /// it may only be a consequence.
     pub(crate) fn add(&mut self, tree: &Node, mut problem: Problem) {
         if let Some(Segment::Key(key)) = problem.path.segments().last()
-            && SECRET_KEYS.iter().any(|end| key.to_ascii_lowercase().ends_with(end))
+            && names_secret(key)
             && let Some(text) = tree.text(&problem.path)
         {
             problem.message = problem.message.replace(&text, REDACTED);
+        }
+        if problem.kind == ProblemKind::LiteralSecret {
+            self.seen.literals.extend(tree.text(&problem.path));
         }
         let (at, real) = tree.locate(&problem.path);
         let is_below = |finding: &Finding| {
             finding.severity == Severity::Error && finding.real != real && finding.real.is_within(&real)
         };
-        if problem.kind != ProblemKind::MissingKey && self.findings.iter().any(is_below) {
+        // A value that was taken out may be missed later.
+        let follows = self.findings.iter().any(is_below) || self.seen.taken_out.iter().any(|out| real.is_within(out));
+        if problem.kind != ProblemKind::MissingKey && follows {
             return;
         }
         self.push(at, real, problem.message, problem.help, problem.severity);
+    }
+
+    /// Notes that the value at `real` could not be decoded. Later problems at this place are consequences.
+    pub(super) fn take_out(&mut self, real: crate::domain::problem::Path) {
+        self.seen.taken_out.push(real);
     }
 
     /// Adds the report on a file that belongs to this one.
@@ -258,55 +271,21 @@ impl Report {
     }
 }
 
-/// `text` without control characters and without users and passwords of URLs. A report is printed to terminals and logs, and repeats keys and
-/// values of the file.
-fn in_one_line(text: String) -> String {
-    let text = if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text };
-    if text.contains('@') { without(USER.as_ref(), &text) } else { text }
-}
-
-/// The user and password of a URL.
-static USER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"(://)([^/\s"'@]+(?:@[^/\s"'@]+)*)@"#).ok());
-
-/// The value of a key that ends like [`SECRET_KEYS`]: text, a list of texts, or a block.
-static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let value = r#""[^"\n]*"|'[^'\n]*'|\[[^\]\n{]*\]|[|>][^\n]*(?:\n[ \t]+[^\n]*)*|[^\s\[{&*#,}|>][^\n,}]*"#;
-    Regex::new(&format!(r#"(?i)((?:{})["']?[ \t]*:[ \t]*)({value})"#, SECRET_KEYS.join("|"))).ok()
-});
-
-/// What stands in the query of a URL, or begins as the secrets of well-known services do.
-static WELL_KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let query = format!(r"[?&][a-z0-9_-]*(?:{})=", SECRET_KEYS.join("|"));
-    Regex::new(&format!(
-        r#"(?i)({query}|gh[opsu]_|github_pat_|glpat-|xox[bp]-|dckr_pat_|npm_|hvs\.)([^\s"'&,{{}}\[\]]+)"#
-    ))
-    .ok()
-});
-
-/// `text` with the second group of `pattern` replaced by stars. Each line keeps its length. Empty if there is no pattern.
-fn without(pattern: Option<&Regex>, text: &str) -> String {
-    let Some(pattern) = pattern else { return String::new() };
-    let hidden = |text: &str| {
-        let lines = text.split('\n').map(|line| "*".repeat(line.len()));
-        lines.collect::<Vec<_>>().join("\n")
-    };
-    let stars = |found: &Captures<'_>| {
-        let end = found[0].len() - found[1].len() - found[2].len();
-        format!("{}{}{}", &found[1], hidden(&found[2]), &found[0][found[0].len() - end..])
-    };
-    pattern.replace_all(text, stars).into_owned()
-}
-
-/// `source` without values that may be secrets, because reports are logged.
-fn masked(source: &str) -> String {
-    without(WELL_KNOWN.as_ref(), &without(USER.as_ref(), &without(VALUE.as_ref(), source)))
+impl Report {
+    /// The text of the file without values that may be secrets.
+    fn shown_source(&self) -> String {
+        // Patterns hide less of a line, so that it stays readable. A value that they leave as it is becomes stars.
+        let lines = self.seen.literals.iter().flat_map(|literal| literal.lines()).map(str::trim);
+        let hide = |source: String, line: &str| source.replace(line, &"*".repeat(line.len()));
+        lines.filter(|line| line.len() >= SHORTEST_LITERAL).fold(masked(&self.source), hide)
+    }
 }
 
 impl fmt::Display for Report {
     /// The findings, each with its line of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let handler = GraphicalReportHandler::new().with_width(110);
-        let source = masked(&self.source);
+        let source = self.shown_source();
         for finding in &self.findings {
             let offset = finding.at.offset;
             let rest = &self.source[offset..];
@@ -344,29 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_may_be_secrets_are_masked() {
-        for (source, shown) in [
-            ("tokens: [{name: a, token: hunter2}]", "tokens: [{name: a, token: *******}]"),
-            ("sha256: \"hunter2\" # x", "sha256: ********* # x"),
-            ("{\"password\": 'hunter, 2'}", "{\"password\": ***********}"),
-            ("Authorization: Bearer hunter2\nx: y", "Authorization: **************\nx: y"),
-            ("tokens:\n  - name: a\n    file: b", "tokens:\n  - name: a\n    file: b"),
-            ("Authorization: { file: b }", "Authorization: { file: b }"),
-            ("secret: [hunter2, hunter3]", "secret: ******************"),
-            ("token: |-\n  hunter2\n  hunter3\nx: y", "token: **\n*********\n*********\nx: y"),
-            ("url: http://me:hunter2@h/x?a=b@c", "url: http://**********@h/x?a=b@c"),
-            ("proxy: https://me:hun@ter2@h", "proxy: https://***********@h"),
-            ("bearer: hunter2", "bearer: *******"),
-            ("url: \"http://user:hunter2@h/\"", "url: \"http://************@h/\""),
-            ("url: http://h:80/a@b", "url: http://h:80/a@b"),
-            ("privateKey: |\n  BEGIN\n  hunter2\nx: y", "privateKey: *\n*******\n*********\nx: y"),
-            ("secret: >-\n  hunter2", "secret: **\n*********"),
-            ("url: https://h/x?page=1&access_token=hunter2&a=b", "url: https://h/x?page=1&access_token=*******&a=b"),
-            ("args: [ghp_hunter2]", "args: [ghp_*******]"),
-            ("url: https://h/x?token={{ params.t }}", "url: https://h/x?token={{ params.t }}"),
-        ] {
-            assert_eq!(masked(source), shown);
-        }
+    fn a_secret_is_not_shown() {
         let report = Report::new("g.yaml", "token: hunter2".to_owned());
         let mut report = report;
         report.syntax(Position { line: 1, column: 1, offset: 0 }, "unknown key".to_owned());

@@ -71,10 +71,7 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
         }
         let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() else {
             let message = message(&error);
-            match tab_after(&source, at).filter(|_| message.ends_with("found a tab")) {
-                Some(at) => report.syntax(at, "a tab, where YAML is indented with spaces only".to_owned()),
-                None => report.syntax(at, message),
-            }
+            explain(report, &source, at, message);
             return None;
         };
         report.syntax(at, format!("the key `{key}` stands twice in this mapping"));
@@ -141,6 +138,24 @@ impl Node {
                 Value::Object(entries.iter().map(|(key, _, value)| (key.clone(), value.to_value())).collect())
             }
         }
+    }
+
+    /// All texts with their paths.
+    pub(crate) fn texts(&self) -> Vec<(Path, &str)> {
+        let (mut found, mut left) = (Vec::new(), vec![(Path::root(), self)]);
+        while let Some((path, node)) = left.pop() {
+            match &node.kind {
+                NodeKind::Scalar(Value::String(text)) => found.push((path, text.as_str())),
+                NodeKind::Scalar(_) => {}
+                NodeKind::List(items) => {
+                    left.extend(items.iter().enumerate().map(|(index, (_, item))| (path.index(index), item)));
+                }
+                NodeKind::Mapping(entries) => {
+                    left.extend(entries.iter().map(|(key, _, value)| (path.key(key), value)));
+                }
+            }
+        }
+        found
     }
 
     /// The node at `path`.
@@ -250,6 +265,48 @@ fn tab_after(source: &str, at: Position) -> Option<Position> {
     })
 }
 
+/// Notes a syntax error in plain words, where its usual causes are known.
+fn explain(report: &mut Report, source: &str, at: Position, message: String) {
+    if let Some(at) = tab_after(source, at).filter(|_| message.ends_with("found a tab")) {
+        report.syntax_with_help(at, "a tab, where YAML is indented with spaces only", "write spaces in its place");
+    } else if let Some(at) = template_at(source, at) {
+        let help = "write quotes around the whole value, such as `\"{{ name }}\"`";
+        report.syntax_with_help(at, "a template without quotes: YAML takes its `{` for the start of a mapping", help);
+    } else if message.starts_with("while parsing a block ") {
+        let help =
+            "begin the keys of one mapping in the same column, and the items of a list with `-` in the same column";
+        report.syntax_with_help(at, "this line has another indentation than the lines around it", help);
+    } else if let Some(bracket) = message.strip_prefix("unclosed bracket '").and_then(|rest| rest.chars().next()) {
+        let close = if bracket == '{' { '}' } else { ']' };
+        report.syntax_with_help(at, &format!("the `{bracket}` is not closed"), &format!("write `{close}` at its end"));
+    } else {
+        report.syntax(at, message);
+    }
+}
+
+/// The first `{{` without quotes in the line of `at` or in the line before it, where a value begins.
+fn template_at(source: &str, at: Position) -> Option<Position> {
+    let line = usize::try_from(at.line).ok()?;
+    let lines = source.split('\n').enumerate().skip(line.saturating_sub(2)).take(if line < 2 { 1 } else { 2 });
+    lines.into_iter().find_map(|(index, text)| {
+        let (mut quote, mut before) = (None, None);
+        for (column, (offset, c)) in text.char_indices().enumerate() {
+            match (quote, c) {
+                (Some(open), c) if open == c => quote = None,
+                (None, '#') if before.is_none_or(|(_, was_space)| was_space) => return None,
+                (None, '"' | '\'') => quote = Some(c),
+                (None, '{') if text[offset..].starts_with("{{") && before.is_none_or(|(c, _)| ":-[{,".contains(c)) => {
+                    let (line, column) = (u64::try_from(index + 1).ok()?, u64::try_from(column + 1).ok()?);
+                    return Some(Position { line, column, offset: 0 }.with_offset(source));
+                }
+                _ => {}
+            }
+            before = if c.is_whitespace() { before.map(|(c, _)| (c, true)) } else { Some((c, false)) };
+        }
+        None
+    })
+}
+
 /// serde-saphyr's message without the position, which the report shows in its own form.
 fn message(error: &Error) -> String {
     let text = error.without_snippet().to_string();
@@ -259,9 +316,6 @@ fn message(error: &Error) -> String {
         return "the file is too large or too deep, perhaps by its aliases".to_owned();
     }
     let text = text.split(" at line ").next().unwrap_or(text);
-    if text.starts_with("while parsing a block ") {
-        return format!("{text}; compare the indentation of this line with the lines around it");
-    }
     text.to_owned()
 }
 

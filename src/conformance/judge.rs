@@ -12,6 +12,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+pub(crate) use self::http::CUT;
 use self::{
     http::{Body, bodiless, receive, values},
     json::{BLANK, first_value, float64, folds, members},
@@ -56,8 +57,19 @@ pub fn judge_raw(response: &[u8]) -> Verdict {
 /// Judges a response whose body was read to its end.
 #[must_use]
 pub fn judge(status: u16, headers: &[(String, String)], body: &[u8]) -> Verdict {
-    let read = if bodiless(status) { &[] } else { body };
-    decide(status, headers, &Body(read.to_vec(), None))
+    judge_part(status, headers, body, None)
+}
+
+/// Judges a response whose body was read as far as it came. `broken` is the error that ended it early: Argo CD reads the first JSON
+/// value, and does not look for what comes after it.
+pub(crate) fn judge_part(
+    status: u16,
+    headers: &[(String, String)],
+    body: &[u8],
+    broken: Option<&'static str>,
+) -> Verdict {
+    let body = if bodiless(status) { Body(Vec::new(), None) } else { Body(body.to_vec(), broken) };
+    decide(status, headers, &body)
 }
 
 /// Why `serde_json` refuses JSON that Go reads or skips: more than 128 levels, a number beyond float64, half a surrogate pair.

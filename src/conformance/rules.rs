@@ -1,6 +1,10 @@
 //! The rules of the suite. `docs/conformance.md` explains each.
 
+use std::time::Duration;
+
 use serde::Serialize;
+
+use crate::domain::secret::Secrets;
 
 /// How much a rule matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -49,7 +53,9 @@ pub(crate) const EQUAL: Rule = rule("equal-answers", Level::Must, "equal questio
 pub(crate) const CONCURRENT: Rule = rule("concurrent", Level::Must, "ten questions at once get the same answers");
 pub(crate) const NO_TOKEN: Rule = rule("no-token", Level::Must, "a question without a token is refused");
 pub(crate) const WRONG_TOKEN: Rule = rule("wrong-token", Level::Must, "a question with a wrong token is refused");
-pub(crate) const REFUSES: Rule = rule("refuses-input", Level::Must, "a bad question gets an error, never a list");
+pub(crate) const REFUSES: Rule = rule("refuses-input", Level::Must, "a bad question gets an error, never a 2xx");
+pub(crate) const REFUSES_HALF: Rule =
+    rule("refuses-half", Level::Must, "a body that is half a JSON document gets an error, never a 2xx");
 pub(crate) const NO_RESERVED: Rule =
     rule("no-reserved-keys", Level::Must, "no set has a key that Argo CD overwrites (`generator`, `values`)");
 pub(crate) const CLIENT_ERROR: Rule = rule("client-error", Level::Should, "a bad question and a bad token get a 4xx");
@@ -66,7 +72,7 @@ pub(crate) const BROKEN_SOURCE: Rule =
     rule("broken-source", Level::Hazard, "a fault of the source is an error, never an empty or a smaller list");
 
 /// All rules, in the order of reports.
-pub(crate) const ALL: [Rule; 17] = [
+pub(crate) const ALL: [Rule; 18] = [
     ANSWERS,
     EXPECTED,
     IN_TIME,
@@ -76,6 +82,7 @@ pub(crate) const ALL: [Rule; 17] = [
     NO_TOKEN,
     WRONG_TOKEN,
     REFUSES,
+    REFUSES_HALF,
     NO_RESERVED,
     CLIENT_ERROR,
     MESSAGE,
@@ -97,6 +104,8 @@ pub(crate) struct Judged {
     pub(crate) checks: usize,
     /// What was wrong, each once.
     pub(crate) failures: Vec<String>,
+    /// Why it is not known whether the rule is kept, each once.
+    pub(crate) unknown: Vec<String>,
 }
 
 impl Judged {
@@ -104,41 +113,109 @@ impl Judged {
     pub(crate) fn is_broken(&self) -> bool {
         !self.failures.is_empty()
     }
-}
 
-/// The most failures that are kept of one rule.
-const MAX_FAILURES: usize = 100;
+    /// What became of the rule, in reports.
+    pub(crate) fn result(&self) -> &'static str {
+        match self.checks {
+            _ if self.is_broken() => "fail",
+            _ if !self.unknown.is_empty() => "unknown",
+            0 => "skipped",
+            _ => "pass",
+        }
+    }
 
-/// The results of all rules.
-#[derive(Debug)]
-pub(crate) struct Results(Vec<Judged>);
-
-impl Default for Results {
-    fn default() -> Self {
-        Self(ALL.map(|rule| Judged { rule, checks: 0, failures: Vec::new() }).into())
+    /// What was wrong, and what is not known.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &String> {
+        self.failures.iter().chain(&self.unknown)
     }
 }
 
+/// The most findings of a kind that are kept of one rule.
+const MAX_FINDINGS: usize = 100;
+/// The longest text of a finding, in characters.
+const MAX_TEXT_CHARS: usize = 300;
+
+/// The results of all rules.
+#[derive(Debug)]
+pub(crate) struct Results {
+    judged: Vec<Judged>,
+    secrets: Secrets,
+    /// How long an answer may take.
+    pub(crate) timeout: Duration,
+    /// Why not everything was asked.
+    pub(crate) unfinished: Option<String>,
+}
+
 impl Results {
-    /// Checks `rule`. `what` says what is wrong, if something is.
+    /// The results before anything was asked. No finding shows a value of `secrets`.
+    pub(crate) fn new(secrets: Secrets, timeout: Duration) -> Self {
+        let judged = ALL.map(|rule| Judged { rule, checks: 0, failures: Vec::new(), unknown: Vec::new() });
+        Self { judged: judged.into(), secrets, timeout, unfinished: None }
+    }
+
+    /// Checks `rule`. `what` says what is wrong, if something is. It may hold a whole reply.
     pub(crate) fn check(&mut self, rule: Rule, what: Option<String>) {
-        let Some(judged) = self.0.iter_mut().find(|judged| judged.rule.id == rule.id) else { return };
-        judged.checks += 1;
-        if let Some(what) = what
-            && judged.failures.len() < MAX_FAILURES
-            && !judged.failures.contains(&what)
-        {
-            judged.failures.push(what);
+        let what = what.map(|what| printable(&self.secrets.redact(&what)));
+        if let Some(judged) = self.of(rule) {
+            judged.checks += 1;
+            note(&mut judged.failures, what);
         }
+    }
+
+    /// Notes that it is not known whether `rule` is kept.
+    pub(crate) fn unknown(&mut self, rule: Rule, why: &str) {
+        let why = printable(&self.secrets.redact(why));
+        if let Some(judged) = self.of(rule) {
+            note(&mut judged.unknown, Some(why));
+        }
+    }
+
+    /// Notes that the suite ended before everything was asked. A rule that was kept so far might still be broken.
+    pub(crate) fn stop(&mut self, why: &str) {
+        for judged in self.judged.iter_mut().filter(|judged| judged.checks > 0) {
+            judged.unknown.push(why.to_owned());
+        }
+        self.unfinished = Some(why.to_owned());
+    }
+
+    fn of(&mut self, rule: Rule) -> Option<&mut Judged> {
+        self.judged.iter_mut().find(|judged| judged.rule.id == rule.id)
     }
 
     /// All rules with their results.
     pub(crate) fn all(&self) -> &[Judged] {
-        &self.0
+        &self.judged
     }
 
-    /// Whether no rule was broken that matters: `MUST` and `HAZARD`.
+    /// Whether no rule was broken that matters (`MUST` and `HAZARD`), and everything was asked and judged.
     pub(crate) fn conforms(&self) -> bool {
-        !self.0.iter().any(|judged| judged.rule.level != Level::Should && judged.is_broken())
+        self.unfinished.is_none() && !self.is_broken() && self.judged.iter().all(|judged| judged.unknown.is_empty())
     }
+
+    /// Whether a rule was broken that matters.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.judged.iter().any(|judged| judged.rule.level != Level::Should && judged.is_broken())
+    }
+}
+
+fn note(findings: &mut Vec<String>, what: Option<String>) {
+    if let Some(what) = what
+        && findings.len() < MAX_FINDINGS
+        && !findings.contains(&what)
+    {
+        findings.push(what);
+    }
+}
+
+/// One line that a terminal shows as it is. A reply may hold anything, also what moves the cursor or turns the direction of text.
+pub(crate) fn printable(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut line: String = text.chars().take(MAX_TEXT_CHARS).map(|c| if is_hidden(c) { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_TEXT_CHARS).is_some() {
+        line.push('…');
+    }
+    line
 }

@@ -23,8 +23,12 @@ pub(crate) struct Sets {
     pub(crate) before: Vec<ParameterSet>,
     /// What they would be given.
     pub(crate) after: Vec<ParameterSet>,
+    /// Whether the answer of before is not known for one of its calls.
+    pub(crate) is_before_unknown: bool,
     /// Whether each of its calls would be answered. After an error, Argo CD deletes nothing.
     pub(crate) is_answered: bool,
+    /// Whether each of its calls was asked.
+    pub(crate) is_asked: bool,
 }
 
 /// The Applications of one ApplicationSet that would be deleted.
@@ -64,6 +68,11 @@ pub(crate) fn deleted(described: &[Described], name: &str, sets: &Sets) -> Vec<D
 fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     let mut deleted =
         Deleted { namespace: set.namespace.clone(), certain: Vec::new(), perhaps: Vec::new(), notes: Vec::new() };
+    if !sets.is_asked {
+        deleted.notes.push(
+            "another call of it was not asked, so it is not known what else it would have (`--limit`)".to_owned(),
+        );
+    }
     if !sets.is_answered {
         deleted.notes.push("another call of it would end with an error, and Argo CD then deletes nothing".to_owned());
     }
@@ -93,8 +102,16 @@ fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
         return deleted;
     };
     let exists = |name: &String| set.applications.contains(name);
-    let is_certain = |name: &String| is_alone && sets.is_answered && !set.is_patched && exists(name);
+    let is_certain = |name: &String| is_alone && sets.is_answered && sets.is_asked && !set.is_patched && exists(name);
     (deleted.certain, deleted.perhaps) = before.difference(&after).cloned().partition(is_certain);
+    if sets.is_before_unknown {
+        // What exists may come from the call whose answer of before is not known.
+        let is_left = |name: &&String| !after.contains(*name) && !before.contains(*name);
+        deleted.perhaps.extend(set.applications.iter().filter(is_left).cloned());
+        deleted
+            .notes
+            .push("what one of its calls was given before is not known, so its status was looked at".to_owned());
+    }
     if set.is_patched && !deleted.perhaps.is_empty() {
         deleted.notes.push("its `templatePatch` may give other names".to_owned());
     }
@@ -181,7 +198,9 @@ mod tests {
         let sets = |is_answered| Sets {
             before: ["a", "b", "c"].map(|name| set(json!({ "name": name }))).into(),
             after: vec![set(json!({"name": "a"}))],
+            is_before_unknown: false,
             is_answered,
+            is_asked: true,
         };
         let names = |described: &[Described], sets: &Sets| {
             let [deleted] = &deleted(described, "argocd/s", sets)[..] else { panic!("not one") };
@@ -197,6 +216,13 @@ mod tests {
         let kept = Described { applications_sync: Some("create-only".to_owned()), ..described.clone() };
         assert_eq!(names(&kept, true), ("b".to_owned(), "c".to_owned(), 1));
         assert!(deleted(std::slice::from_ref(&described), "teams/s", &sets(true)).is_empty());
+        // What a call was given before is not known: what exists, and would not be made, may go away.
+        let unknown = Sets { before: Vec::new(), is_before_unknown: true, ..sets(true) };
+        let [found] = &deleted(std::slice::from_ref(&described), "argocd/s", &unknown)[..] else { panic!("not one") };
+        assert_eq!(
+            (found.certain.join(","), found.perhaps.join(","), found.notes.len()),
+            (String::new(), "b".to_owned(), 1)
+        );
         // A call that names no namespace may come from either.
         let other = Described { namespace: "teams".to_owned(), ..described.clone() };
         let both = deleted(&[described, other], "s", &sets(true));

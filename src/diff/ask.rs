@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     app::Setup,
-    domain::generator::{Before, ParameterSet, Query},
+    domain::{
+        generator::{Before, ParameterSet, Parameters, Query},
+        secret::REDACTED,
+    },
     engine::{
         answer::{Failure, try_out},
         cache::Key,
@@ -21,10 +24,10 @@ use crate::{
     },
 };
 
-/// How many questions are asked, at most.
-pub(crate) const MAX_ASKED: usize = 200;
-/// How many ApplicationSets are followed, counted for each question.
-const MAX_FOLLOWED: usize = 2000;
+/// How many questions are asked unless the caller says otherwise.
+pub(crate) const DEFAULT_ASKED: usize = 200;
+/// How many ApplicationSets are followed for each question that may be asked.
+const MAX_FOLLOWED: usize = 10;
 /// How many are asked at once.
 const AT_ONCE: usize = 4;
 
@@ -52,14 +55,14 @@ pub(crate) enum Answer {
     NotAsked,
 }
 
-/// Asks `setup` the questions of `recording`, [`MAX_ASKED`] at most.
-pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording) -> Vec<Asked<'r>> {
+/// Asks `setup` the questions of `recording`, `limit` at most.
+pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording, limit: usize) -> Vec<Asked<'r>> {
     let pairs = recording.questions.iter().flat_map(|recorded| match &*recorded.asked_by {
         [] => vec![(recorded, "")],
         names => names.iter().map(|name| (recorded, &**name)).collect(),
     });
     let plan = |(index, (recorded, name)): (usize, (&'r Recorded, &'r str))| async move {
-        let planned = if index < MAX_FOLLOWED {
+        let planned = if index < limit * MAX_FOLLOWED {
             plan(setup, recorded, name).await.map_err(Answer::Unknown)
         } else {
             Err(Answer::NotAsked)
@@ -71,7 +74,7 @@ pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording) -> Vec<Aske
     for query in planned.iter().filter_map(|(.., planned)| planned.as_ref().ok()) {
         distinct.entry(query.key).or_insert_with(|| Arc::clone(query));
     }
-    let answers: HashMap<Key, Answer> = stream::iter(distinct.into_iter().take(MAX_ASKED))
+    let answers: HashMap<Key, Answer> = stream::iter(distinct.into_iter().take(limit))
         .map(|(key, query)| async move { (key, run(&query).await) })
         .buffer_unordered(AT_ONCE)
         .collect()
@@ -86,9 +89,9 @@ pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording) -> Vec<Aske
     asked.collect()
 }
 
-/// The questions of `recording` with the answers of `setup`. A question that was not asked is only counted.
-pub(crate) async fn recorded_by(setup: &Setup, recording: &Recording) -> Recording {
-    let asked = ask(setup, recording).await;
+/// The questions of `recording` with the answers of `setup`, which is asked `limit` of them. The others are only counted.
+pub(crate) async fn recorded_by(setup: &Setup, recording: &Recording, limit: usize) -> Recording {
+    let asked = ask(setup, recording, limit).await;
     let total = asked.len() + recording.total.saturating_sub(recording.questions.len());
     let answered = asked.into_iter().filter_map(|Asked { recorded, application_set, query, answer }| {
         let (sets, failing) = match answer {
@@ -120,6 +123,12 @@ pub(crate) async fn recorded_by(setup: &Setup, recording: &Recording) -> Recordi
 /// # Errors
 /// The error that Argo CD would get.
 async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<ResolvedQuery>, String> {
+    if holds_secret(&recorded.input) {
+        return Err(
+            "an input parameter is a secret of the backend. It was not recorded, so this question cannot be asked"
+                .to_owned(),
+        );
+    }
     let asked = query(name, Arc::new(recorded.input.clone()));
     let route = match &recorded.route {
         Some(route) if !recorded.by_match => setup
@@ -140,6 +149,19 @@ async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<Reso
     let note = |note: &Option<Value>| note.clone().map(Arc::new);
     let before = Before { own: note(&recorded.notes.own), lineage: note(&recorded.notes.lineage) };
     Ok(Arc::new(ResolvedQuery::new(Arc::clone(route), Query { parameters, before, ..asked })))
+}
+
+/// Whether a value of `input` was left out of the recording.
+fn holds_secret(input: &Parameters) -> bool {
+    fn is_in(value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.contains(REDACTED),
+            Value::Array(items) => items.iter().any(is_in),
+            Value::Object(fields) => fields.iter().any(|(name, value)| name.contains(REDACTED) || is_in(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+    input.iter().any(|(name, value)| name.contains(REDACTED) || is_in(value))
 }
 
 /// No `match` takes the call of `recorded`.

@@ -88,26 +88,31 @@ pub(crate) struct Change {
     pub(crate) is_unguarded: bool,
 }
 
-/// Asks `next` the questions of `recording` at `now`.
-pub(crate) async fn compare(next: &Setup, recording: &Recording, now: Timestamp) -> Comparison {
+/// Asks `next` the questions of `recording`, `limit` at most, at `now`.
+pub(crate) async fn compare(next: &Setup, recording: &Recording, limit: usize, now: Timestamp) -> Comparison {
     let mut comparison = Comparison {
         application_sets: BTreeMap::new(),
         not_asked: recording.total.saturating_sub(recording.questions.len()),
         applications_error: recording.application_sets_error.clone(),
     };
     let mut sets: BTreeMap<String, Sets> = BTreeMap::new();
-    for asked in ask(next, recording).await {
+    for asked in ask(next, recording, limit).await {
         let name = asked.application_set.to_owned();
         let compared = compared(next, &asked, now);
         if matches!(compared.outcome, Outcome::NotAsked) {
             comparison.not_asked += 1;
         }
-        let of_set = sets.entry(name.clone()).or_insert_with(|| Sets { is_answered: true, ..Sets::default() });
+        let of_set =
+            sets.entry(name.clone()).or_insert_with(|| Sets { is_answered: true, is_asked: true, ..Sets::default() });
         match (&compared.outcome, &asked.answer) {
             (Outcome::Same | Outcome::Differs(_), Answer::Sets(after)) => {
-                of_set.before.extend(sets_of(asked.recorded).unwrap_or_default());
+                match sets_of(asked.recorded) {
+                    Some(before) => of_set.before.extend(before),
+                    None => of_set.is_before_unknown = true,
+                }
                 of_set.after.extend(after.iter().cloned());
             }
+            (Outcome::NotAsked, _) => of_set.is_asked = false,
             _ => of_set.is_answered = false,
         }
         comparison.application_sets.entry(name).or_default().questions.push(compared);

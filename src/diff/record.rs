@@ -69,7 +69,7 @@ fn recorded(setup: &Setup, remembered: &Remembered, names: &[Arc<str>]) -> Vec<R
         route: Some(route.name.to_string()),
         by_match,
         asked_by,
-        input: (*parameters).clone(),
+        input: redacted(&secrets, &parameters),
         asked_at: asked_at.map(Timestamp::to_date),
         sets: sets.as_ref().map(|sets| sets.iter().map(|set| redacted(&secrets, &set.0)).collect()),
         failing: failing.as_ref().map(ToString::to_string),

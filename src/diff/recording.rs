@@ -1,6 +1,6 @@
 //! Recorded questions with their answers: the answer of `GET /admin/questions`, and the file of the same form.
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -136,8 +136,16 @@ impl Recording {
             Self::is_meant_by(&document),
             "it has no `questions`; it may come from another version than {own}, which this is"
         );
-        let mut recording: Self =
-            document::read_object(document).map_err(anyhow::Error::msg).context("its questions cannot be read")?;
+        let version = document["version"].as_str().filter(|version| **version != own).map(str::to_owned);
+        let mut recording: Self = document::read_object(document).map_err(|why| match version {
+            Some(version) => {
+                anyhow!(
+                    "its questions cannot be read: {why}; version {} wrote it, and this is {own}",
+                    version.escape_debug()
+                )
+            }
+            None => anyhow!("its questions cannot be read: {why}"),
+        })?;
         recording.total = recording.total.max(recording.questions.len());
         Ok(recording)
     }
@@ -176,6 +184,8 @@ mod tests {
         let other = read(r#"{"format": 2, "version": "9.1.0", "questions": []}"#).unwrap_err();
         assert!(other.contains("the form 2, of the version 9.1.0"), "{other}");
         assert!(read("{}").unwrap_err().contains("another version"));
+        let newer = read(r#"{"format": 1, "version": "9.1.0", "questions": [], "more": 1}"#).unwrap_err();
+        assert!(newer.contains("more") && newer.contains("version 9.1.0 wrote it, and this is "), "{newer}");
         let unknown = read("questions: [{ rute: a }]").unwrap_err();
         assert!(unknown.contains("rute"), "{unknown}");
     }

@@ -96,6 +96,8 @@ pub enum ProblemKind {
     MissingKey,
     /// A file or variable with a secret, a key or a certificate cannot be read or used on this machine.
     Secret,
+    /// The value seems to be a secret that stands in the file. It is not shown.
+    LiteralSecret,
     /// Anything else. It may follow from a problem in a part below it.
     Other,
 }
@@ -158,6 +160,14 @@ impl Problems {
         self.push(path, message.into(), Some(help.into()), Severity::Warning);
     }
 
+    /// Warns that the value at `path` seems to be a secret, where it should be a reference to one.
+    pub(crate) fn literal_secret(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        self.warning(path, message, help);
+        if let Some(problem) = self.0.last_mut() {
+            problem.kind = ProblemKind::LiteralSecret;
+        }
+    }
+
     /// Notes an error at `path` if `time` is zero.
     pub(crate) fn check_not_zero(&mut self, path: &Path, time: Duration) {
         if time.is_zero() {
@@ -176,6 +186,8 @@ impl Problems {
             self.error(path, error.to_string());
             if let Some(problem) = self.0.last_mut() {
                 problem.kind = ProblemKind::Secret;
+                problem.help =
+                    Some("on a machine without the secrets, such as a laptop, use `check --no-secrets`".to_owned());
             }
         };
         result.map_err(noted).ok()

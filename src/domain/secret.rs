@@ -1,7 +1,14 @@
 //! Secrets. A configuration holds references to them (`file:`, `env:`), never their values. A secret prints as `[redacted]`.
 
+mod encoded;
+pub(crate) mod forms;
+mod found;
 pub(crate) mod literal;
+pub(crate) mod names;
+mod pairs;
 mod redaction;
+mod urls;
+pub(crate) mod walk;
 
 use std::{fmt, path::PathBuf};
 
@@ -26,6 +33,8 @@ use crate::{
 
 /// Replaces a secret in any text.
 pub(crate) const REDACTED: &str = "[redacted]";
+/// [`REDACTED`] in a URL.
+pub(crate) const REDACTED_IN_URL: &str = "%5Bredacted%5D";
 
 /// The source of a secret's value.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]

@@ -35,19 +35,34 @@ impl std::fmt::Display for HumanDuration {
     }
 }
 
-/// Reads a text, and tells whoever wrote a bare number to add the unit.
+/// Reads a text, and tells whoever wrote a bare number which unit to add.
 struct WithUnit {
     what: &'static str,
-    unit: &'static str,
+    /// The value with a unit that a bare number may stand for.
+    likely: fn(f64) -> Option<String>,
+    accepts: fn(&str) -> bool,
 }
 
 impl WithUnit {
     fn bare<T: Error>(&self, number: impl std::fmt::Display) -> T {
-        T::custom(format!("`{number}` has no unit: write `{number}{}`, or {}", self.unit, self.what))
+        let text = number.to_string();
+        let likely = text.parse().ok().and_then(self.likely).filter(|likely| (self.accepts)(likely));
+        T::custom(match likely {
+            Some(likely) => format!("`{text}` has no unit: write {}, such as `{likely}`", self.what),
+            None => format!("`{text}` is not {}", self.what),
+        })
+    }
+
+    /// The value of `text`.
+    fn read<T, E: Error>(&self, text: &str, parse: fn(&str) -> Result<T, String>) -> Result<T, E> {
+        parse(text).map_err(|why| match text.parse::<f64>() {
+            Ok(_) => self.bare(text),
+            Err(_) => E::custom(format!("`{text}` is not {}{why}", self.what)),
+        })
     }
 }
 
-impl Visitor<'_> for WithUnit {
+impl Visitor<'_> for &WithUnit {
     type Value = String;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -71,23 +86,40 @@ impl Visitor<'_> for WithUnit {
     }
 }
 
+const DURATION: WithUnit = WithUnit {
+    what: "a duration with a unit, `ms`, `s`, `m`, `h` or `d`",
+    likely: |number| {
+        if number.fract() == 0.0 {
+            Some(format!("{number}s"))
+        } else {
+            Some(format!("{}ms", (number * 1000.0).round()))
+        }
+    },
+    accepts: |text| duration(text).is_ok(),
+};
+
+fn duration(text: &str) -> Result<HumanDuration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| format!(": {error}"))?;
+    if duration > LONGEST {
+        return Err(" up to 365 days".to_owned());
+    }
+    Ok(HumanDuration(duration))
+}
+
+/// What to write instead of `text`, if it is a duration in months, which `M` stands for. Nobody means that.
+#[must_use]
+pub(crate) fn months(text: &str) -> Option<String> {
+    let (before, after) = text.split_once('M')?;
+    let is_unit = before.trim_end().ends_with(|c: char| c.is_ascii_digit()) && !after.starts_with(char::is_alphabetic);
+    let minutes = format!("{before}m{after}");
+    (is_unit && duration(text).is_ok() && duration(&minutes).is_ok())
+        .then(|| format!("write `{minutes}` for minutes, or days, such as `30d`"))
+}
+
 impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text =
-            deserializer.deserialize_any(WithUnit { what: "a duration such as `500ms`, `30s` or `5m`", unit: "s" })?;
-        let duration = humantime::parse_duration(&text).map_err(|error| {
-            let example = format!("`{text}` is not a duration such as `500ms`, `30s` or `5m`");
-            let has_no_unit = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            D::Error::custom(if has_no_unit {
-                format!("{example}: it has no unit; {text} seconds are `{text}s`")
-            } else {
-                format!("{example}: {error}")
-            })
-        })?;
-        if duration > LONGEST {
-            return Err(D::Error::custom(format!("`{text}` is longer than 365 days")));
-        }
-        Ok(Self(duration))
+        let text = deserializer.deserialize_any(&DURATION)?;
+        DURATION.read(&text, duration)
     }
 }
 
@@ -137,13 +169,21 @@ impl std::fmt::Display for Percent {
 
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = deserializer.deserialize_any(WithUnit { what: "a share such as `30%`", unit: "%" })?;
-        let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
-        number
-            .filter(|number| *number <= 100)
-            .map(Self)
-            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a share from `0%` to `100%`")))
+        let text = deserializer.deserialize_any(&SHARE)?;
+        SHARE.read(&text, share)
     }
+}
+
+const SHARE: WithUnit = WithUnit {
+    what: "a share in whole percent, from `0%` to `100%`",
+    // `0.3` most likely is a fraction.
+    likely: |number| Some(format!("{}%", if number.fract() == 0.0 { number } else { (number * 100.0).round() })),
+    accepts: |text| share(text).is_ok(),
+};
+
+fn share(text: &str) -> Result<Percent, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+    number.filter(|number| *number <= 100).map(Percent).ok_or_else(String::new)
 }
 
 impl Serialize for Percent {
@@ -193,11 +233,27 @@ impl std::fmt::Display for ByteSize {
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = deserializer.deserialize_any(WithUnit { what: "a size such as `512KiB` or `64MiB`", unit: "B" })?;
-        text.parse::<bytesize::ByteSize>()
-            .map(|size| Self(size.as_u64()))
-            .map_err(|error| D::Error::custom(format!("`{text}` is not a size such as `512KiB` or `64MiB`: {error}")))
+        let text = deserializer.deserialize_any(&SIZE)?;
+        SIZE.read(&text, size)
     }
+}
+
+const SIZE: WithUnit = WithUnit {
+    what: "a size with a unit, `KiB`, `MiB` or `GiB`",
+    // Nobody means 64 bytes; large numbers are bytes.
+    likely: |number| {
+        let (number, unit) = match number {
+            0.0..1024.0 => (number, "MiB"),
+            0.0..1_048_576.0 => ((number / 1024.0).round(), "KiB"),
+            _ => ((number / 1_048_576.0).round(), "MiB"),
+        };
+        Some(format!("{number}{unit}"))
+    },
+    accepts: |text| size(text).is_ok(),
+};
+
+fn size(text: &str) -> Result<ByteSize, String> {
+    text.parse::<bytesize::ByteSize>().map(|size| ByteSize(size.as_u64())).map_err(|error| format!(": {error}"))
 }
 
 impl Serialize for ByteSize {
@@ -244,8 +300,44 @@ mod tests {
     #[test]
     fn nonsense_names_what_is_expected() {
         let error = serde_json::from_str::<HumanDuration>("\"soon\"").unwrap_err().to_string();
-        assert!(error.contains("`soon` is not a duration such as"), "{error}");
+        assert!(error.contains("`soon` is not a duration with a unit"), "{error}");
         let error = serde_json::from_str::<ByteSize>("\"big\"").unwrap_err().to_string();
-        assert!(error.contains("`big` is not a size such as"), "{error}");
+        assert!(error.contains("`big` is not a size with a unit"), "{error}");
+    }
+
+    #[test]
+    fn each_form_that_is_suggested_is_accepted() {
+        fn suggested<T: for<'de> Deserialize<'de>>(written: &str) -> Option<String> {
+            let Err(error) = serde_json::from_str::<T>(written) else { return None };
+            let error = error.to_string();
+            let (_, form) = error.split_once("such as `")?;
+            let form = form.split('`').next().unwrap_or_default().to_owned();
+            assert!(serde_json::from_str::<T>(&format!("\"{form}\"")).is_ok(), "{written}: {error}");
+            Some(form)
+        }
+        let form = |text: &str| Some(text.to_owned());
+        for number in
+            ["0", "1", "30", "64", "0.3", "1.5", "-5", "100", "300", "65536", "1e300", "8388608", "\"60\"", "\"0.3\""]
+        {
+            let _ = (suggested::<HumanDuration>(number), suggested::<Percent>(number), suggested::<ByteSize>(number));
+        }
+        assert_eq!(suggested::<HumanDuration>("60"), form("60s"));
+        assert_eq!(suggested::<HumanDuration>("0.5"), form("500ms"));
+        assert_eq!(suggested::<HumanDuration>("-1"), None);
+        assert_eq!(suggested::<Percent>("0.3"), form("30%"));
+        assert_eq!(suggested::<Percent>("30"), form("30%"));
+        assert_eq!(suggested::<Percent>("300"), None);
+        assert_eq!(suggested::<ByteSize>("64"), form("64MiB"));
+        assert_eq!(suggested::<ByteSize>("65536"), form("64KiB"));
+        assert_eq!(suggested::<ByteSize>("8388608"), form("8MiB"));
+    }
+
+    #[test]
+    fn months_are_not_meant() {
+        assert_eq!(months("5M").as_deref(), Some("write `5m` for minutes, or days, such as `30d`"));
+        assert!(months("1h 5M").is_some());
+        for fine in ["5m", "5min", "Monday", "5 Mx", "M", "64MiB"] {
+            assert_eq!(months(fine), None, "{fine}");
+        }
     }
 }

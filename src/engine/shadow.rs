@@ -6,6 +6,7 @@ mod comparison;
 mod config;
 mod findings;
 mod noise;
+mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use self::{
 };
 use crate::{
     backend::{Backend, Reached, in_turns_of},
+    bounded_cache::Bounded,
     domain::{
         clock::Clock,
         generator::{Before, ParameterSet, Query},
@@ -49,6 +51,8 @@ use crate::{
 
 /// How many candidates of one route are asked at once.
 const AT_ONCE: usize = 2;
+/// For how many questions of one route the runs are counted.
+const MAX_QUESTIONS: u64 = 20_000;
 /// The candidate's deadline is this long before its end, because it knows best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
@@ -66,13 +70,25 @@ pub(crate) struct Shadow {
     timeout: HumanDuration,
     clock: Arc<dyn Clock>,
     permits: Arc<Semaphore>,
+    /// The right to learn from a run that is not compared.
+    learning: Arc<Semaphore>,
     /// The turns of its large documents.
     documents: Arc<Semaphore>,
-    /// How many runs there were, by the first byte of the question's key.
-    runs: [AtomicU64; 256],
+    /// How many runs there were of each question.
+    runs: Bounded<Key, Arc<AtomicU64>>,
     noise: Noise,
     findings: Findings,
     metrics: RouteShadowMetrics,
+}
+
+/// What a run of the route's own backend came to.
+pub(crate) enum Own {
+    /// An answer that the guard accepted.
+    Answer(Encoded),
+    /// An answer that the guard holds. Callers do not get it, so it is not compared.
+    Held,
+    /// No answer.
+    Failed,
 }
 
 /// What became of a comparison.
@@ -104,27 +120,35 @@ impl Compared {
 }
 
 impl Shadow {
-    /// Follows a run of the route's own backend that has ended: `query` is its question, `key` its cache key, and `primary` its answer, if
-    /// it has one. Returns at once.
-    pub(crate) fn follow(self: &Arc<Self>, query: Query, key: Key, primary: Option<Encoded>) {
+    /// Follows a run of the route's own backend that has ended: `query` is its question, `key` its cache key, and `own` what callers get.
+    /// Returns at once.
+    pub(crate) fn follow(self: &Arc<Self>, query: Query, key: Key, own: Own) {
         // Each question has its share: they may come in an order that repeats.
-        let runs = &self.runs[usize::from(key.as_bytes()[0])];
+        let runs = self.runs.get_with(key, Arc::default);
         let is_sampled = is_sampled(self.sample, runs.fetch_add(1, Ordering::Relaxed));
-        let Some(primary) = primary else {
-            if is_sampled {
-                self.count(Compared::PrimaryError);
-            }
-            return;
+        let answer = match own {
+            Own::Answer(answer) => answer,
+            Own::Held if is_sampled => return self.count(Compared::Skipped),
+            Own::Failed if is_sampled => return self.count(Compared::PrimaryError),
+            Own::Held | Own::Failed => return,
         };
         let permit = if is_sampled { self.permit(&query) } else { None };
+        // A run that is not compared teaches what is noise, one at a time. The others are compared, and they are few.
+        let learns = if permit.is_none() { Arc::clone(&self.learning).try_acquire_owned().ok() } else { None };
+        if permit.is_none() && learns.is_none() {
+            return;
+        }
         let shadow = Arc::clone(self);
-        tokio::spawn(async move { shadow.compare(query, key, primary, permit).await });
+        tokio::spawn(async move {
+            let _learns = learns;
+            shadow.compare(query, key, answer, permit).await;
+        });
     }
 
     /// What was found out since the configuration came into use.
     #[must_use]
     pub(crate) fn report(&self) -> Report {
-        self.findings.report(&self.route, self.kind, self.sample, self.noise.all())
+        self.findings.report(&self.route, self.kind, self.sample, self.noise.keys())
     }
 
     /// Tries whether the candidate's sources can be reached.
@@ -192,8 +216,11 @@ impl Shadow {
     fn judge(&self, query: &Query, key: Key, primary: &Encoded, candidate: Result<Vec<ParameterSet>, String>) {
         let sighting = match candidate {
             Ok(candidate) => {
-                let ignored = self.ignore.union(&self.noise.of(&key)).cloned().collect();
-                let difference = comparison::compare(primary.decode(), candidate, &self.identity, &ignored);
+                let known = self.noise.of(&key);
+                let compared =
+                    comparison::compare(primary.decode(), candidate, &self.identity, &self.ignore, known.as_deref());
+                self.findings.subtracted(compared.subtracted);
+                let difference = compared.difference;
                 if difference.is_empty() {
                     return self.count(Compared::Same);
                 }

@@ -14,10 +14,11 @@ use crate::{
         error::BackendError,
         generator::{ParameterSet, Parameters, Query},
         problem::{Path, Problems},
+        secret::literal,
     },
     lang::{
         evaluator::{Context, EvaluationError, Evaluator},
-        scope::NameScope,
+        scope::{NameScope, ValueType},
         template::{Template, input_context},
     },
 };
@@ -103,6 +104,7 @@ impl Shape {
             for (key, source) in output {
                 let path = path.key("output").key(key);
                 reserved(key, &path, problems);
+                literal::check_answered(key, source, &path, problems);
                 let template = problems.note(&path, Template::parse_open(source));
                 if let Some(template) = &template {
                     template.check(scope, &path, problems);
@@ -126,6 +128,14 @@ impl Shape {
     pub(crate) fn keys(&self) -> Option<Vec<&str>> {
         let output = self.output.as_ref()?.iter().map(|(key, _)| key.as_str());
         Some(output.chain(self.echo.iter().map(String::as_str)).collect())
+    }
+
+    /// All keys that its parameter sets can have, if the backend's items are as `item` says. `None` if that is not known.
+    #[must_use]
+    pub(crate) fn possible_keys<'k>(&'k self, item: &'k ValueType) -> Option<Vec<&'k str>> {
+        let ValueType::Object(keys) = item else { return self.keys() };
+        let passed_on = keys.keys().chain(&self.echo).map(String::as_str);
+        self.keys().or_else(|| Some(passed_on.collect()))
     }
 
     /// Whether a template of the mapping uses the ApplicationSet's name.

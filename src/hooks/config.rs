@@ -43,7 +43,10 @@ pub(crate) struct HookConfig {
 
 /// A secret, or two that are valid at once.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a secret reference `{ file: … }` or `{ env: … }`, or a list of two")]
+#[serde(
+    untagged,
+    expecting = "this is no reference to a secret: write `{ file: … }` or `{ env: … }`, or a list of two references"
+)]
 pub(crate) enum OneOrTwo {
     /// The only one.
     One(SecretRef),

@@ -2,11 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::subject::{Subject, lower_host, split, words};
+use super::{
+    subject::{Subject, lower_host, split},
+    subjects::words,
+};
 use crate::{
     clients::oci::Digest,
     domain::generator::{Evidence, Verdict},
 };
+
+/// How many tags are remembered. Whether an answer knows the pushes to others is not compared.
+const MAX_PUSHES: usize = 1000;
 
 /// The digests that were pushed, by repository and tag.
 #[derive(Debug, Default)]
@@ -24,11 +30,19 @@ pub(crate) enum Pushed {
 }
 
 impl Pushes {
-    /// Adds the push that `subject` is about. Returns whether it is one with a digest.
+    /// Adds the push that `subject` is about. Returns false if it has no digest, or there is no room.
     pub(crate) fn add(&mut self, subject: &Subject) -> bool {
         let Subject::Image { repository, tag: Some(tag), digest: Some(digest) } = subject else { return false };
+        if self.0.len() >= MAX_PUSHES {
+            return false;
+        }
         self.0.entry((repository.clone(), tag.clone())).or_default().insert(digest.clone());
         true
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// What the answer with this `evidence` knows of all `pushes` together.
@@ -61,8 +75,11 @@ impl Pushes {
         pushed
     }
 
-    /// The digests that were pushed to the image `word`.
+    /// The digests that were pushed to the image `word`. An image that is pinned by its digest does not change.
     fn of(&self, word: &str) -> Option<&HashSet<Digest>> {
+        if word.contains('@') {
+            return None;
+        }
         let (name, tag) = split(word);
         self.0.get(&(lower_host(name).into_owned(), tag?.to_owned()))
     }

@@ -1,10 +1,6 @@
 //! What an event is about: images, commits, or questions that a mapping names.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{borrow::Cow, time::Duration};
 
 use http::{HeaderMap, HeaderName, header};
 use serde::{Serialize, Serializer};
@@ -14,7 +10,7 @@ use tokio::time::Instant;
 use super::{Mapping, unmapped};
 use crate::{
     clients::oci::{Digest, Reference},
-    domain::generator::{Evidence, Question, Selector},
+    domain::generator::Selector,
     lang::evaluator::Variables,
 };
 
@@ -40,13 +36,14 @@ pub(crate) enum Subject {
 
 impl Subject {
     /// The image `reference`; without a host it is on Docker Hub. Registries and repositories have lower case; senders do not always keep to that.
-    pub(super) fn image(reference: &str) -> Option<Self> {
+    pub(crate) fn image(reference: &str) -> Option<Self> {
         let (name, tag) = split(reference);
         let digest = reference.split_once('@').and_then(|(_, digest)| Digest::parse(digest).ok());
         let host =
             name.split_once('/').map(|(host, _)| host).filter(|host| host.contains(['.', ':']) || *host == "localhost");
         let registry = if host.is_some() { "" } else { "docker.io/" };
-        let reference = Reference::parse(&format!("{registry}{}:x", name.to_ascii_lowercase())).ok()?;
+        let written = format!("{registry}{}:{}", name.to_ascii_lowercase(), tag.unwrap_or("x"));
+        let reference = Reference::parse(&written).ok().filter(|_| written.len() <= MAX_BYTES)?;
         Some(Self::Image {
             repository: format!("{}/{}", reference.registry, reference.repository),
             tag: tag.map(str::to_owned),
@@ -63,6 +60,14 @@ impl Subject {
         }
     }
 
+    /// The same, as an event without a digest tells of it.
+    pub(crate) fn without_digest(self) -> Self {
+        match self {
+            Self::Image { repository, tag, .. } => Self::Image { repository, tag, digest: None },
+            other => other,
+        }
+    }
+
     /// Whether it is one tag of an image.
     pub(super) const fn has_tag(&self) -> bool {
         matches!(self, Self::Image { tag: Some(_), .. })
@@ -71,6 +76,9 @@ impl Subject {
     /// What is read at `url`. Its query is left out.
     pub(super) fn url(url: &str) -> Option<Self> {
         let url = url::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+        if url.as_str().len() > MAX_BYTES {
+            return None;
+        }
         let host = url.host_str()?;
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         Some(Self::Url(format!("{}://{host}{port}{}", url.scheme(), url.path().trim_end_matches('/'))))
@@ -119,10 +127,12 @@ pub(super) fn lower_host(name: &str) -> Cow<'_, str> {
 }
 
 /// Whether `text` is a full commit id, SHA-1 or SHA-256.
-fn is_sha(text: &str) -> bool {
+pub(super) fn is_sha(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// The largest subject, in bytes. Thousands of them may wait.
+const MAX_BYTES: usize = 2048;
 /// The most subjects of one event.
 const MAX_SUBJECTS: usize = 1000;
 
@@ -166,6 +176,9 @@ fn subjects_of(result: Value) -> Result<Vec<Subject>, String> {
         let parameters = item.get("parameters").and_then(Value::as_object);
         if text("route").is_some() || parameters.is_some() {
             let (route, parameters) = (text("route").map(str::to_owned), parameters.cloned().unwrap_or_default());
+            if item.to_string().len() > MAX_BYTES {
+                return Err(format!("an item of the hook's `subjects` has more than {MAX_BYTES} bytes"));
+            }
             subjects.push(Subject::Questions(Selector { route, parameters, ..Selector::default() }));
         }
         if subjects.len() == before {
@@ -176,159 +189,4 @@ fn subjects_of(result: Value) -> Result<Vec<Subject>, String> {
         }
     }
     Ok(subjects)
-}
-
-/// Subjects of many events, for finding the questions that they concern.
-#[derive(Debug, Default)]
-pub(crate) struct Subjects {
-    /// The tags, by repository; `None`: all tags.
-    images: HashMap<String, HashSet<Option<String>>>,
-    commits: HashSet<String>,
-    urls: HashSet<String>,
-    selectors: Vec<Selector>,
-}
-
-impl Subjects {
-    /// Adds a subject.
-    pub(crate) fn add(&mut self, subject: Subject) {
-        match subject {
-            Subject::Image { repository, tag, .. } => drop(self.images.entry(repository).or_default().insert(tag)),
-            Subject::Commit(sha) => drop(self.commits.insert(sha)),
-            Subject::Url(url) => drop(self.urls.insert(url)),
-            Subject::Questions(selector) if !self.selectors.contains(&selector) => self.selectors.push(selector),
-            Subject::Questions(_) => {}
-        }
-    }
-
-    /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` gives the question.
-    pub(crate) fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
-        let is_named = |text: &str| words(text).any(|word| self.names(word));
-        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.asked) || self.reads(&each.asked)) {
-            return true;
-        }
-        if self.selectors.is_empty() {
-            return false;
-        }
-        let question = open();
-        self.selectors.iter().any(|selector| selector.selects(&question))
-    }
-
-    /// Whether `asked` is a request for one of the URLs, or for something below it.
-    fn reads(&self, asked: &str) -> bool {
-        if self.urls.is_empty() {
-            return false;
-        }
-        let Some(url) = asked.split_ascii_whitespace().find(|word| word.contains("://")) else { return false };
-        let url = url.trim_end_matches([',', ':', '/']);
-        let ends = url.match_indices('/').map(|(at, _)| at).chain([url.len()]);
-        ends.into_iter().any(|end| self.urls.contains(&url[..end]))
-    }
-
-    /// How many subjects there are.
-    pub(crate) fn len(&self) -> usize {
-        let tags: usize = self.images.values().map(HashSet::len).sum();
-        tags + self.commits.len() + self.urls.len() + self.selectors.len()
-    }
-
-    /// Adds all subjects of `other`.
-    pub(crate) fn extend(&mut self, other: &Self) {
-        for (repository, tags) in &other.images {
-            self.images.entry(repository.clone()).or_default().extend(tags.iter().cloned());
-        }
-        self.commits.extend(other.commits.iter().cloned());
-        self.urls.extend(other.urls.iter().cloned());
-        let is_new = |selector: &&Selector| !self.selectors.contains(selector);
-        let new: Vec<Selector> = other.selectors.iter().filter(is_new).cloned().collect();
-        self.selectors.extend(new);
-    }
-
-    /// Whether `word` is or has a commit or an image of an event.
-    fn names(&self, word: &str) -> bool {
-        if !self.commits.is_empty() {
-            let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric());
-            if parts.any(|part| is_sha(part) && self.commits.contains(&part.to_ascii_lowercase())) {
-                return true;
-            }
-        }
-        if self.images.is_empty() || !word.contains('/') {
-            return false;
-        }
-        let (name, tag) = split(word);
-        let Some(tags) = self.images.get(&*lower_host(name)) else { return false };
-        tag.is_none_or(|tag| tags.contains(&None) || tags.iter().flatten().any(|pushed| pushed == tag))
-    }
-}
-
-/// The words of a text that may be an image reference, an URL or a commit.
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@')))
-        .map(|word| word.trim_end_matches(['.', ':']))
-        .filter(|word| !word.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn concerns(subject: &str, text: &str) -> bool {
-        let mut subjects = Subjects::default();
-        subjects.add(Subject::commit(subject).or_else(|| Subject::image(subject)).unwrap());
-        subjects.concern("{}", &[Evidence::present(text, "")], || unreachable!("there is no selector"))
-    }
-
-    #[test]
-    fn an_image_concerns_who_asked_for_it() {
-        for (pushed, asked, is_meant) in [
-            ("ghcr.io/org/app:main", "the manifest of ghcr.io/org/app:main", true),
-            ("GHCR.io/Org/App:main", "the manifest of ghcr.io/org/app:main", true),
-            ("ghcr.io/org/app:Main", "the manifest of ghcr.io/org/app:main", false),
-            ("ghcr.io/org/app:main@sha256:11", "the manifest of ghcr.io/org/app:main", true),
-            ("ghcr.io/org/app", "the manifest of ghcr.io/org/app:main", true),
-            ("ghcr.io/org/app@sha256:11", "the manifest of ghcr.io/org/app:main", true),
-            ("ghcr.io/org/app:main", "the tags of ghcr.io/org/app", true),
-            ("ghcr.io/org/app:other", "the manifest of ghcr.io/org/app:main", false),
-            ("ghcr.io/org/ap:main", "the manifest of ghcr.io/org/app:main", false),
-            ("org/app:main", "the manifest of ghcr.io/org/app:main", false),
-            ("nginx:1", "the manifest of docker.io/library/nginx:1", true),
-            ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:main", true),
-            ("GHCR.io/org/app:main", "the tags of Ghcr.IO/org/app", true),
-            ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:Main", false),
-            ("localhost:5000/org/app:main", "the manifest of localhost:5000/org/app:main", true),
-        ] {
-            assert_eq!(concerns(pushed, asked), is_meant, "{pushed}, {asked}");
-        }
-    }
-
-    #[test]
-    fn a_url_concerns_who_reads_it_or_something_below_it() {
-        for (changed, asked, is_meant) in [
-            ("https://inventory.example.com/v1/tenants?x=1", "GET https://inventory.example.com/v1/tenants", true),
-            ("https://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants, 3 pages", true),
-            ("https://inventory.example.com/v1", "POST https://inventory.example.com/v1/tenants/7", true),
-            ("https://inventory.example.com", "GET https://inventory.example.com/v1/tenants", true),
-            ("https://inventory.example.com/v1/ten", "GET https://inventory.example.com/v1/tenants", false),
-            ("http://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants", false),
-        ] {
-            let mut subjects = Subjects::default();
-            subjects.add(Subject::url(changed).unwrap());
-            let evidence = [Evidence::present(asked, "200")];
-            assert_eq!(subjects.concern("{}", &evidence, || unreachable!()), is_meant, "{changed}, {asked}");
-        }
-        assert_eq!(Subject::url("ftp://h/x"), None);
-        assert_eq!(Subject::url("x"), None);
-    }
-
-    #[test]
-    fn a_commit_concerns_who_names_it() {
-        let sha = "0123456789abcdef0123456789abcdef01234567";
-        assert!(concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}/check-runs")));
-        assert!(concerns(&sha.to_uppercase(), &format!("the manifest of ghcr.io/org/app:{sha}")));
-        assert!(!concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}0/check-runs")));
-        let mut subjects = Subjects::default();
-        subjects.add(Subject::Commit(sha.to_owned()));
-        assert!(subjects.concern(&format!(r#"{{"head_sha":"{sha}"}}"#), &[], || unreachable!()));
-        for none in [&"0".repeat(40), &sha[..39], "main", ""] {
-            assert_eq!(Subject::commit(none), None, "{none}");
-        }
-    }
 }

@@ -2,10 +2,13 @@
 //! into another.
 
 mod bound;
+mod build;
 mod check;
+mod constant;
 mod json;
 mod plain;
 mod structure;
+mod syntax;
 
 use std::{
     cell::Cell,
@@ -30,13 +33,7 @@ use self::{
     plain::PlainExpression,
     structure::{depth, nests, parts},
 };
-use crate::{
-    domain::{
-        document::Document,
-        problem::{Path, Problems},
-    },
-    lang::scope::{NameScope, ValueType},
-};
+use crate::domain::document::Document;
 
 /// The longest expression, in bytes. The parser's stack grows with its length.
 const MAX_SOURCE_BYTES: usize = 2048;
@@ -67,8 +64,11 @@ impl Expression {
             if errors.errors.iter().any(|error| error.msg.contains("Recursion limit")) {
                 return "its parentheses, lists or calls are nested too deeply".to_owned();
             }
-            let messages: Vec<String> =
-                errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
+            let messages: Vec<String> = errors
+                .errors
+                .iter()
+                .map(|error| format!("column {}: {}", error.pos.1, syntax::in_words(&error.msg)))
+                .collect();
             messages.join("; ")
         })?;
         let depth = depth(program.expression());
@@ -80,24 +80,6 @@ impl Expression {
         }
         let is_nested = nests(program.expression(), false);
         Ok(Self { source: source.to_owned(), plain: PlainExpression::of(program.expression()), program, is_nested })
-    }
-
-    /// Compiles `source`, and notes at `path` everything that is wrong with it. Also returns what is known of its result.
-    pub(crate) fn build(
-        source: &str,
-        scope: &NameScope,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<(Self, ValueType)> {
-        let expression = problems.note(path, Self::compile(source))?;
-        let result = expression.check(scope, path, problems);
-        Some((expression, result))
-    }
-
-    /// Notes at `path` the names, fields and functions that it uses, and that do not exist in `scope`. Returns what is known of its
-    /// result.
-    pub(crate) fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {
-        check::check(self.program.expression(), scope, path, problems)
     }
 
     /// Whether the source contains `name`. If not, the expression cannot use the variable of that name.

@@ -17,6 +17,8 @@ pub enum ValueType {
     Object(BTreeMap<String, Self>),
     /// It is a list, and this is known of each item.
     List(Box<Self>),
+    /// It is neither, but such a value: `a text`, `a number`.
+    Plain(&'static str),
 }
 
 impl ValueType {
@@ -64,6 +66,7 @@ impl ValueType {
         match (self, other) {
             (Self::List(one), Self::List(two)) => Self::List(Box::new(one.join(two))),
             (Self::Object(_), Self::Object(_)) => Self::any_of([self.clone(), other.clone()]),
+            (Self::Plain(one), Self::Plain(two)) if one == two => Self::Plain(one),
             _ => Self::Anything,
         }
     }
@@ -81,9 +84,49 @@ impl ValueType {
     pub(crate) fn field(&self, name: &str) -> Result<Self, Vec<&str>> {
         match self {
             Self::Object(keys) => keys.get(name).cloned().ok_or_else(|| keys.keys().map(String::as_str).collect()),
-            Self::Anything | Self::List(_) => Ok(Self::Anything),
+            Self::Anything | Self::List(_) | Self::Plain(_) => Ok(Self::Anything),
         }
     }
+
+    /// What keeps the value from being a list, if it surely is none.
+    #[must_use]
+    pub(crate) fn is_no_list(&self) -> Option<UnfitValue> {
+        let what = match self {
+            Self::Anything | Self::List(_) => return None,
+            Self::Object(_) => "an object",
+            Self::Plain(what) => what,
+        };
+        let help = "write a list: values in `[ ]`, or a field that holds one, such as `body.items`";
+        Some(UnfitValue { message: format!("its result is {what}, and a list is expected"), help: help.to_owned() })
+    }
+
+    /// What keeps the value from being a list of objects, if it surely is none.
+    #[must_use]
+    pub(crate) fn is_no_list_of_objects(&self) -> Option<UnfitValue> {
+        let (what, help) = match self {
+            Self::Anything => return None,
+            Self::List(item) => match &**item {
+                Self::Anything | Self::Object(_) => return None,
+                Self::List(_) => ("a list of lists", "make one list of them: `.flatten()`"),
+                Self::Plain(_) => ("a list without objects", "name each value: `.map(item, {'name': item})`"),
+            },
+            Self::Object(_) => ("an object", "put it into a list: `[{…}]`"),
+            Self::Plain(what) => {
+                (*what, "write a list, such as `[{'name': 'a'}]`, or a field that holds one, such as `body.items`")
+            }
+        };
+        let message = format!("its result is {what}, and a list of objects is expected");
+        Some(UnfitValue { message, help: help.to_owned() })
+    }
+}
+
+/// A value that is of no use at its place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnfitValue {
+    /// What is wrong.
+    pub(crate) message: String,
+    /// What to write.
+    pub(crate) help: String,
 }
 
 /// The names that can be used at one place.
@@ -190,7 +233,15 @@ impl NameScope {
     /// # Errors
     /// When its first part is no known name, or a further part cannot be there.
     pub(crate) fn follow(&self, dotted: &str) -> Result<ValueType, UnknownName> {
-        let mut parts = dotted.split('.');
+        self.follow_parts(dotted.split('.'))
+    }
+
+    /// As [`Self::follow`], for a name whose parts may hold dots themselves.
+    ///
+    /// # Errors
+    /// As [`Self::follow`].
+    pub(crate) fn follow_parts<'p>(&self, parts: impl IntoIterator<Item = &'p str>) -> Result<ValueType, UnknownName> {
+        let mut parts = parts.into_iter();
         let first = parts.next().unwrap_or_default();
         let Some(mut value) = self.get(first) else { return Err(self.unknown(first)) };
         let mut path = first.to_owned();

@@ -1,8 +1,10 @@
 //! Strings with `{{ … }}` (minijinja). Undefined names are errors, and fuel limits the work. The value of a parameter is
 //! *data*: it is encoded or refused as its context demands, so a branch called `../../x` stays one path segment.
 
+mod arguments;
 mod bound;
 mod check;
+mod known;
 mod names;
 mod plain;
 mod refusal;
@@ -85,7 +87,7 @@ impl Template {
         let tops: BTreeSet<&str> = template.names.iter().filter_map(|name| name.split('.').next()).collect();
         let unknown: Vec<&str> = tops.into_iter().filter(|name| !is_known(name)).collect();
         let names = scope.names();
-        let callable = [&names[..], check::FUNCTIONS].concat();
+        let callable = [&names[..], known::FUNCTIONS].concat();
         match &unknown[..] {
             [] => Ok(template),
             [name] if near(name, &callable).is_some() => {
@@ -111,7 +113,13 @@ impl Template {
 
     /// Notes at `path` the names, filters, tests and functions that it uses, and that do not exist in `scope`.
     pub(crate) fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) {
-        check::check(&self.source, self.names(), scope, path, problems);
+        check::check(&self.source, self.place, self.names(), scope, path, problems);
+        // Without a name it always makes the same text.
+        if self.names.is_empty()
+            && let Some(Err(refusal)) = self.render_small(&Value::UNDEFINED)
+        {
+            problems.mistake(path, refusal.message, "correct it: it fails whatever the call is");
+        }
     }
 
     /// Parses without a fixed scope: the names are those of a backend's items.

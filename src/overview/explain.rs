@@ -80,12 +80,13 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Asks the source of `asked`, which `watch` follows, and explains its answer. `refusal` makes the error that Argo CD would get.
+/// Asks the source of `asked`, which `watch` follows, and explains its answer. `refusal` makes the error that Argo CD would get, or
+/// the reason why the last good answer stands in, which its last argument says.
 pub(crate) async fn explain(
     app: &App,
     asked: &ResolvedQuery,
     watch: &Watch,
-    refusal: impl Fn(Unknown, &ResolvedQuery) -> Refusal,
+    refusal: impl Fn(Unknown, &ResolvedQuery, bool) -> Refusal,
 ) -> Explanation {
     let explained = app.engine.explain(asked).await;
     let secrets = asked.route.backend.secrets();
@@ -100,7 +101,7 @@ pub(crate) async fn explain(
     };
     let body = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
     let failure: Option<Failure> = refused.or_else(|| found.as_ref().err().cloned());
-    let because = failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, asked));
+    let because = failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, asked, stand_in.is_some()));
     let answer = match (&because, &stand_in, &found) {
         (None, _, Ok(found)) => {
             ExplainedAnswer { status: 200, is_stand_in: false, body: body(found.encoded.body()), error: None }

@@ -10,6 +10,7 @@ use super::{
     case::{Case, Expected, ReplyConfig},
     clock::CaseClock,
     replies::Replies,
+    secrets::redact_answer,
 };
 use crate::{
     app::App,
@@ -17,7 +18,10 @@ use crate::{
     config::{Loaded, Report},
     domain::{
         clock::{Clock, SystemClock},
+        difference::Difference,
+        generator::ParameterSet,
         replay::Sources,
+        secret::Secrets,
     },
 };
 
@@ -44,33 +48,40 @@ pub(crate) struct PlayedStep {
     pub(crate) differences: Vec<String>,
 }
 
-/// Checks the configuration `config`.
-///
-/// # Errors
-/// When it is wrong.
-pub(crate) fn check(config: &FilePath) -> Result<(), Box<Report>> {
-    build(config, Arc::new(SystemClock), Arc::default()).map(drop)
-}
+/// A configuration that is read once, for all cases.
+#[derive(Debug)]
+pub(crate) struct Stage(Loaded);
 
-fn build(config: &FilePath, clock: Arc<dyn Clock>, replies: Arc<Replies>) -> Result<App, Box<Report>> {
-    let loaded = Loaded::read(config)?.offline();
-    Ok(App::build_with(loaded, clock, own_program(), Some(replies as Arc<dyn Sources>))?.0)
-}
-
-/// Plays `case` with the configuration `config`.
-///
-/// # Errors
-/// When the configuration is wrong.
-pub(crate) async fn play(case: &Case, config: &FilePath) -> Result<Played, Box<Report>> {
-    let (clock, replies) = (Arc::new(CaseClock::at(case.now)), Arc::new(Replies::default()));
-    let app = build(config, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&replies))?;
-    let scene = Scene { app, case, clock, replies };
-    let mut steps = vec![scene.step(None, &case.replies, case.expect.as_ref()).await];
-    for step in &case.then {
-        steps.push(scene.step(step.after.map(|after| after.0), &step.replies, step.expect.as_ref()).await);
+impl Stage {
+    /// Reads and checks the configuration `config`.
+    ///
+    /// # Errors
+    /// When it is wrong.
+    pub(crate) fn read(config: &FilePath) -> Result<Self, Box<Report>> {
+        let stage = Self(Loaded::read(config)?.offline());
+        stage.build(Arc::new(SystemClock), Arc::default())?;
+        Ok(stage)
     }
-    scene.app.launchers.close().await;
-    Ok(Played { steps, unused: scene.replies.unused() })
+
+    fn build(&self, clock: Arc<dyn Clock>, replies: Arc<Replies>) -> Result<App, Box<Report>> {
+        Ok(App::build_with(self.0.clone(), clock, own_program(), Some(replies as Arc<dyn Sources>))?.0)
+    }
+
+    /// Plays `case`.
+    ///
+    /// # Errors
+    /// When the configuration became wrong, since a file that belongs to it changed meanwhile.
+    pub(crate) async fn play(&self, case: &Case) -> Result<Played, Box<Report>> {
+        let (clock, replies) = (Arc::new(CaseClock::at(case.now)), Arc::new(Replies::default()));
+        let app = self.build(Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&replies))?;
+        let scene = Scene { app, case, clock, replies };
+        let mut steps = vec![scene.step(None, &case.replies, case.expect.as_ref()).await];
+        for step in &case.then {
+            steps.push(scene.step(step.after.map(|after| after.0), &step.replies, step.expect.as_ref()).await);
+        }
+        scene.app.launchers.close().await;
+        Ok(Played { steps, unused: scene.replies.unused() })
+    }
 }
 
 struct Scene<'a> {
@@ -122,7 +133,8 @@ impl Scene<'_> {
             watch: None,
         };
         let asked = ask(&self.app, call).await;
-        answer_of(&self.app, asked).await
+        // A script that runs for real may print a secret.
+        redact_answer(answer_of(&self.app, asked).await, &Secrets::default())
     }
 }
 
@@ -158,38 +170,31 @@ fn differences(expected: &Expected, answer: &Answered) -> Vec<String> {
 
 /// The missing sets with `-`, the unexpected ones with `+`.
 fn differing_sets(wanted: &[Map<String, Value>], got: &[Map<String, Value>], found: &mut Vec<String>) {
-    let normal = |sets: &[Map<String, Value>]| sets.iter().map(|set| as_text(&json!(set))).collect::<Vec<_>>();
+    let normal = |sets: &[Map<String, Value>]| sets.iter().map(as_text).map(ParameterSet).collect::<Vec<_>>();
     let (wanted, got) = (normal(wanted), normal(got));
     if wanted == got {
         return;
     }
-    let before = found.len();
-    let only = |these: &[Value], those: &[Value], sign: char| {
-        let mut left = those.to_vec();
-        let mut lines = Vec::new();
-        for set in these {
-            match left.iter().position(|other| other == set) {
-                Some(at) => drop(left.swap_remove(at)),
-                None => lines.push(format!("{sign} {set}")),
-            }
-        }
-        lines
-    };
-    found.extend(only(&wanted, &got, '-'));
-    found.extend(only(&got, &wanted, '+'));
-    if found.len() == before {
+    let Difference { added, removed, changed } = Difference::of(&wanted, &got, &[]);
+    if added.is_empty() && removed.is_empty() && changed.is_empty() {
         found.push("the parameter sets are the same, in another order".to_owned());
     }
+    let line = |sign: char, set: &ParameterSet| format!("{sign} {}", json!(set.0));
+    let (before, after): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
+    found.extend(before.iter().chain(&removed).map(|set| line('-', set)));
+    found.extend(after.iter().chain(&added).map(|set| line('+', set)));
 }
 
-/// `value` with numbers as texts, which is how Argo CD gets them.
-fn as_text(value: &Value) -> Value {
+/// `set` with numbers as texts, which is how Argo CD gets them.
+fn as_text(set: &Map<String, Value>) -> Map<String, Value> {
+    set.iter().map(|(name, value)| (name.clone(), value_as_text(value))).collect()
+}
+
+fn value_as_text(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.to_string().into(),
-        Value::Array(items) => items.iter().map(as_text).collect(),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| (name.clone(), as_text(value))).collect::<Map<_, _>>().into()
-        }
+        Value::Array(items) => items.iter().map(value_as_text).collect(),
+        Value::Object(fields) => as_text(fields).into(),
         other => other.clone(),
     }
 }

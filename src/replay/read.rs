@@ -5,7 +5,8 @@ use std::path::{Path as FilePath, PathBuf};
 use anyhow::Context as _;
 
 use super::{
-    case::{Case, CaseFile, ReplyConfig},
+    case::{Case, CaseFile, Expected, ReplyConfig},
+    replies::header,
     secrets,
 };
 use crate::{
@@ -25,7 +26,7 @@ pub(crate) fn read(file: &FilePath) -> Result<Decoded<CaseFile>, Box<Report>> {
     Ok(checked(Decoded::<CaseFile>::read(file)?)?)
 }
 
-fn checked(decoded: Decoded<CaseFile>) -> Result<Decoded<CaseFile>, Report> {
+pub(super) fn checked(decoded: Decoded<CaseFile>) -> Result<Decoded<CaseFile>, Report> {
     let mut problems = Problems::default();
     let path = Path::root().key("cases");
     if decoded.value.cases.is_empty() {
@@ -44,26 +45,44 @@ pub(crate) fn case_path(index: usize) -> Path {
 
 fn check(case: &Case, path: &Path, problems: &mut Problems) {
     secrets::check_text(&case.name, &path.key("name"), problems);
+    secrets::check_text(&case.application_set, &path.key("applicationSet"), problems);
+    let namespace = case.application_set_namespace.as_deref().unwrap_or_default();
+    secrets::check_text(namespace, &path.key("applicationSetNamespace"), problems);
     secrets::check_values(&case.parameters, &path.key("parameters"), problems);
     let steps = case.then.iter().enumerate().map(|(n, step)| (path.key("then").index(n), &step.replies, &step.expect));
     for (path, replies, expected) in std::iter::once((path.clone(), &case.replies, &case.expect)).chain(steps) {
         for (index, reply) in replies.iter().enumerate() {
             check_reply(reply, &path.key("replies").index(index), problems);
         }
-        let Some(expected) = expected else { continue };
-        let path = path.key("expect");
-        for (index, set) in expected.parameters.iter().flatten().enumerate() {
-            secrets::check_values(set, &path.key("parameters").index(index), problems);
+        if let Some(expected) = expected {
+            check_expected(expected, &path.key("expect"), problems);
         }
-        check_code("error", expected.error.as_deref(), &path, problems);
-        check_code("because", expected.because.as_deref(), &path, problems);
-        if expected.parameters.is_some() && (expected.error.is_some() || expected.message.is_some()) {
-            problems.error(&path, "an answer has either `parameters` or an `error`");
-        }
-        for (key, is_set) in [("cache", expected.cache.is_some()), ("because", expected.because.is_some())] {
-            if is_set && expected.error.is_some() {
-                problems.error(&path.key(key), "an error does not come from the cache");
-            }
+    }
+}
+
+fn check_expected(expected: &Expected, path: &Path, problems: &mut Problems) {
+    let Expected { parameters, error, message, cache, because } = expected;
+    for (index, set) in parameters.iter().flatten().enumerate() {
+        secrets::check_values(set, &path.key("parameters").index(index), problems);
+    }
+    check_code("error", error.as_deref(), path, problems);
+    check_code("because", because.as_deref(), path, problems);
+    if let Some(message) = message {
+        secrets::check_text(message, &path.key("message"), problems);
+    }
+    if parameters.is_some() && (error.is_some() || message.is_some()) {
+        problems.error(path, "an answer has either `parameters` or an `error`");
+    } else if message.is_some() && error.is_none() {
+        let help =
+            "without `error`, any list would pass: write the code of the error too, such as `error: backend_failed`";
+        problems.error_with_help(&path.key("message"), "only an `error` has a message", help);
+    } else if parameters.is_none() && error.is_none() && cache.is_none() && because.is_none() {
+        let help = "write `parameters`, `error`, `cache` or `because`. Without `expect`, `test --update` writes the answer there";
+        problems.error_with_help(path, "nothing is expected, so any list would pass", help);
+    }
+    for (key, is_set) in [("cache", cache.is_some()), ("because", because.is_some())] {
+        if is_set && error.is_some() {
+            problems.error(&path.key(key), "an error does not come from the cache");
         }
     }
 }
@@ -97,6 +116,9 @@ fn check_reply(reply: &ReplyConfig, path: &Path, problems: &mut Problems) {
             }
             if reply.kind.is_some() {
                 problems.error(&path.key("kind"), "only a `script` that fails has a kind of failure");
+            }
+            for (name, value) in &reply.headers {
+                problems.note(&path.key("headers").key(name), header(name, value));
             }
             if has_http && reply.fails.is_some() {
                 problems.error(&path.key("fails"), "a request that fails has no status, headers or body");

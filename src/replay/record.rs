@@ -1,16 +1,17 @@
 //! Writes a case: asks the live sources once, and notes what they replied, without secrets.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
 
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
+use regex::Regex;
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{
     ask::Answered,
     replies::request_text,
-    secrets::{redact, redact_text},
+    secrets::{redact, redact_answer, redact_text},
     update::{expected_lines, json_line},
 };
 use crate::domain::{
@@ -21,8 +22,8 @@ use crate::domain::{
     secret::Secrets,
 };
 
-/// The headers that the gateway reads. Of the others, only those that begin with `x-` are recorded.
-const HEADERS: [&str; 12] = [
+/// The headers that the gateway reads by itself. Others are recorded only if an expression of the configuration reads them.
+const HEADERS: [&str; 25] = [
     "age",
     "cache-control",
     "content-type",
@@ -32,14 +33,31 @@ const HEADERS: [&str; 12] = [
     "last-modified",
     "link",
     "location",
+    "ratelimit-limit",
+    "ratelimit-remaining",
+    "ratelimit-reset",
     "retry-after",
     "vary",
     "www-authenticate",
+    "x-github-request-id",
+    "x-next-page",
+    "x-page",
+    "x-per-page",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-total",
+    "x-total-count",
+    "x-total-pages",
 ];
 
 /// Notes what sources reply.
-#[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<Vec<Noted>>);
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    noted: Mutex<Vec<Noted>>,
+    /// The headers that expressions read, in lower case.
+    read: BTreeSet<String>,
+}
 
 #[derive(Debug)]
 enum Noted {
@@ -58,7 +76,7 @@ impl Sources for Recorder {
 
     fn note_reply(&self, method: &Method, url: &Url, reply: Result<HttpReply, HttpFault>, secrets: &Secrets) {
         let asked = secrets.redact(&request_text(method, url));
-        self.0.lock().push(Noted::Reply { asked, reply, secrets: secrets.clone() });
+        self.noted.lock().push(Noted::Reply { asked, reply, secrets: secrets.clone() });
     }
 
     fn list(&self, _command: &str) -> Option<Result<Vec<ParameterSet>, BackendError>> {
@@ -67,7 +85,7 @@ impl Sources for Recorder {
 
     fn note_list(&self, command: &str, list: Result<&[ParameterSet], &BackendError>) {
         let list = list.map(<[_]>::to_vec).map_err(Clone::clone);
-        self.0.lock().push(Noted::List(command.to_owned(), list));
+        self.noted.lock().push(Noted::List(command.to_owned(), list));
     }
 }
 
@@ -89,12 +107,19 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl Recorder {
+    /// A recorder for `routes`, the values of a configuration.
+    pub(crate) fn new<'a>(routes: impl Iterator<Item = &'a Value>) -> Self {
+        let mut read = BTreeSet::new();
+        routes.for_each(|values| headers_in(values, &mut read));
+        Self { noted: Mutex::default(), read }
+    }
+
     /// The case as an item of `cases` in YAML. `secrets` are taken out, and those of all requests.
     ///
     /// # Errors
     /// When a reply cannot be written, since it is not text.
     pub(crate) fn write(&self, of: &Recorded<'_>, secrets: &Secrets) -> anyhow::Result<String> {
-        let noted = self.0.lock();
+        let noted = self.noted.lock();
         let of_requests = noted.iter().filter_map(|noted| match noted {
             Noted::Reply { secrets, .. } => Some(secrets),
             Noted::List(..) => None,
@@ -107,11 +132,14 @@ impl Recorder {
             let _ = writeln!(text, "    route: {}", json_line(&json!(route)));
         }
         if !of.application_set.is_empty() {
-            let _ = writeln!(text, "    applicationSet: {}", json_line(&json!(of.application_set)));
+            let _ = writeln!(
+                text,
+                "    applicationSet: {}",
+                json_line(&json!(redact_text(of.application_set, "", secrets)))
+            );
         }
         if !of.parameters.is_empty() {
-            let mut parameters = Value::Object(of.parameters.clone());
-            redact(&mut parameters, "", secrets);
+            let parameters = redact(Value::Object(of.parameters.clone()), "", secrets);
             let _ = writeln!(text, "    parameters: {}", json_line(&parameters));
         }
         let _ = writeln!(text, "    now: {}", of.now.to_date());
@@ -123,27 +151,34 @@ impl Recorder {
                 Noted::Reply { asked, reply, .. } => {
                     let _ = writeln!(text, "      - request: {}", json_line(&json!(redact_text(asked, "", secrets))));
                     match reply {
-                        Ok(reply) => write_reply(&mut text, asked, reply, secrets)?,
+                        Ok(reply) => write_reply(
+                            &mut text,
+                            asked,
+                            self.recorded_headers(&reply.headers, secrets),
+                            reply,
+                            secrets,
+                        )?,
                         Err(fault) => text.push_str(fault_line(fault)),
                     }
                 }
                 Noted::List(command, list) => write_list(&mut text, command, list, secrets),
             }
         }
-        for line in expected_lines(&redacted(of.answer, secrets), None) {
+        for line in expected_lines(&redact_answer(of.answer.clone(), secrets), None) {
             let _ = writeln!(text, "    {line}");
         }
         Ok(text)
     }
-}
 
-/// The answer without `secrets`.
-fn redacted(answer: &Answered, secrets: &Secrets) -> Answered {
-    let mut answer = answer.clone();
-    if let Answered::Sets { sets, .. } = &mut answer {
-        sets.iter_mut().flatten().for_each(|(name, value)| redact(value, name, secrets));
+    fn recorded_headers(&self, headers: &HeaderMap, secrets: &Secrets) -> Map<String, Value> {
+        let names = headers.keys().map(http::HeaderName::as_str);
+        let names = names.filter(|name| HEADERS.contains(name) || self.read.contains(*name));
+        let recorded = names.filter_map(|name| {
+            let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+            (!values.is_empty()).then(|| (name.to_owned(), redact_text(&values.join(", "), name, secrets).into()))
+        });
+        recorded.collect()
     }
-    answer
 }
 
 const fn fault_line(fault: &HttpFault) -> &'static str {
@@ -154,34 +189,30 @@ const fn fault_line(fault: &HttpFault) -> &'static str {
     }
 }
 
-fn write_reply(text: &mut String, asked: &str, reply: &HttpReply, secrets: &Secrets) -> anyhow::Result<()> {
+fn write_reply(
+    text: &mut String,
+    asked: &str,
+    mut headers: Map<String, Value>,
+    reply: &HttpReply,
+    secrets: &Secrets,
+) -> anyhow::Result<()> {
     if reply.status != http::StatusCode::OK {
         let _ = writeln!(text, "        status: {}", reply.status.as_u16());
     }
     let body = String::from_utf8(reply.body.to_vec())
         .map_err(|_| anyhow::anyhow!("the reply to `{asked}` is not text, so it cannot be recorded"))?;
     // Digests are computed from the very bytes, so a body is written as a value only if that gives the same bytes.
-    let parsed = serde_json::from_str::<Value>(&body).ok();
-    let is_exact = parsed.as_ref().map(Value::to_string).as_ref() == Some(&body) && !body.starts_with('"');
-    let mut headers = recorded_headers(&reply.headers, secrets);
+    let written = serde_json::from_str::<Value>(&body).ok().map(|value| value.to_string());
+    let is_exact = written.as_ref() == Some(&body) && !body.starts_with('"');
     if is_exact && headers.get("content-type") == Some(&json!("application/json")) {
         headers.remove("content-type");
     }
     if !headers.is_empty() {
         let _ = writeln!(text, "        headers: {}", json_line(&Value::Object(headers)));
     }
-    let body = match parsed {
-        Some(mut value) => {
-            let before = value.clone();
-            redact(&mut value, "", secrets);
-            match (is_exact, value == before) {
-                (true, _) => value,
-                (false, true) => body.into(),
-                (false, false) => value.to_string().into(),
-            }
-        }
-        None => redact_text(&body, "", secrets).into(),
-    };
+    let clean = redact_text(&body, "", secrets);
+    let value = if is_exact { serde_json::from_str(&clean).ok() } else { None };
+    let body = value.unwrap_or_else(|| Value::from(clean));
     if body != json!("") {
         let _ = writeln!(text, "        body: {}", json_line(&body));
     }
@@ -199,20 +230,26 @@ fn write_list(text: &mut String, command: &str, list: &Result<Vec<ParameterSet>,
         Ok(items) => {
             text.push_str("        items:\n");
             for item in items {
-                let mut item = Value::Object(item.0.clone());
-                redact(&mut item, "", secrets);
+                let item = redact(Value::Object(item.0.clone()), "", secrets);
                 let _ = writeln!(text, "          - {}", json_line(&item));
             }
         }
     }
 }
 
-fn recorded_headers(headers: &HeaderMap, secrets: &Secrets) -> Map<String, Value> {
-    let names = headers.keys().map(http::HeaderName::as_str);
-    let names = names.filter(|name| HEADERS.contains(name) || name.starts_with("x-"));
-    let recorded = names.filter_map(|name| {
-        let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-        (!values.is_empty()).then(|| (name.to_owned(), redact_text(&values.join(", "), name, secrets).into()))
+/// Adds the headers that expressions in `values` read: `headers['x-cursor']`, `headers.etag` and `'x-cursor' in headers`.
+fn headers_in(values: &Value, read: &mut BTreeSet<String>) {
+    static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r#"headers\s*(?:\[\s*['"]([\w-]+)['"]|\.([A-Za-z]\w*))|['"]([\w-]+)['"]\s+in\s+headers"#).ok()
     });
-    recorded.collect()
+    match values {
+        Value::String(text) => {
+            for found in READ.iter().flat_map(|pattern| pattern.captures_iter(text)) {
+                read.extend(found.iter().skip(1).flatten().map(|name| name.as_str().to_ascii_lowercase()));
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| headers_in(item, read)),
+        Value::Object(fields) => fields.values().for_each(|value| headers_in(value, read)),
+        _ => {}
+    }
 }

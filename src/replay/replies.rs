@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use url::Url;
 
-use super::{case::ReplyConfig, secrets::redact_url};
+use super::{case::ReplyConfig, secrets::redact_text};
 use crate::domain::{
     error::{BackendError, ErrorKind},
     generator::ParameterSet,
     replay::{HttpFault, HttpReply, Sources},
-    secret::Secrets,
+    secret::{REDACTED, REDACTED_IN_URL, Secrets},
 };
 
 /// The replies of a case.
@@ -104,7 +104,7 @@ impl Sources for Replies {
     }
 
     fn reply(&self, method: &Method, url: &Url) -> Option<Result<HttpReply, HttpFault>> {
-        let asked = request_text(method, url);
+        let asked = request_text(method, url).replace(REDACTED_IN_URL, REDACTED);
         let Some(reply) = self.find(&asked, |reply| reply.request.is_some()) else {
             return Some(Err(HttpFault::Missing(self.miss(&asked))));
         };
@@ -119,6 +119,7 @@ impl Sources for Replies {
     fn note_reply(&self, _: &Method, _: &Url, _: Result<HttpReply, HttpFault>, _: &Secrets) {}
 
     fn list(&self, command: &str) -> Option<Result<Vec<ParameterSet>, BackendError>> {
+        let command = &redact_text(command, "", &Secrets::default());
         let reply = self.find(command, |reply| reply.script.is_some())?;
         Some(match &reply.fails {
             Some(why) => Err(BackendError::new(reply.kind.map_or(ErrorKind::Unavailable, Into::into), why)),
@@ -131,17 +132,28 @@ impl Sources for Replies {
 
 /// A request as files of cases name it.
 pub(crate) fn request_text(method: &Method, url: &Url) -> String {
-    format!("{method} {}", redact_url(url.as_str()))
+    redact_text(&format!("{method} {url}"), "", &Secrets::default())
+}
+
+/// The header of a reply.
+///
+/// # Errors
+/// When no HTTP reply can have it.
+pub(crate) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let parsed = HeaderName::try_from(name).map_err(|_| "it is not the name of a header".to_owned())?;
+    let value = HeaderValue::try_from(value).map_err(|_| "it holds characters that no header can carry".to_owned())?;
+    Ok((parsed, value))
 }
 
 /// A request of a file in the form in which requests are made.
 fn normal(request: &str) -> String {
     let Some((method, url)) = request.split_once(' ') else { return request.to_owned() };
     let method = method.to_ascii_uppercase();
-    match Url::parse(url) {
+    let normal = match Url::parse(url) {
         Ok(parsed) if !url.contains('*') => format!("{method} {parsed}"),
         _ => format!("{method} {url}"),
-    }
+    };
+    normal.replace(REDACTED_IN_URL, REDACTED)
 }
 
 fn http_reply(reply: &ReplyConfig) -> HttpReply {
@@ -155,10 +167,9 @@ fn http_reply(reply: &ReplyConfig) -> HttpReply {
     if is_json {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    for (name, value) in &reply.headers {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-            headers.insert(name, value);
-        }
+    // Those of a file were checked when it was read.
+    for (name, value) in reply.headers.iter().filter_map(|(name, value)| header(name, value).ok()) {
+        headers.insert(name, value);
     }
     let status = reply.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
     HttpReply { status, headers, body }

@@ -67,9 +67,10 @@ pub(crate) fn failed(results: &[CaseResult]) -> usize {
 pub(crate) fn text(results: &[CaseResult]) -> String {
     let mut text = String::new();
     for result in results {
-        let _ = writeln!(text, "{:<8}{}:{}: {}", result.outcome(), result.file, result.line, result.name);
+        let (file, name) = (printed(&result.file), printed(&result.name));
+        let _ = writeln!(text, "{:<8}{file}:{}: {name}", result.outcome(), result.line);
         for failure in result.failures() {
-            let _ = writeln!(text, "        {failure}");
+            let _ = writeln!(text, "        {}", printed(&failure));
         }
     }
     let failed = failed(results);
@@ -80,17 +81,24 @@ pub(crate) fn text(results: &[CaseResult]) -> String {
 /// A table in Markdown.
 pub(crate) fn markdown(results: &[CaseResult]) -> String {
     let mut text = "| case | result | |\n|---|---|---|\n".to_owned();
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', "<br>");
     for result in results {
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} |",
-            cell(&result.name),
-            result.outcome(),
-            cell(&result.failures().join("\n"))
-        );
+        let failures: Vec<String> = result.failures().iter().map(|failure| cell(failure)).collect();
+        let _ = writeln!(text, "| {} | {} | {} |", cell(&result.name), result.outcome(), failures.join("<br>"));
     }
     text
+}
+
+/// `text` in one cell of a table, as it is.
+fn cell(text: &str) -> String {
+    printed(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
+}
+
+/// `text` in one line, with escapes in place of characters that move the cursor or the direction of a line.
+fn printed(text: &str) -> String {
+    let is_printed = |c: char| {
+        !c.is_control() && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if is_printed(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
 }
 
 /// For programs.

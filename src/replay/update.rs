@@ -9,7 +9,7 @@ use super::{
     case::{CaseFile, Expected},
     read::case_path,
 };
-use crate::{config::Decoded, domain::document::yaml};
+use crate::{config::Decoded, domain::document::yaml, file::replace::replace};
 
 /// An answer that a file of cases is to expect.
 #[derive(Debug)]
@@ -96,21 +96,6 @@ fn apply(text: &str, changes: Vec<Change>) -> String {
         lines.splice(range, new);
     }
     lines.join(end_of_line) + end_of_line
-}
-
-/// Writes `text` to `file` as a whole: a reader sees the file as it was, or all of `text`.
-///
-/// # Errors
-/// When the folder cannot be made, or the file cannot be written.
-pub(crate) fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = file.with_file_name(name);
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, file)
 }
 
 /// The end of the value of a key in line `line` and `column`, also if it is in brackets that end below the key.

@@ -63,6 +63,11 @@ const FAILURE_KINDS: [Meaning; 8] = [
     ("held", "the guard holds the answer"),
 ];
 
+/// Codes of requests that no route answered, and on which alerts look for an increase. They are counted from zero, as an increase from
+/// nothing to one is none.
+const CODES_WITHOUT_ROUTE: [&str; 6] =
+    ["forbidden", "internal", "overloaded", "throttled", "unavailable", "unknown_route"];
+
 /// All metrics.
 #[derive(Debug)]
 pub struct Metrics {
@@ -194,6 +199,18 @@ impl RouteMetrics {
 /// The label of a request for which no route was found.
 pub(crate) const NO_ROUTE: &str = "none";
 
+fn requests(registry: &mut MetricRegistry) -> Made<IntCounterVec> {
+    let requests = registry.counters(
+        "appset_gateway_requests_total",
+        "Requests, by route and code. The code is ok, that of the error, or cancelled if the caller left.",
+        &["route", "code"],
+    )?;
+    for code in CODES_WITHOUT_ROUTE {
+        requests.with_label_values(&[NO_ROUTE, code]);
+    }
+    Ok(requests)
+}
+
 impl Metrics {
     /// All metrics at zero.
     ///
@@ -220,11 +237,7 @@ impl Metrics {
             evaluations: EvaluationMetrics::new(registry)?,
             hooks: HookMetrics::new(registry)?,
             refreshes: RefreshMetrics::new(registry)?,
-            requests: registry.counters(
-                "appset_gateway_requests_total",
-                "Requests, by route and code. The code is ok, that of the error, or cancelled if the caller left.",
-                &["route", "code"],
-            )?,
+            requests: requests(registry)?,
             request_seconds: registry.histograms(
                 "appset_gateway_request_duration_seconds",
                 "How long requests took, by route.",
@@ -273,6 +286,11 @@ impl Metrics {
             self.lookups.with_label_values(&[route, state])
         };
         let ran = |outcome: &str| self.backend_seconds.with_label_values(&[route, backend, outcome]);
+        // From zero, so that the first failure is an increase.
+        self.requests.with_label_values(&[route, "internal"]);
+        for (kind, _) in FAILURE_KINDS {
+            self.failures.with_label_values(&[route, kind]);
+        }
         RouteMetrics {
             answered: self.requests.with_label_values(&[route, "ok"]),
             seconds: self.request_seconds.with_label_values(&[route]),

@@ -332,7 +332,13 @@ async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
         assert_eq!(scene.ask("/r", "one", json!({"n": n.to_string()})).await.status, 200);
     }
     scene.next(|url| json!([http("r", url, "old")]));
-    scene.diff(&[]).says(0, &["200 the same", "5 older questions were not asked"]);
+    scene.diff(&[]).says(3, &["200 the same", "5 older questions were not asked"]);
+    let done = scene.diff(&["--limit", "205"]);
+    done.says(0, &["205 the same"]);
+    assert!(!done.out.contains("not asked"), "{}", done.out);
+    for limit in ["0", "1001", "x"] {
+        scene.diff(&["--limit", limit]).says(2, &["it is a number from 1 to 1000"]);
+    }
     let listed = scene.admin("/admin/questions?limit=3").await.json();
     assert_eq!((listed["questions"].as_array().unwrap().len(), &listed["total"]), (3, &json!(205)));
     assert_eq!(scene.admin("/admin/questions?limit=1001").await.status, 400);
@@ -347,7 +353,7 @@ async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
         "next.yaml",
         &config(&json!([{"name": "r", "backend": {"script": {"command": ["echo", "[{\"name\":\"a\"}]"]}}}]), ""),
     );
-    scene.diff_against("questions.json", &[]).says(0, &["200 the same", "1 older questions were not asked"]);
+    scene.diff_against("questions.json", &[]).says(3, &["200 the same", "1 older questions were not asked"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -362,6 +368,11 @@ async fn questions_are_recorded_and_compared_later() {
     scene.next(|url| json!([http("r", url, "new")]));
     scene.diff_against("saved.json", &[]).says(1, &["ApplicationSet one", "- removed  d"]);
     // Two configurations.
+    scene.write("current.yaml", &config(&json!([http("r", "http://127.0.0.1:1", "few")]), ""));
+    // The source of the current configuration does not answer, so what callers are given is not known.
+    scene
+        .diff_against("current.yaml", &["--questions", "saved.json"])
+        .says(3, &["before     no answer is known: route r (http): ", "+ added    e"]);
     scene.write("current.yaml", &config(&json!([http("r", &scene.url(), "few")]), ""));
     let both = scene.diff_against("current.yaml", &["--questions", "saved.json"]);
     both.says(0, &["~ changed  a", "+ added    e", "3 parameter sets added, 0 removed, 1 changed"]);
@@ -399,6 +410,10 @@ async fn bad_input_gets_a_clear_error() {
     scene
         .diff_against("missing.json", &[])
         .says(2, &["cannot read missing.json", "a gateway's address begins with http://"]);
+    let folder = scene.folder.path();
+    for file in ["/dev/zero", folder.to_str().unwrap()] {
+        scene.diff_against(file, &[]).says(2, &["it is no regular file"]);
+    }
     scene.diff_against("current.yaml", &[]).says(2, &["say with --questions what to ask"]);
     scene.write("mine.yaml", "questions: [ { route: r, askedBy: [one] } ]");
     scene.diff_against("mine.yaml", &[]).says(2, &["questions without answers"]);
@@ -420,6 +435,31 @@ async fn no_secret_is_recorded() {
     scene.diff(&["--save", "saved.json"]).says(0, &["1 the same"]);
     let saved = std::fs::read_to_string(scene.folder.path().join("saved.json")).unwrap();
     assert!(saved.contains("[redacted]") && !saved.contains("canary-secret"), "{saved}");
+    // A caller sends it. Then the question cannot be asked again.
+    scene.ask("/r", "two", json!({"list": ["canary-secret"]})).await;
+    scene.diff(&["--save", "saved.json"]).says(
+        3,
+        &["1 the same", "ApplicationSet two", "an input parameter is a secret of the backend. It was not recorded"],
+    );
+    let saved = std::fs::read_to_string(scene.folder.path().join("saved.json")).unwrap();
+    assert!(!saved.contains("canary-secret"), "{saved}");
+}
+
+/// The namespace of an ApplicationSet is known only from its calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_namespace_of_a_call_is_recorded() {
+    let routes = json!([{"name": "r", "backend": {"script": {"command": ["echo", "[{\"name\":\"a\"}]"]}}}]);
+    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
+    for namespace in ["teams", "argocd"] {
+        let body =
+            json!({"applicationSetName": "one", "applicationSetNamespace": namespace, "input": {"parameters": {}}});
+        assert_eq!(app.call("/r/api/v1/getparams.execute", &body).await.status, 200);
+    }
+    let list = app.operate("/admin/questions", None).await.json();
+    let mut names: Vec<&str> =
+        list["questions"][0]["askedBy"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    assert_eq!((list["questions"].as_array().unwrap().len(), names), (1, vec!["argocd/one", "teams/one"]), "{list}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,11 +85,45 @@ fn answers_that_are_missing_are_the_usual_ones_and_no_file_is_overwritten() {
     assert_eq!(output.status.code(), Some(1));
     assert!(!folder.path().join("apps.sh").exists());
     assert_eq!(std::fs::read_to_string(folder.path().join("gateway.yaml")).unwrap(), config);
-    // A token that is not there yet: the files are written, and the check says what is missing.
-    let other = tempfile::tempdir().unwrap();
-    let output = init(other.path(), &["--token", "file:secrets/argocd"], "");
-    assert_eq!(output.status.code(), Some(78));
-    assert!(text(&output.stderr).contains("secrets/argocd"), "{}", text(&output.stderr));
-    assert!(other.path().join("tests/gateway.yaml").exists());
-    assert!(text(&init(other.path(), &["--token", "x"], "").stderr).contains("write `new`, `file:PATH` or `env:NAME`"));
+    let output = init(tempfile::tempdir().unwrap().path(), &["--token", "x"], "");
+    assert!(text(&output.stderr).contains("write `new`, `file:PATH` or `env:NAME`"));
+}
+
+/// A token that is not there yet is no mistake in the files: the configuration is good, and what is missing is told.
+#[test]
+fn a_token_may_come_later() {
+    for (token, missing) in
+        [("env:NOPE", "the environment variable NOPE is not set"), ("file:secrets/argocd", "secrets/argocd")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let output = init(folder.path(), &["--token", token], "");
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains("note: the token must be there before the gateway starts") && said.contains(missing),
+            "{said}"
+        );
+        succeeds(folder.path(), &["test", "-c", "gateway.yaml"]);
+    }
+}
+
+/// A file that cannot be written leaves no other, and no token is shown for a configuration that is not there.
+#[test]
+fn all_files_are_written_or_none() {
+    type Before = fn(&Path) -> std::io::Result<()>;
+    let tests_is_a_file: Before = |folder| std::fs::write(folder.join("tests"), "");
+    let case_is_a_dangling_link: Before = |folder| {
+        std::fs::create_dir(folder.join("tests"))?;
+        std::os::unix::fs::symlink("nowhere", folder.join("tests/gateway.yaml"))
+    };
+    for before in [tests_is_a_file, case_is_a_dangling_link] {
+        let folder = tempfile::tempdir().unwrap();
+        before(folder.path()).unwrap();
+        let output = init(folder.path(), &["--source", "script", "--token", "new"], "");
+        let (printed, said) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.code() == Some(1) && said.contains("no file was written"), "{printed}{said}");
+        assert!(!printed.contains("token:"), "{printed}");
+        let left: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["tests"], "{said}");
+    }
 }

@@ -204,7 +204,7 @@ async fn what_varies_in_the_routes_own_answers_is_not_compared() {
     scene.ask(2).await;
     let report = scene.report().await;
     assert_eq!(report["counts"], counts(&json!({"differs": 1, "same": 1})));
-    assert_eq!(report["noise"], json!(["at"]));
+    assert_eq!((&report["noise"], &report["subtracted"]), (&json!(["at"]), &json!(2)));
     scene.candidate.answers(&at("5", "y"));
     scene.ask(3).await;
     let report = scene.report().await;
@@ -212,6 +212,46 @@ async fn what_varies_in_the_routes_own_answers_is_not_compared() {
     let changed = &report["differences"][0]["changed"]["sets"][0];
     assert_eq!(*changed, json!({"primary": app_set("a", "x"), "candidate": app_set("a", "y")}));
     assert_eq!(scene.primary.count(), 3, "it is never asked more often");
+}
+
+/// A thousand sets, of which one has a value that varies.
+#[tokio::test]
+async fn what_varies_in_one_set_is_compared_in_all_others() {
+    let scene = Scene::start(json!({})).await;
+    let all = |time: &str, other: &str| {
+        let set = |n: u32| json!({"name": format!("t{n}"), "at": if n == 7 { time } else { other }});
+        (0..1000).map(set).collect::<Value>()
+    };
+    scene.answer(&all("1", "x"), &all("1", "x"));
+    scene.ask(1).await;
+    scene.answer(&all("2", "x"), &all("3", "x"));
+    scene.ask(2).await;
+    let report = scene.report().await;
+    assert_eq!((&report["counts"], &report["subtracted"]), (&counts(&json!({"same": 2})), &json!(1)));
+    scene.answer(&all("4", "x"), &all("5", "y"));
+    scene.ask(3).await;
+    let report = scene.report().await;
+    assert_eq!(report["counts"], counts(&json!({"same": 2, "differs": 1})));
+    assert_eq!(report["differences"][0]["changed"]["count"], 999);
+}
+
+#[tokio::test]
+async fn a_held_answer_is_not_compared() {
+    let (primary, candidate) = (Source::start().await, Source::start().await);
+    let mut route = json!({"name": "r", "backend": primary.backend(), "guard": {"onShrink": "keep"}});
+    route["shadow"] = shadow(&candidate, json!({}));
+    let app = TestApp::start(&format!("{}routes: {}\n", TestApp::auth(), json!([route]))).await;
+    let scene = Scene { app, primary, candidate };
+    let (all, one) = (json!([app_set("a", "1"), app_set("b", "1")]), json!([app_set("a", "1")]));
+    scene.answer(&all, &all);
+    scene.ask(1).await;
+    scene.answer(&one, &one);
+    scene.app.clock.advance(Duration::from_mins(10));
+    let reply = scene.app.ask("r", json!({})).await;
+    assert_eq!(reply.json()["output"]["parameters"], all, "the last good answer");
+    scene.ended(2).await;
+    assert_eq!(scene.report().await["counts"], counts(&json!({"same": 1, "skipped": 1})));
+    assert_eq!(scene.candidate.count(), 1, "callers do not get the held answer");
 }
 
 #[tokio::test]
@@ -223,6 +263,19 @@ async fn a_share_of_the_runs_is_followed() {
     }
     assert_eq!(scene.report().await["counts"], counts(&json!({"same": 3})));
     assert_eq!((scene.primary.count(), scene.candidate.count()), (6, 3));
+}
+
+/// Each question has its share, in whatever order the questions come.
+#[tokio::test]
+async fn every_question_is_compared() {
+    let scene = Scene::start(json!({"sample": "50%"})).await;
+    scene.answer(&json!([app_set("a", "1")]), &json!([app_set("b", "1")]));
+    let questions = 40;
+    for n in 0..questions {
+        scene.app.ask("r", json!({ "n": n })).await;
+        scene.ended(n + 1).await;
+    }
+    assert_eq!(scene.report().await["counts"], counts(&json!({"differs": questions})), "the first run of each");
 }
 
 #[tokio::test]

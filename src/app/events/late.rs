@@ -1,46 +1,61 @@
 //! The subjects that are compared with the known questions a second time.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
+use super::queue::Batch;
 use crate::{engine::cache::Key, hooks::Subjects};
 
-/// How many subjects wait to be compared once more.
+/// How many subjects wait to be compared once more, and their size in bytes.
 const MAX_LATE: usize = 20_000;
+const MAX_LATE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Subjects that are compared once more.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    young: Subjects,
-    old: Subjects,
+    young: Turn,
+    old: Turn,
+}
+
+/// The subjects of one turn.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    pub(super) subjects: Subjects,
+    /// Their size, in bytes.
+    size: usize,
+    /// The deliveries that they came with.
+    pub(super) batches: Vec<Arc<Batch>>,
     /// The questions that were found already.
-    found: HashSet<Key>,
-    found_before: HashSet<Key>,
+    pub(super) found: HashSet<Key>,
 }
 
 impl Late {
-    pub(super) fn add(&mut self, subjects: &Subjects, found: impl Iterator<Item = Key>) {
-        if self.young.len() < MAX_LATE {
-            self.young.extend(subjects);
-            self.found.extend(found);
+    /// Remembers `subjects` of `batch`, which concern the questions `found`.
+    pub(super) fn add(&mut self, subjects: &Subjects, batch: &Arc<Batch>, found: impl Iterator<Item = Key>) {
+        let young = &mut self.young;
+        let size = subjects.size();
+        if young.subjects.len() < MAX_LATE && young.size + size <= MAX_LATE_BYTES {
+            young.subjects.extend(subjects);
+            young.size += size;
+            young.found.extend(found);
+            young.batches.push(Arc::clone(batch));
         }
     }
 
     /// All subjects that wait.
     pub(super) fn into_subjects(self) -> Subjects {
-        let mut all = self.young;
-        all.extend(&self.old);
+        let mut all = self.young.subjects;
+        all.extend(&self.old.subjects);
         all
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.young.len() == 0 && self.old.len() == 0
+        self.young.subjects.len() == 0 && self.old.subjects.len() == 0
     }
 
     /// The subjects that have waited for a whole turn, and the questions that need no look. To be called at equal intervals.
-    pub(super) fn turn(&mut self) -> (Subjects, HashSet<Key>) {
-        let due = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
-        let found = self.found_before.union(&self.found).copied().collect();
-        self.found_before = std::mem::take(&mut self.found);
-        (due, found)
+    pub(super) fn turn(&mut self) -> Turn {
+        let mut due = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+        due.found.extend(&self.old.found);
+        due
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     app::deliveries::Origins,
     domain::generator::Question,
     engine::{answer::events::Look, cache::Key},
-    hooks::{Pushed, Pushes},
+    hooks::{Others, Pushed, Pushes},
 };
 
 /// How many looks are under way at once.
@@ -22,7 +22,9 @@ pub(super) const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_
 /// The time between two looks at one question. Events that come meanwhile are one look.
 const SPACING: Duration = Duration::from_secs(2);
 /// How many batches of pushes are remembered for a question that waits. Digests of older ones are not compared.
-const MAX_NEWS: usize = 64;
+const MAX_BATCHES: usize = 64;
+/// How many batches of deliveries wait for the last look at a question.
+const MAX_DELIVERIES: usize = 1000;
 /// How many times of looks are remembered before old ones are removed.
 const MAX_LOOKED: usize = 10_000;
 
@@ -40,23 +42,23 @@ impl Receipt {
     }
 }
 
-/// Subjects that were compared together.
+/// Deliveries whose subjects were compared together.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The deliveries that they came with.
     pub(super) receipts: Vec<Arc<Receipt>>,
-    /// What was pushed.
-    pub(super) news: Arc<News>,
+    /// All of them by number, also those without an id.
+    pub(super) origins: Origins,
 }
 
-/// What events say is new.
-#[derive(Debug, Default)]
-pub(super) struct News {
-    pub(super) pushes: Pushes,
-    /// The deliveries that say so.
-    pub(super) origins: Origins,
-    /// Whether an event says that something changed without a digest.
-    pub(super) has_other: bool,
+/// An event that concerns a question.
+#[derive(Debug)]
+pub(super) struct Told<'a> {
+    /// The deliveries of the event, and of those that were compared with it.
+    pub(super) batch: &'a Arc<Batch>,
+    /// What was pushed. `None` if that is not remembered.
+    pub(super) pushes: Option<&'a Arc<Pushes>>,
+    /// The subjects without a digest that concern the question.
+    pub(super) others: Others,
 }
 
 /// A question that is looked at when it is due.
@@ -68,36 +70,42 @@ pub(super) struct Due {
     number: u64,
     /// How many looks have found nothing new.
     looks: usize,
-    /// What its events say.
-    news: Vec<Arc<News>>,
-    /// The deliveries that wait for the first look.
+    /// What its events say was pushed.
+    pushes: Vec<Arc<Pushes>>,
+    /// The subjects of its events without a digest.
+    others: Others,
+    /// The deliveries that wait for the last look.
     pub(super) batches: Vec<Arc<Batch>>,
 }
 
 impl Due {
     /// The pushes that its events are about.
     pub(super) fn pushes(&self) -> impl Iterator<Item = &Pushes> {
-        self.news.iter().map(|news| &news.pushes)
+        self.pushes.iter().map(|pushes| &**pushes)
     }
 
-    /// The deliveries that its events came with. `None` if no delivery led to it, as after 30 seconds.
-    pub(super) fn origins(&self) -> Option<Origins> {
-        let all = self.news.iter().map(|news| &news.origins).filter(|origins| !origins.numbers.is_empty());
-        all.fold(None, |known, origins| {
-            Some(known.map_or_else(|| origins.clone(), |known: Origins| known.with(origins)))
-        })
+    /// Whether a look that found this is the last one. A change may be the news of one event only, so all events that have no digest must
+    /// tell of the same.
+    fn is_done(&self, (look, pushed): (Look, Pushed)) -> bool {
+        match (look, pushed, self.others) {
+            (Look::Held, ..)
+            | (Look::Changed, Pushed::Known | Pushed::Untold, Others::None)
+            | (Look::Changed, Pushed::Untold, Others::One(_))
+            | (Look::Unchanged, Pushed::Known, Others::None) => true,
+            (Look::Changed | Look::Unchanged | Look::Failed | Look::Resting(_), ..) => false,
+        }
     }
 
-    fn has_pushes_only(&self) -> bool {
-        self.news.iter().all(|news| !news.has_other)
-    }
-
-    /// Adds what earlier events say.
-    fn note(&mut self, earlier: Vec<Arc<News>>) {
-        self.news.extend(earlier);
-        if self.news.len() > MAX_NEWS {
-            self.news.truncate(MAX_NEWS - 1);
-            self.news.push(Arc::new(News { has_other: true, ..News::default() }));
+    /// Adds what `other` events say.
+    fn note(&mut self, other: Self) {
+        self.batches.extend(other.batches);
+        // A delivery that is left out here does not count as seen: if it is repeated, it leads to one more look.
+        self.batches.truncate(MAX_DELIVERIES);
+        self.others = self.others.and(other.others);
+        self.pushes.extend(other.pushes);
+        if self.pushes.len() > MAX_BATCHES {
+            self.pushes.truncate(MAX_BATCHES);
+            self.others = Others::Many;
         }
     }
 }
@@ -114,15 +122,19 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An event of `batch` concerns `question`: it is looked at as soon as it may be, after a look that is under way.
-    pub(super) fn concern(&mut self, key: Key, question: Question, batch: Option<&Arc<Batch>>, now: Instant) {
+    /// What was `told` concerns `question`: it is looked at as soon as it may be, after a look that is under way.
+    pub(super) fn concern(&mut self, key: Key, question: Question, told: &Told<'_>, now: Instant) {
         let at = self.looked.get(&key).map_or(now, |looked| now.max(*looked + SPACING));
         // A first look that waits already is due before.
         let at = self.waiting.get(&key).filter(|due| due.looks == 0).map_or(at, |due| due.at);
-        let unknown = || Arc::new(News { has_other: true, ..News::default() });
-        let news = vec![batch.map_or_else(unknown, |batch| Arc::clone(&batch.news))];
-        let batches = batch.into_iter().cloned().collect();
-        self.put(key, Due { question, at, number: 0, looks: 0, news, batches });
+        let (pushes, others) = match told.pushes {
+            Some(pushes) => {
+                (Some(pushes).filter(|pushes| !pushes.is_empty()).cloned().into_iter().collect(), told.others)
+            }
+            None => (Vec::new(), told.others.and(Others::UNKNOWN)),
+        };
+        let batches = vec![Arc::clone(told.batch)];
+        self.put(key, Due { question, at, number: 0, looks: 0, pushes, others, batches });
     }
 
     fn put(&mut self, key: Key, mut due: Due) {
@@ -130,12 +142,13 @@ impl Queue {
         due.number = self.numbers;
         self.order.insert((due.at, due.number), key);
         match self.waiting.entry(key) {
-            Entry::Vacant(place) => drop(place.insert(due)),
+            Entry::Vacant(place) => _ = place.insert(due),
             Entry::Occupied(mut place) => {
                 self.order.remove(&(place.get().at, place.get().number));
-                due.batches.append(&mut place.get_mut().batches);
-                due.note(std::mem::take(&mut place.get_mut().news));
-                place.insert(due);
+                let (at, number, looks) = (due.at, due.number, due.looks);
+                let before = place.get_mut();
+                before.note(due);
+                (before.at, before.number, before.looks) = (at, number, looks);
             }
         }
     }
@@ -174,32 +187,32 @@ impl Queue {
         self.running.into_values().chain(waiting).collect()
     }
 
-    /// A look has ended, and its answer knows of the pushes of its events what `pushed` says. If it found nothing new, and no event came
-    /// meanwhile, it is repeated later, since the source may be behind. If the source asked not to be called, it is made when it may be
-    /// called again.
-    pub(super) fn ended(&mut self, key: Key, due: Due, (look, pushed): (Look, Pushed), now: Instant) {
+    /// A look has ended, and its answer knows of the pushes of its events what `pushed` says. Unless it found what all of them tell of, and
+    /// if no event came meanwhile, it is repeated later, since the source may be behind. If the source asked not to be called, it is made
+    /// when it may be called again. Returns the deliveries for which all looks are over.
+    pub(super) fn ended(
+        &mut self,
+        key: Key,
+        due: Due,
+        (look, pushed): (Look, Pushed),
+        now: Instant,
+    ) -> Vec<Arc<Batch>> {
         self.running.remove(&key);
-        let is_done = match look {
-            Look::Held => true,
-            Look::Changed => pushed != Pushed::Behind,
-            Look::Unchanged => pushed == Pushed::Known && due.has_pushes_only(),
-            Look::Failed | Look::Resting(_) => false,
-        };
-        if is_done {
-            return;
+        if due.is_done((look, pushed)) {
+            return due.batches;
         }
         if let Some(waiting) = self.waiting.get_mut(&key) {
             // What this look did not find, the next one may.
-            waiting.note(due.news);
-            return;
+            waiting.note(due);
+            return Vec::new();
         }
         let (after, looks) = match look {
             Look::Resting(left) => (Some(left.max(SPACING)), due.looks),
             _ => (AGAIN.get(due.looks).copied(), due.looks + 1),
         };
-        if let Some(after) = after {
-            self.put(key, Due { at: now + after, looks, batches: Vec::new(), ..due });
-        }
+        let Some(after) = after else { return due.batches };
+        self.put(key, Due { at: now + after, looks, ..due });
+        Vec::new()
     }
 
     /// When the next question is due.
@@ -212,12 +225,19 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hooks::Subject;
 
     const CHANGED: (Look, Pushed) = (Look::Changed, Pushed::Untold);
 
-    /// Events that are pushes with digests only, or others too.
-    fn batch(has_other: bool) -> Arc<Batch> {
-        Arc::new(Batch { news: Arc::new(News { has_other, ..News::default() }), ..Batch::default() })
+    /// An event that concerns `question`, and the subjects of it without a digest.
+    fn concern(queue: &mut Queue, (key, question): &(Key, Question), others: Others, now: Instant) {
+        let mut pushes = Pushes::default();
+        let digest = format!("sha256:{}", "a".repeat(64));
+        if others == Others::None {
+            pushes.add(&Subject::image(&format!("r.example/app:1@{digest}")).unwrap());
+        }
+        let told = Told { batch: &Arc::default(), pushes: Some(&Arc::new(pushes)), others };
+        queue.concern(*key, question.clone(), &told, now);
     }
 
     fn question(number: u8) -> (Key, Question) {
@@ -228,11 +248,12 @@ mod tests {
     #[test]
     fn events_about_one_question_are_at_most_two_looks() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        (0..100).for_each(|_| queue.concern(key, of.clone(), None, now));
+        let of = question(1);
+        let key = of.0;
+        (0..100).for_each(|_| concern(&mut queue, &of, Others::One(1), now));
         let (_, due) = queue.next(now).unwrap();
         assert!(queue.next(now).is_none());
-        (0..100).for_each(|_| queue.concern(key, of.clone(), None, now));
+        (0..100).for_each(|_| concern(&mut queue, &of, Others::One(1), now));
         assert!(queue.next(now).is_none(), "one look at a time");
         queue.ended(key, due, CHANGED, now);
         assert!(queue.next(now).is_none(), "one look in two seconds");
@@ -245,8 +266,9 @@ mod tests {
     #[test]
     fn a_look_that_finds_nothing_new_is_repeated_three_times() {
         let (mut queue, mut now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        queue.concern(key, of, None, now);
+        let of = question(1);
+        let key = of.0;
+        concern(&mut queue, &of, Others::One(1), now);
         for (number, after) in AGAIN.iter().map(Some).chain([None]).enumerate() {
             let (_, due) = queue.next(now).unwrap();
             queue.ended(key, due, (if number == 0 { Look::Failed } else { Look::Unchanged }, Pushed::Untold), now);
@@ -259,23 +281,29 @@ mod tests {
     #[test]
     fn a_look_is_repeated_unless_it_found_what_its_events_tell_of() {
         use {Look::*, Pushed::*};
-        for (found, has_other, is_repeated) in [
-            ((Changed, Known), false, false),
-            ((Changed, Untold), true, false),
-            ((Changed, Behind), false, true),
-            ((Unchanged, Known), false, false),
-            ((Unchanged, Known), true, true),
-            ((Unchanged, Untold), false, true),
-            ((Unchanged, Behind), false, true),
-            ((Failed, Untold), false, true),
-            ((Held, Untold), true, false),
+        let (none, one, many) = (Others::None, Others::One(1), Others::Many);
+        for (found, others, is_repeated) in [
+            ((Changed, Known), none, false),
+            ((Changed, Untold), none, false),
+            ((Changed, Untold), one, false),
+            // What changed may be what one of them tells of, and the other is still to come.
+            ((Changed, Known), one, true),
+            ((Changed, Untold), many, true),
+            ((Changed, Behind), none, true),
+            ((Unchanged, Known), none, false),
+            ((Unchanged, Known), one, true),
+            ((Unchanged, Untold), none, true),
+            ((Unchanged, Behind), none, true),
+            ((Failed, Untold), none, true),
+            ((Held, Untold), many, false),
         ] {
             let (mut queue, now) = (Queue::default(), Instant::now());
-            let (key, of) = question(1);
-            queue.concern(key, of, Some(&batch(has_other)), now);
+            let of = question(1);
+            let key = of.0;
+            concern(&mut queue, &of, others, now);
             let (_, due) = queue.next(now).unwrap();
             queue.ended(key, due, found, now);
-            assert_eq!(queue.next_at().is_some(), is_repeated, "{found:?}, {has_other}");
+            assert_eq!(queue.next_at().is_some(), is_repeated, "{found:?}, {others:?}");
         }
     }
 
@@ -283,10 +311,11 @@ mod tests {
     #[test]
     fn what_comes_during_a_look_that_finds_something_new_has_looks_of_its_own() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        queue.concern(key, of.clone(), Some(&batch(true)), now);
+        let of = question(1);
+        let key = of.0;
+        concern(&mut queue, &of, Others::One(1), now);
         let (_, due) = queue.next(now).unwrap();
-        queue.concern(key, of, Some(&batch(true)), now);
+        concern(&mut queue, &of, Others::One(1), now);
         queue.ended(key, due, CHANGED, now);
         let (_, due) = queue.next(now + SPACING).unwrap();
         queue.ended(key, due, (Look::Unchanged, Pushed::Untold), now + SPACING);
@@ -296,10 +325,11 @@ mod tests {
     #[test]
     fn what_a_look_did_not_find_is_left_to_the_next_one() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        queue.concern(key, of.clone(), Some(&batch(true)), now);
+        let of = question(1);
+        let key = of.0;
+        concern(&mut queue, &of, Others::One(1), now);
         let (_, due) = queue.next(now).unwrap();
-        queue.concern(key, of, Some(&batch(false)), now);
+        concern(&mut queue, &of, Others::None, now);
         queue.ended(key, due, (Look::Unchanged, Pushed::Untold), now);
         let (_, due) = queue.next(now + SPACING).unwrap();
         queue.ended(key, due, (Look::Unchanged, Pushed::Known), now + SPACING);
@@ -307,19 +337,43 @@ mod tests {
     }
 
     #[test]
+    fn a_delivery_is_done_when_the_last_look_is() {
+        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        let of = question(1);
+        let batch: Arc<Batch> = Arc::default();
+        queue.concern(of.0, of.1, &Told { batch: &batch, pushes: None, others: Others::None }, now);
+        for number in 0..=AGAIN.len() {
+            let (key, due) = queue.next(now).unwrap();
+            let done = queue.ended(key, due, (Look::Unchanged, Pushed::Untold), now);
+            assert_eq!(done.len(), usize::from(number == AGAIN.len()), "{number}");
+            now = queue.next_at().unwrap_or(now);
+        }
+        assert_eq!(Arc::strong_count(&batch), 1);
+    }
+
+    #[test]
+    fn different_subjects_are_many_and_equal_ones_are_one() {
+        let (one, other) = (Others::One(1), Others::One(2));
+        assert_eq!((one.and(one), one.and(other)), (one, Others::Many));
+        assert_eq!((one.and(Others::None), Others::None.and(one), Others::Many.and(one)), (one, one, Others::Many));
+    }
+
+    #[test]
     fn what_events_say_is_remembered_within_a_bound() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let (key, of) = question(1);
-        (0..=MAX_NEWS).for_each(|_| queue.concern(key, of.clone(), Some(&batch(false)), now));
+        let of = question(1);
+        let _key = of.0;
+        (0..=MAX_BATCHES).for_each(|_| concern(&mut queue, &of, Others::None, now));
         let (_, due) = queue.next(now).unwrap();
-        assert_eq!((due.news.len(), due.has_pushes_only()), (MAX_NEWS, false));
+        assert_eq!((due.pushes.len(), due.others), (MAX_BATCHES, Others::Many));
     }
 
     #[test]
     fn a_source_that_rests_is_looked_at_afterwards() {
         let (mut queue, now, rest) = (Queue::default(), Instant::now(), Duration::from_mins(5));
-        let (key, of) = question(1);
-        queue.concern(key, of, None, now);
+        let of = question(1);
+        let key = of.0;
+        concern(&mut queue, &of, Others::One(1), now);
         let (_, due) = queue.next(now).unwrap();
         queue.ended(key, due, (Look::Resting(rest), Pushed::Untold), now);
         assert_eq!(queue.next_at(), Some(now + rest));
@@ -332,8 +386,8 @@ mod tests {
     fn few_looks_are_under_way_at_once() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for number in 0..20 {
-            let (key, of) = question(number);
-            queue.concern(key, of, None, now);
+            let of = question(number);
+            concern(&mut queue, &of, Others::One(1), now);
         }
         let first: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
         assert_eq!(first.len(), AT_ONCE);

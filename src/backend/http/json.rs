@@ -31,7 +31,7 @@ use crate::{
     lang::{
         evaluator::{Context, Evaluator, Variables},
         expression::Expression,
-        scope::{NameScope, ValueType},
+        scope::{NameScope, UnfitValue, ValueType},
         template::input_context,
     },
 };
@@ -97,7 +97,11 @@ impl Json {
     ) -> Option<Self> {
         let for_each = config.for_each.as_deref().map(|source| {
             let scope = context.scope.only(&["params", ITEMS]);
-            Expression::build(source, &scope, &path.key("forEach"), problems)
+            let (expression, list) = Expression::build(source, &scope, &path.key("forEach"), problems)?;
+            if let Some(UnfitValue { message, help }) = list.is_no_list() {
+                problems.mistake(&path.key("forEach"), message, help);
+            }
+            Some((expression, list))
         });
         let each = for_each.as_ref().map(|built| built.as_ref().map(|(_, list)| list.item()).unwrap_or_default());
         let names = Names::of(context.scope, each);
@@ -114,7 +118,7 @@ impl Json {
         let fixed = request.as_ref().and_then(Request::fixed_destination);
         context.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
-        let parameters = Expression::build(source, &names.page, &path.key("parameters"), problems);
+        let parameters = Expression::build_objects(source, &names.page, &path.key("parameters"), problems);
         let at = path.key("paging");
         let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &names.page, &at, problems));
         if config.method == Some(Method::Post) {
@@ -145,13 +149,13 @@ impl Json {
             Some(built) => Some(Arc::new(built?.0)),
             None => None,
         };
-        let (parameters, result) = parameters?;
+        let (parameters, item) = parameters?;
         Some(Self {
             request: request?,
             credential,
             for_each,
             evaluator: context.evaluator.clone(),
-            item: result.item(),
+            item,
             mapping: Arc::new(Mapping { parameters, paging, allows_errors: config.allow_errors }),
             redirects: config.redirects,
         })

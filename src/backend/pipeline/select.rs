@@ -40,8 +40,8 @@ impl Select {
     /// Compiles `source`. Notes at `path` what is wrong with it.
     pub(crate) fn build(source: &str, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let scope = context.scope.only(&[ITEMS, "params"]);
-        let (expression, result) = Expression::build(source, &scope, path, problems)?;
-        Some(Self { expression: Arc::new(expression), item: result.item(), evaluator: context.evaluator.clone() })
+        let (expression, item) = Expression::build_objects(source, &scope, path, problems)?;
+        Some(Self { expression: Arc::new(expression), item, evaluator: context.evaluator.clone() })
     }
 }
 

@@ -5,7 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     backend::ITEMS,
-    domain::problem::{Path, Problems},
+    domain::{
+        problem::{Path, Problems, Segment},
+        secret::literal,
+    },
     lang::{
         evaluator::{Context, EvaluationError},
         scope::NameScope,
@@ -28,7 +31,12 @@ impl Tree {
     pub(super) fn build(value: &Value, scope: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
         match value {
             Value::String(text) if scope.has(ITEMS) && is_items(text) => Some(Self::Items),
-            Value::String(text) => Template::build(text, ValueContext::Text, scope, path, problems).map(Self::Text),
+            Value::String(text) => {
+                if let Some(Segment::Key(name)) = path.segments().last() {
+                    literal::check_sent(name, text, path, problems);
+                }
+                Template::build(text, ValueContext::Text, scope, path, problems).map(Self::Text)
+            }
             Value::Array(items) => {
                 let items = items
                     .iter()

@@ -30,9 +30,14 @@ impl Script {
         problems: &mut Problems,
     ) -> Option<Self> {
         check_settings(config, context, path, problems);
+        literal::check_words(&config.command, &path.key("command"), problems);
+        if let Some(init) = &config.init {
+            literal::check_words(&init.command, &path.key("init").key("command"), problems);
+            literal::check_words(&init.args, &path.key("init").key("args"), problems);
+        }
         let parameters = config.parameters.as_deref().map(|source| {
             let scope = context.scope.only(&["params"]).with(ITEMS, ValueType::List(Box::default()));
-            Expression::build(source, &scope, &path.key("parameters"), problems)
+            Expression::build_objects(source, &scope, &path.key("parameters"), problems)
         });
         let help = "name a program: `command: [python3, branches.py]`";
         let main = find_command(&config.command, context, &path.key("command"), help, problems);
@@ -51,8 +56,8 @@ impl Script {
         }
         let (parameters, item) = match parameters {
             Some(built) => {
-                let (expression, result) = built?;
-                (Some(Arc::new(expression)), result.item())
+                let (expression, item) = built?;
+                (Some(Arc::new(expression)), item)
             }
             None => (None, ValueType::Anything),
         };
@@ -155,12 +160,13 @@ fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result
     }
     if name.contains('/') {
         let path = base.resolve(name);
+        let shown = base.resolve(name.strip_prefix("./").unwrap_or(name));
         return match () {
             () if is_executable(&path) => Ok(path),
-            () if path.exists() => Err(format!("{0} is not an executable file; try `chmod +x {0}`", path.display())),
+            () if path.exists() => Err(format!("{0} is not an executable file; try `chmod +x {0}`", shown.display())),
             () => Err(format!(
                 "{} does not exist; a relative path starts from {}",
-                path.display(),
+                shown.display(),
                 base.as_path().display()
             )),
         };

@@ -43,21 +43,65 @@ pub(crate) fn check_script(
     problems: &mut Problems,
 ) {
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    // With an option, the first argument may be something else, such as the code itself.
-    let Some(script) = arguments.first().filter(|argument| !argument.starts_with('-')) else { return };
-    if !INTERPRETERS.contains(&name) || folder.join(script).exists() {
+    let Some((name, script)) = interpreted(&name, arguments).filter(|(_, script)| !folder.join(script).exists()) else {
         return;
-    }
-    let message = format!("{} does not exist, and `{name}` cannot run it", folder.join(script).display());
+    };
+    let file = folder.join(script.strip_prefix("./").unwrap_or(script));
+    let message = format!("{} does not exist, and `{name}` cannot run it", file.display());
     // Node.js adds endings, shells look in `PATH`, and another command may make the file first.
-    let may_be_found = name == "node" || !script.contains(['/', '.']) || is_made;
+    let may_be_found = kind_of(name) == "node" || !script.contains(['/', '.']) || is_made;
     if FilePath::new(script).is_absolute() || may_be_found {
         problems.warning(path, message, "it must be there when the gateway runs it, for example in its image");
     } else {
         let help = format!("a relative path starts from {}, the folder of the configuration", folder.display());
         problems.mistake(path, message, help);
     }
+}
+
+/// The interpreter's name and the file that it runs, if a program called `name` gets these `arguments`. With an option that is not known
+/// here, an argument may be something else, such as the code itself.
+fn interpreted<'a>(name: &'a str, arguments: &'a [String]) -> Option<(&'a str, &'a str)> {
+    let kind = kind_of(name);
+    if kind == "env" {
+        let is_setting = |word: &&String| matches!(word.as_str(), "-i" | "-S" | "--") || word.contains('=');
+        let rest = &arguments[arguments.iter().take_while(is_setting).count()..];
+        let (program, rest) = rest.split_first()?;
+        let name = FilePath::new(program).file_name()?.to_str()?;
+        return if kind_of(name) == "env" { None } else { interpreted(name, rest) };
+    }
+    // Options of one letter that may stand together, and options with a value.
+    let (letters, with_value) = match kind {
+        "bash" | "dash" | "sh" | "zsh" => ("abefhiklmnprtuvxBCEHP", &["-o", "+o", "-O", "+O"][..]),
+        "python" => ("bBdEiIOPqsSuvx", &["-W", "-X"][..]),
+        "perl" => ("tTuUwWX", &[][..]),
+        "ruby" => ("wWv", &["-I", "-r"][..]),
+        _ if INTERPRETERS.contains(&kind) => ("", &[][..]),
+        _ => return None,
+    };
+    let mut words = arguments.iter().map(String::as_str);
+    loop {
+        let word = words.next()?;
+        let is_flag = |word: &str| {
+            word.strip_prefix(['-', '+'])
+                .is_some_and(|flags| !flags.is_empty() && flags.chars().all(|c| letters.contains(c)))
+        };
+        // `set -eo pipefail` has its value after the letters.
+        let ends_with_value = kind.ends_with("sh") && word.strip_suffix('o').is_some_and(is_flag);
+        if with_value.contains(&word) || ends_with_value {
+            words.next()?;
+        } else if word == "--" {
+            return Some((name, words.next()?));
+        } else if !word.starts_with('-') && !word.starts_with('+') {
+            return Some((name, word));
+        } else if !is_flag(word) {
+            return None;
+        }
+    }
+}
+
+/// The name of a program without its version.
+fn kind_of(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// The error for `failure`. Names the first line of `program` if it is the reason.
@@ -127,6 +171,18 @@ mod tests {
             ("/bin/sh", &["/no/such/script.sh"], 1),
             ("/usr/bin/jq", &["gone"], 0),
             ("/bin/sh", &[], 0),
+            ("/bin/bash", &["-e", "gone.sh"], 1),
+            ("/bin/bash", &["-euo", "pipefail", "gone.sh"], 1),
+            ("/bin/bash", &["-ec", "gone.sh"], 0),
+            ("/bin/bash", &["-s", "gone.sh"], 0),
+            ("/bin/bash", &["--login", "gone.sh"], 0),
+            ("/usr/bin/python3", &["-u", "-W", "error", "gone.py"], 1),
+            ("/usr/bin/python3", &["-um", "gone.py"], 0),
+            ("/usr/bin/env", &["python3", "gone.py"], 1),
+            ("/usr/bin/env", &["A=b", "python3", "-u", "gone.py"], 1),
+            ("/usr/bin/env", &["-S", "python3", "there.py"], 0),
+            ("/usr/bin/env", &["-u", "A", "python3", "gone.py"], 0),
+            ("/usr/bin/env", &["jq", "gone.jq"], 0),
         ] {
             let (mut problems, arguments) = (Problems::default(), arguments.iter().map(|text| (*text).to_owned()));
             let arguments: Vec<String> = arguments.collect();

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         error::BackendError,
         generator::Query,
-        problem::{Path, Problem, Problems},
+        problem::{Path, Problem, Problems, Segment},
     },
 };
 
@@ -36,7 +36,18 @@ impl Probe {
         let built = Script::build(&config, context, &Path::root().key("backend").key("script"), &mut own);
         let of_command = Path::root().key("backend").key("script").key("command");
         for problem in own.into_vec().into_iter().filter(|problem| problem.path.is_within(&of_command)) {
-            problems.add(Problem { path: path.clone(), ..problem });
+            let word = match problem.path.segments().last() {
+                Some(Segment::Index(index)) => Some(*index),
+                _ => None,
+            };
+            let path = match (word, path.parent()) {
+                (Some(index), Some(parent)) if index >= command.command.len() => {
+                    parent.key("args").index(index - command.command.len())
+                }
+                (Some(index), _) => path.index(index),
+                (None, _) => path.clone(),
+            };
+            problems.add(Problem { path, ..problem });
         }
         built.map(Self)
     }

@@ -103,7 +103,7 @@ impl Transport {
     }
 
     /// The client with the current content of its files, and the header for the proxy.
-    fn ready(&self) -> Result<(reqwest::Client, Option<Secret>), BackendError> {
+    pub(super) fn ready(&self) -> Result<(reqwest::Client, Option<Secret>), BackendError> {
         // Locked while the client is built, so that the first callers do not each build one.
         let mut made = self.made.lock();
         if made.client.is_some() && self.may_be_renewed() && made.read_at.elapsed() >= RENEWED_EVERY {
@@ -254,7 +254,7 @@ impl Transport {
         Ok(Reply { status, headers, body: body.freeze(), secrets: secrets.clone(), rest: None, attempts: 1 })
     }
 
-    fn failure(&self, error: &reqwest::Error) -> ExchangeFailure {
+    pub(super) fn failure(&self, error: &reqwest::Error) -> ExchangeFailure {
         let why = cause(error);
         if error.is_timeout() {
             return ExchangeFailure { kind: FailureKind::Timeout, message: format!("timed out: {why}") };

@@ -107,7 +107,7 @@ fn generator(
             known.splice(..0, OWN);
         }
     };
-    let rest = decode::decode_knowing::<SettingsFile>(&mut part(tree, false), report, knowing);
+    let rest = decode::decode_knowing::<SettingsFile>(&mut part(tree, false), report, None, knowing);
     let file = decode::decode::<File<GeneratorSpec>>(&mut part(tree, true), report)?;
     let mut settings = rest.map_or_else(Settings::default, |rest| rest.spec);
     let root = Path::root();

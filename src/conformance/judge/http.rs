@@ -6,7 +6,7 @@ pub(super) type Headers = Vec<(String, String)>;
 pub(super) struct Body(pub(super) Vec<u8>, pub(super) Option<&'static str>);
 
 /// Go's error for a message that breaks off.
-pub(super) const CUT: &str = "unexpected EOF";
+pub(crate) const CUT: &str = "unexpected EOF";
 
 /// `http.ReadResponse`: skips interim answers. `chunked` outranks `Content-Length`. Without either, the body lasts until the
 /// connection is closed.

@@ -1,6 +1,6 @@
 //! Responses, and the verdict on each.
 
-use super::{Verdict, judge, judge_raw};
+use super::{CUT, Verdict, judge, judge_part, judge_raw};
 use serde_json::{Value, json};
 
 /// The expected verdict: sets as JSON, a word of the accident, the status and the whole condition (`Shows`), or a word of the
@@ -134,5 +134,22 @@ fn judges_a_body_as_a_response_with_it() {
     for (status, body) in [(200, list), (200, "{}"), (204, list), (302, ""), (503, r#"{"message":"held"}"#)] {
         let raw = format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n\r\n{body}");
         assert_eq!(judge(status, &json, body.as_bytes()), judge_raw(raw.as_bytes()), "{raw}");
+    }
+}
+
+#[test]
+fn judges_a_part_as_a_response_that_breaks_off() {
+    for body in [
+        "",
+        "{}",
+        "null",
+        r#"{"output":{"parameters":["#,
+        r#"{"output":{"parameters":[]}}"#,
+        r#"{"output":{"parameters":[{}]}}"#,
+    ] {
+        for status in [200, 204, 500] {
+            let raw = format!("HTTP/1.1 {status} X\r\nContent-Length: 500\r\n\r\n{body}");
+            assert_eq!(judge_part(status, &[], body.as_bytes(), Some(CUT)), judge_raw(raw.as_bytes()), "{raw}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use url::form_urlencoded::byte_serialize;
 use zeroize::Zeroizing;
 
-use super::{REDACTED, Secret};
+use super::{REDACTED, Secret, walk};
 use crate::domain::{document::excerpt, error::BackendError};
 
 /// Secrets with fewer characters are not searched for: such texts are everywhere.
@@ -82,14 +82,10 @@ impl Secrets {
     /// `value` with every secret in its texts and keys replaced.
     #[must_use]
     pub(crate) fn redact_json(&self, value: Value) -> Value {
-        match value {
+        walk::each(value, "", &|_, value| match value {
             Value::String(text) => Value::String(self.redact(&text)),
-            Value::Array(items) => items.into_iter().map(|item| self.redact_json(item)).collect(),
-            Value::Object(map) => {
-                map.into_iter().map(|(key, value)| (self.redact(&key), self.redact_json(value))).collect()
-            }
             other => other,
-        }
+        })
     }
 
     /// The ranges of secrets in `text`, in order and without overlaps.

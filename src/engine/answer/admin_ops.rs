@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Engine, Failure, Unknown, notices::What, served::ServedNow, state};
+use super::{Engine, Failure, Unknown, askers::named, notices::What, served::ServedNow, state};
 use crate::{
     clients::store::StoreError,
     domain::generator::{Question, Selector},
@@ -200,17 +200,11 @@ impl Engine {
     }
 
     /// The ApplicationSets that recently asked `question`, whose key is `key`: the last one first. If the answer depends on the
-    /// ApplicationSet, it is the only one.
+    /// ApplicationSet, all have its name, and perhaps a namespace.
     #[must_use]
     pub(crate) fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
-        match &question.application_set {
-            Some(name) if !name.is_empty() => vec![Arc::clone(name)],
-            Some(_) => Vec::new(),
-            None => {
-                let askers = self.askers.of(key, self.clock.now());
-                askers.into_iter().take(MAX_LISTED_ASKERS).map(|asker| asker.name).collect()
-            }
-        }
+        let askers = self.askers.of(key, self.clock.now());
+        named(question, askers.into_iter().take(MAX_LISTED_ASKERS).map(|asker| asker.name).collect())
     }
 
     /// Makes the backend be asked before an answer that `selector` selects is served again. The answers stay as last good

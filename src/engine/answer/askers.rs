@@ -19,7 +19,10 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::{domain::clock::Timestamp, engine::cache::Key};
+use crate::{
+    domain::{clock::Timestamp, generator::Question},
+    engine::cache::Key,
+};
 
 /// The number of ApplicationSets that are remembered for one question.
 const MAX_PER_QUESTION: usize = 100;
@@ -72,6 +75,14 @@ pub(crate) struct Asker {
     pub(crate) at: Timestamp,
     /// What it was given.
     pub(crate) given: Given,
+}
+
+/// The ApplicationSets that asked `question`: the `known` ones, which may have a namespace, else the one that the question names.
+pub(super) fn named(question: &Question, known: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    match &question.application_set {
+        Some(name) if known.is_empty() => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
+        _ => known,
+    }
 }
 
 /// Spreads the numbers of runs over all bits: 2^64 divided by the golden ratio.

@@ -2,12 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{
-    Engine,
-    run::{Ended, Run},
-    state::EngineState,
-};
-use crate::domain::generator::Query;
+use super::{Engine, Failure, Landed, run::Run, state::EngineState};
+use crate::{domain::generator::Query, engine::shadow::Own};
 
 impl Engine {
     /// Asks candidates from now on.
@@ -17,14 +13,18 @@ impl Engine {
 }
 
 impl Run {
-    /// Lets the route's shadow follow this run, which has `ended`. Returns at once.
-    pub(super) fn let_follow(&self, known: &EngineState, ended: &Ended) {
+    /// Lets the route's shadow follow this run, which came to `landed`. Returns at once.
+    pub(super) fn let_follow(&self, known: &EngineState, landed: &Landed) {
         let route = &self.asked.route;
         let Some(shadow) = route.shadow.as_ref().filter(|_| known.asks_candidates.load(Ordering::Relaxed)) else {
             return;
         };
         let query = Query { ttl: route.policy.ttl(), ..self.asked.query.clone() };
-        let answer = ended.result.as_ref().ok().map(|found| found.encoded.clone());
-        shadow.follow(query, self.asked.key, answer);
+        let own = match landed {
+            Ok(entry) => Own::Answer(entry.encoded.clone()),
+            Err(Failure::Held(_)) => Own::Held,
+            Err(_) => Own::Failed,
+        };
+        shadow.follow(query, self.asked.key, own);
     }
 }

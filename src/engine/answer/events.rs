@@ -5,13 +5,13 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use super::{Engine, Failure, Wanted, admin_ops::live, notices::What, wait};
 use crate::{
     clients::store::StoreError,
-    domain::generator::{Question, Selector},
+    domain::generator::{Evidence, Question, Selector},
     engine::{
         cache::{Disk, Entry, Key},
         route::RouteTable,
     },
     flight::FlightJoin,
-    hooks::Subjects,
+    hooks::{Others, Subjects},
 };
 
 /// The result of a look at a question after an event.
@@ -56,7 +56,7 @@ impl From<Look> for Looked {
 }
 
 impl Engine {
-    /// The questions that `subjects` concern, answered or not, with their keys: those in memory, and with `everywhere` also those on disk,
+    /// The questions that `subjects` concern, answered or not, by their keys, with the subjects without a digest: those in memory, and with `everywhere` also those on disk,
     /// which reads the whole file.
     #[must_use]
     pub(crate) fn concerned(
@@ -64,29 +64,33 @@ impl Engine {
         routes: &RouteTable,
         subjects: &Subjects,
         everywhere: bool,
-    ) -> HashMap<Key, Question> {
+    ) -> HashMap<Key, (Question, Others)> {
         let mut found = HashMap::new();
+        let concerned = |parameters: &str, evidence: &[Evidence], open: &dyn Fn() -> Question| {
+            subjects.concern(parameters, evidence, open).then(|| {
+                let question = open();
+                let others = subjects.others(parameters, evidence, &question);
+                (question, others)
+            })
+        };
         for (key, listed) in self.answers().disk().filter(|_| everywhere).map(Disk::list).into_iter().flatten() {
             let parameters = serde_json::to_string(&*listed.question.parameters).unwrap_or_default();
-            if subjects.concern(&parameters, &listed.evidence, || listed.question.clone()) {
-                found.insert(key, listed.question);
-            }
+            let told = concerned(&parameters, &listed.evidence, &|| listed.question.clone());
+            found.extend(told.map(|told| (key, told)));
         }
         for (key, entry) in self.answers().memory().iter() {
             let (packed, evidence) = (&entry.question, &entry.evidence);
-            if subjects.concern(packed.parameters(), evidence, || packed.open()) {
-                found.insert(key, packed.open());
-            }
+            let told = concerned(packed.parameters(), evidence, &|| packed.open());
+            found.extend(told.map(|told| (key, told)));
         }
         for (key, failed) in self.known.failing.all() {
             let question = &failed.question;
             let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
-            if subjects.concern(&parameters, failed.failure.evidence(), || question.clone()) {
-                found.insert(key, question.clone());
-            }
+            let told = concerned(&parameters, failed.failure.evidence(), &|| question.clone());
+            found.extend(told.map(|told| (key, told)));
         }
         // The record of a lineage is a copy of a question's answer.
-        found.retain(|key, question| live(routes, question).is_some_and(|asked| asked.key == *key));
+        found.retain(|key, (question, _)| live(routes, question).is_some_and(|asked| asked.key == *key));
         found
     }
 

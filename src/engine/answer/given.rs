@@ -8,7 +8,7 @@ use tokio::sync::mpsc::Receiver;
 use super::{
     Engine,
     admin_ops::live,
-    askers::{Asker, Given},
+    askers::{Asker, Given, named},
     notices::Notice,
 };
 use crate::{
@@ -55,10 +55,8 @@ impl Engine {
 
     /// All ApplicationSets that asked `question`, at any replica. Its key is `key`.
     pub(crate) async fn all_askers(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
-        match &question.application_set {
-            Some(name) => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
-            None => self.known_askers(key).await.into_iter().map(|asker| asker.name).collect(),
-        }
+        let known: Vec<Arc<str>> = self.known_askers(key).await.into_iter().map(|asker| asker.name).collect();
+        named(question, known)
     }
 
     /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now, and a hash of question

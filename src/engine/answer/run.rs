@@ -67,9 +67,13 @@ impl Run {
             span.instrument(Box::pin(self.fly_shared(&known, &shared, &*clock))).await
         } else {
             let ended = span.instrument(self.run(&known, self.guard.number(), &*clock)).await;
-            let _judging = known.judging.lock();
-            let changes = self.changes(&known, &ended, clock.now());
-            self.apply(&known, changes)
+            let landed = {
+                let _judging = known.judging.lock();
+                let changes = self.changes(&known, &ended, clock.now());
+                self.apply(&known, changes)
+            };
+            self.let_follow(&known, &landed);
+            landed
         };
         if landed.is_ok() && matches!(self.wanted, Wanted::Behind | Wanted::Since(_)) {
             known.notices.send(self.asked.key, &self.asked.question, || What::Renewed);
@@ -96,9 +100,7 @@ impl Run {
         if let Some(span) = trace::current() {
             span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         }
-        let ended = Ended { result, began, took, number };
-        self.let_follow(known, &ended);
-        ended
+        Ended { result, began, took, number }
     }
 
     /// The run's span, in the trace of the caller that started it.

@@ -11,7 +11,11 @@ use serde::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::generator::{ParameterSet, Parameters};
+use crate::domain::{
+    generator::{ParameterSet, Parameters},
+    problem::{Path, Problems},
+    spelling::near,
+};
 
 /// Keys that usually name things, the best first. Not `tag`, `digest` or `url`: they change with every version.
 pub(crate) const USUAL_KEYS: [&str; 9] =
@@ -68,6 +72,12 @@ impl JsonSchema for Identity {
 }
 
 impl Identity {
+    /// Notes below `path` the keys that parameter sets cannot have. They can have the keys `possible`.
+    pub(crate) fn check_keys(&self, possible: &[&str], path: &Path, problems: &mut Problems) {
+        let Self::Keys(keys) = self else { return };
+        check_keys(keys, possible, path, problems);
+    }
+
     /// How parameter sets are told apart, in words, when their keys are `known` before there is an answer.
     #[must_use]
     pub(crate) fn describe(&self, known: Option<&[&str]>) -> String {
@@ -81,6 +91,19 @@ impl Identity {
                 None => "counted, since its `output` has no usual key".to_owned(),
             },
         }
+    }
+}
+
+/// Notes below `path` those of `keys` that are not `possible` keys of parameter sets.
+pub(crate) fn check_keys(keys: &[String], possible: &[&str], path: &Path, problems: &mut Problems) {
+    // Without any key there are no parameter sets.
+    for (index, key) in keys.iter().enumerate().filter(|(_, key)| !possible.is_empty() && !possible.contains(&&***key))
+    {
+        let help = match near(key, possible) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("their keys: {}", possible.join(", ")),
+        };
+        problems.mistake(&path.index(index), format!("the parameter sets have no key `{key}`"), help);
     }
 }
 

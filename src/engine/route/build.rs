@@ -7,6 +7,7 @@ use crate::{
     backend::{BuildContext, script::probe::Probe},
     domain::{
         problem::{Path, Problems},
+        spelling::near,
         units::HumanDuration,
     },
     engine::{
@@ -40,16 +41,14 @@ pub(super) fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, prob
         || !name.chars().all(fits)
         || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
     {
-        problems.error(
-            &path,
-            format!(
-                "`{}` cannot be a route's name: up to 63 of a-z, 0-9, `-`, `_` and `.`, first a letter or digit",
-                name.escape_debug()
-            ),
-        );
+        let message = format!("`{}` cannot be a route's name", name.escape_debug());
+        let help =
+            "it has up to 63 of a-z, 0-9, `-`, `_` and `.`, and begins with a letter or a digit, such as `team-a`";
+        problems.error_with_help(&path, message, help);
     }
     if is_taken {
-        problems.error(&path, format!("two routes are called `{name}`"));
+        let help = "give one of them another name; the name is a part of the route's URL";
+        problems.error_with_help(&path, format!("two routes are called `{name}`"), help);
     }
 }
 
@@ -85,8 +84,16 @@ fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut 
         problems.error_with_help(
             &path.index(index),
             format!("`{name}` is not declared in `input`"),
-            format!("declared: {}", declared.join(", ")),
+            declare(name, &declared),
         );
+    }
+}
+
+/// What to do about `name`, which is not among the `declared` parameters.
+fn declare(name: &str, declared: &[&str]) -> String {
+    match near(name, declared) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("declare it in `input`, or leave it out; declared: {}", declared.join(", ")),
     }
 }
 
@@ -97,8 +104,17 @@ fn check_echo(config: &RouteConfig, input: &Input, path: &Path, problems: &mut P
         problems.error_with_help(
             &path.key("echo").index(index),
             format!("`{name}` is not declared in `input`"),
-            format!("declared: {}", declared.join(", ")),
+            declare(name, &declared),
         );
+    }
+}
+
+/// Notes the parameters in `match` that `input` does not declare. A call with one of them is refused.
+fn check_match(config: &RouteConfig, input: &Input, path: &Path, problems: &mut Problems) {
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    for name in config.matches.iter().flat_map(|matches| matches.parameters.keys()).filter(|name| !input.has(name)) {
+        let message = format!("`{name}` is not declared in `input`, so each call that fits is refused");
+        problems.mistake(&path.key("match").key("parameters").key(name), message, declare(name, &declared));
     }
 }
 
@@ -136,6 +152,7 @@ pub(super) fn build_route(
     });
     if let (Some(input), None) = (&input, &announces) {
         check_echo(config, input, path, problems);
+        check_match(config, input, path, problems);
     }
     check_lineage(config, raw, path, problems);
     let deadline_path = path.key("deadline");
@@ -151,6 +168,9 @@ pub(super) fn build_route(
         nulls: config.nulls,
     };
     let shape = Shape::build(of_shape, &scope.with_keys_of(&item), &evaluator, path, problems);
+    if let Some(keys) = shape.possible_keys(&item) {
+        config.guard.identity.check_keys(&keys, &path.key("guard").key("identity"), problems);
+    }
     let usual = deadline;
     let deadline = config.deadline.unwrap_or(usual);
     let of = ShadowOf {
@@ -158,6 +178,7 @@ pub(super) fn build_route(
         raw,
         primary: backend.as_ref(),
         shape: of_shape,
+        keys: shape.possible_keys(&item),
         identity: &config.guard.identity,
         deadline,
     };

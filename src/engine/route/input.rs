@@ -11,6 +11,7 @@ use crate::domain::{
     generator::Parameters,
     pattern,
     problem::{Path, Problems},
+    secret::literal,
 };
 
 /// One declared parameter.
@@ -100,7 +101,8 @@ impl Input {
                 problems.error(&path.key("name"), format!("two parameters are called `{}`", parameter.name));
             }
             if parameter.required && parameter.default.is_some() {
-                problems.error(&path.key("default"), "a required parameter needs no default");
+                let help = "leave out `required` or `default`";
+                problems.error_with_help(&path.key("default"), "a required parameter needs no default", help);
             }
             let pattern = match &parameter.pattern {
                 Some(_) if parameter.kind != Type::String => {
@@ -112,6 +114,9 @@ impl Input {
             };
             let mut entry = (parameter.clone(), pattern);
             if let Some(default) = &parameter.default {
+                if let Some(text) = default.as_str() {
+                    literal::check_default(&parameter.name, text, &path.key("default"), problems);
+                }
                 entry.0.default = problems.note(&path.key("default"), check(&entry, default.clone()));
             }
             declared.push(entry);

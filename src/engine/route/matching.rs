@@ -85,17 +85,17 @@ impl MatchConfig {
     }
 }
 
-/// Whether `glob` surely matches all texts that `other` matches: it is the same, it begins like `other` and ends with a `*`, or `other` is a
-/// text that it matches.
+/// Whether `glob` surely matches all texts that `other` matches: it is the same, `other` is a text that it matches, or it ends with a `*` and
+/// what stands before that matches the text that `other` begins with. What else it may cover is not known.
 fn covers_glob(glob: &str, other: &str) -> bool {
-    let is_plain = |text: &str| !text.contains(['*', '?', '[', '{', '\\']);
     if glob == other {
         return true;
     }
-    if is_plain(other) {
-        return Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(other));
-    }
-    glob.strip_suffix('*').is_some_and(|prefix| is_plain(prefix) && other.starts_with(prefix))
+    let matches = |glob: &str, text: &str| Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(text));
+    let Some(end) = other.find(['*', '?', '[', '{', '\\']) else { return matches(glob, other) };
+    let beginning = &other[..end];
+    let mut beginnings = (0..=end).filter_map(|end| beginning.get(..end));
+    glob.strip_suffix('*').is_some_and(|before| beginnings.any(|text| matches(before, text)))
 }
 
 /// A compiled [`MatchConfig`].
@@ -304,6 +304,15 @@ mod tests {
             ("fb-?", "fb-*", false),
             ("fb-*", "fb-*", true),
             ("a*", "{a,b}", false),
+            ("f?-*", "fb-*", true),
+            ("[a-f]*", "fb-*", true),
+            ("{fb,x}-*", "fb-*", true),
+            ("*-*", "fb-*", true),
+            ("f?*", "fb-?", true),
+            ("[x-z]*", "fb-*", false),
+            ("f??-*", "fb-*", false),
+            ("f?-\\*", "fb-*", false),
+            ("f?-*x", "fb-*", false),
         ] {
             assert_eq!(covers_glob(glob, other), expected, "{glob} {other}");
         }

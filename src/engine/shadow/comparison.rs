@@ -2,58 +2,56 @@
 
 use std::collections::BTreeSet;
 
+use super::{
+    noise::Known,
+    pairs::{differing, id, keys},
+};
 use crate::{
     domain::{difference::Difference, generator::ParameterSet},
-    engine::guard::{
-        Identity,
-        identity::{USUAL_KEYS, identities},
-    },
+    engine::guard::Identity,
 };
 
-/// What differs from `primary` to `candidate`, without the keys in `ignored`.
+/// What differs between two lists.
+pub(super) struct Comparison {
+    /// The difference, without ignored keys and noise.
+    pub(super) difference: Difference,
+    /// How many values differ, but are noise.
+    pub(super) subtracted: u64,
+}
+
+/// What differs from `primary` to `candidate`, without the keys in `ignored`, and without the values that are noise by `known`.
 pub(super) fn compare(
     mut primary: Vec<ParameterSet>,
     mut candidate: Vec<ParameterSet>,
     identity: &Identity,
     ignored: &BTreeSet<String>,
-) -> Difference {
+    known: Option<&Known>,
+) -> Comparison {
     for set in primary.iter_mut().chain(&mut candidate) {
         set.0.retain(|key, _| !ignored.contains(key));
     }
     let keys = keys(identity, [&primary, &candidate]);
-    Difference::of(&primary, &candidate, &keys)
+    let mut difference = Difference::of(&primary, &candidate, &keys);
+    let mut subtracted = 0;
+    if let Some(known) = known.filter(|_| !keys.is_empty() || (primary.len() == 1 && candidate.len() == 1)) {
+        difference.changed.retain_mut(|(primary, candidate)| {
+            subtracted += subtract(primary, candidate, &keys, known);
+            primary.0 != candidate.0
+        });
+    }
+    Comparison { difference, subtracted }
 }
 
-/// The keys whose values differ in sets of both lists that have one identity. `None` if the sets cannot be told apart.
-pub(super) fn varying(before: &[ParameterSet], now: &[ParameterSet], identity: &Identity) -> Option<BTreeSet<String>> {
-    let keys = keys(identity, [before, now]);
-    let is_told_apart = if keys.is_empty() {
-        before.len() == 1 && now.len() == 1
-    } else {
-        identities(before, &keys).is_some() && identities(now, &keys).is_some()
-    };
-    if !is_told_apart {
-        return None;
+/// Removes the values that differ and are noise from both sets. Returns how many.
+fn subtract(primary: &mut ParameterSet, candidate: &mut ParameterSet, keys: &[String], known: &Known) -> u64 {
+    let Some(id) = id(primary, keys) else { return 0 };
+    let noise: Vec<String> =
+        differing(primary, candidate).filter(|key| known.is_noise(id, key)).map(str::to_owned).collect();
+    for key in &noise {
+        primary.0.shift_remove(key);
+        candidate.0.shift_remove(key);
     }
-    let mut varying = BTreeSet::new();
-    for (before, now) in Difference::of(before, now, &keys).changed {
-        let all = before.0.keys().chain(now.0.keys());
-        varying.extend(all.filter(|key| before.0.get(*key) != now.0.get(*key)).cloned());
-    }
-    Some(varying)
-}
-
-/// The keys that identify the sets of both lists. With `auto`, the first usual key that all sets have, and that tells the sets of each
-/// list apart. Empty if sets can only be counted.
-fn keys(identity: &Identity, lists: [&[ParameterSet]; 2]) -> Vec<String> {
-    match identity {
-        Identity::Keys(keys) => keys.clone(),
-        Identity::Auto => {
-            let usual = USUAL_KEYS.into_iter().map(|key| vec![key.to_owned()]);
-            let tells_apart = |keys: &Vec<String>| lists.iter().all(|sets| identities(sets, keys).is_some());
-            usual.into_iter().find(tells_apart).unwrap_or_default()
-        }
-    }
+    noise.len() as u64
 }
 
 #[cfg(test)]
@@ -75,7 +73,8 @@ mod tests {
         let primary = json!([{"name": "a", "v": 1, "etag": "x"}, {"name": "b", "v": 1, "etag": "x"}]);
         let candidate = json!([{"name": "b", "v": 1, "etag": "y"}, {"name": "a", "v": 1}]);
         let compared = |ignored: &[&str]| {
-            compare(sets(primary.clone()), sets(candidate.clone()), &Identity::Auto, &ignoring(ignored))
+            compare(sets(primary.clone()), sets(candidate.clone()), &Identity::Auto, &ignoring(ignored), None)
+                .difference
         };
         assert!(compared(&["etag"]).is_empty());
         let Difference { added, removed, changed } = compared(&[]);
@@ -85,23 +84,10 @@ mod tests {
     #[test]
     fn a_usual_key_identifies_even_a_single_set() {
         let one = |name: &str| sets(json!([{ "name": name, "v": "1" }]));
-        let Difference { added, removed, changed } = compare(one("a"), one("b"), &Identity::Auto, &ignoring(&[]));
+        let Difference { added, removed, changed } =
+            compare(one("a"), one("b"), &Identity::Auto, &ignoring(&[]), None).difference;
         assert_eq!((added.len(), removed.len(), changed.len()), (1, 1, 0));
         let by = Identity::Keys(Vec::new());
-        assert_eq!(compare(one("a"), one("b"), &by, &ignoring(&[])).changed.len(), 1);
-    }
-
-    #[test]
-    fn what_varies_is_found_only_between_sets_that_can_be_told_apart() {
-        let found = |before: Value, now: Value, identity: &Identity| {
-            varying(&sets(before), &sets(now), identity).map(|keys| keys.into_iter().collect::<Vec<_>>().join(","))
-        };
-        let by = Identity::Keys(vec!["k".to_owned()]);
-        let text = |text: &str| Some(text.to_owned());
-        assert_eq!(found(json!([{"k": 1, "t": 1}]), json!([{"t": 2, "k": 1, "u": 1}]), &by), text("t,u"));
-        assert_eq!(found(json!([{"k": 1}]), json!([{"k": 2}]), &by), text(""), "another set is no noise");
-        assert_eq!(found(json!([{"k": 1}, {"k": 1}]), json!([{"k": 1}]), &by), None, "two sets with one identity");
-        assert_eq!(found(json!([{"t": 1}]), json!([{"t": 2}]), &Identity::Auto), text("t"), "the only set");
-        assert_eq!(found(json!([{"t": 1}, {"t": 2}]), json!([{"t": 3}, {"t": 4}]), &Identity::Auto), None);
+        assert_eq!(compare(one("a"), one("b"), &by, &ignoring(&[]), None).difference.changed.len(), 1);
     }
 }

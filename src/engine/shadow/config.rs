@@ -1,24 +1,27 @@
 //! The configuration of a shadow, and the shadow that it describes.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
+use moka::sync::Cache;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::{AT_ONCE, Shadow, findings::Findings, noise::Noise};
+use super::{AT_ONCE, MAX_QUESTIONS, Shadow, findings::Findings, noise::Noise};
 use crate::{
     backend::{Backend, BackendConfig, BuildContext},
+    bounded_cache,
     domain::{
         problem::{Path, Problems, Severity},
         units::{HumanDuration, Percent},
     },
     engine::{
-        guard::Identity,
+        guard::{Identity, identity::check_keys},
         shape::{Shape, ShapeConfig},
     },
+    lang::scope::ValueType,
     telemetry::metrics::Metrics,
 };
 
@@ -57,6 +60,8 @@ pub(crate) struct ShadowOf<'a> {
     pub(crate) primary: Option<&'a Arc<dyn Backend>>,
     /// How its answers look.
     pub(crate) shape: ShapeConfig<'a>,
+    /// The keys that its parameter sets can have, if that is known.
+    pub(crate) keys: Option<Vec<&'a str>>,
     /// What the guard tells its sets apart by.
     pub(crate) identity: &'a Identity,
     /// When a call of it is given up.
@@ -86,7 +91,9 @@ impl ShadowConfig {
             ..around
         });
         let backend = self.backend.build(around, &path.key("backend"), problems);
-        let shape = self.shape(backend.as_deref(), of, around, path, problems);
+        let item = backend.as_deref().map(Backend::item).unwrap_or_default();
+        let shape = self.shape(&item, of, around, path, problems);
+        self.check_keys(of, shape.possible_keys(&item).as_deref(), path, problems);
         Some(Arc::new(Shadow {
             route: of.route.into(),
             kind: self.backend.kind(),
@@ -99,8 +106,9 @@ impl ShadowConfig {
             timeout: self.timeout.unwrap_or(of.deadline),
             clock: Arc::clone(around.clock),
             permits: Arc::new(Semaphore::new(AT_ONCE)),
+            learning: Arc::new(Semaphore::new(1)),
             documents: Arc::new(Semaphore::new(1)),
-            runs: std::array::from_fn(|_| AtomicU64::default()),
+            runs: bounded_cache::build_recent(Cache::builder().max_capacity(MAX_QUESTIONS)),
             noise: Noise::default(),
             findings: Findings::new(around.clock.now()),
             metrics: metrics.shadows.of_route(of.route),
@@ -124,19 +132,42 @@ impl ShadowConfig {
         }
     }
 
+    /// Notes the keys in `identity` that one of the two backends cannot have, and those in `ignore` that none can have. `keys` are those of the
+    /// candidate's parameter sets, if they are known.
+    fn check_keys(&self, of: &ShadowOf<'_>, keys: Option<&[&str]>, path: &Path, problems: &mut Problems) {
+        let known: Vec<&[&str]> = [of.keys.as_deref(), keys].into_iter().flatten().collect();
+        let is_common = |key: &&str| known.iter().all(|keys| keys.contains(key));
+        let common: Vec<&str> =
+            known.first().into_iter().flat_map(|keys| keys.iter().copied()).filter(is_common).collect();
+        let of_guard = |key: &&String| !common.contains(&key.as_str()) && known.len() == 2;
+        match (&self.identity, of.identity) {
+            (Some(identity), _) => identity.check_keys(&common, &path.key("identity"), problems),
+            (None, Identity::Keys(all)) => {
+                for key in all.iter().filter(of_guard).filter(|key| known[0].contains(&key.as_str())) {
+                    let message = format!("its parameter sets have no key `{key}`, which `guard.identity` names");
+                    let help = "give the shadow an `identity` of its own: keys that both backends have";
+                    problems.mistake(&path.key("backend"), message, help);
+                }
+            }
+            (None, Identity::Auto) => {}
+        }
+        if let [one, two] = &known[..] {
+            check_keys(&self.ignore, &[*one, *two].concat(), &path.key("ignore"), problems);
+        }
+    }
+
     /// How the candidate's answers look. Problems of the route's own keys have been noted already.
     fn shape(
         &self,
-        backend: Option<&dyn Backend>,
+        item: &ValueType,
         of: &ShadowOf<'_>,
         around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Shape {
-        let item = backend.map(Backend::item).unwrap_or_default();
         let mut found = Problems::default();
         let shape = ShapeConfig { output: self.output.as_ref().or(of.shape.output), ..of.shape };
-        let shape = Shape::build(shape, &around.scope.with_keys_of(&item), around.evaluator, path, &mut found);
+        let shape = Shape::build(shape, &around.scope.with_keys_of(item), around.evaluator, path, &mut found);
         let output = path.key("output");
         for problem in found.into_vec().into_iter().filter(|problem| problem.path.is_within(&output)) {
             if self.output.is_some() {

@@ -44,6 +44,7 @@ pub(super) struct Findings {
 #[derive(Default)]
 struct State {
     counts: Counts,
+    subtracted: u64,
     /// The last ones first.
     last: VecDeque<Finding>,
 }
@@ -74,6 +75,8 @@ pub(crate) struct Report {
     counts: Counts,
     /// The keys that vary between answers of the route's own backend, and are not compared.
     noise: BTreeSet<String>,
+    /// How many values differed and were left out as noise.
+    subtracted: u64,
     /// The last differences, the most recent first.
     differences: Vec<Finding>,
 }
@@ -131,6 +134,11 @@ impl Findings {
         *count += 1;
     }
 
+    /// Counts values that were left out as noise.
+    pub(super) fn subtracted(&self, values: u64) {
+        self.state.lock().subtracted += values;
+    }
+
     /// Remembers what was found for `query` at `now`, without `secrets`.
     pub(super) fn note(&self, now: Timestamp, query: &Query, sighting: Sighting, secrets: &Secrets) {
         let mut shown = Shown { secrets, left: MAX_BYTES };
@@ -162,6 +170,7 @@ impl Findings {
             since: self.since.to_date(),
             counts: state.counts,
             noise,
+            subtracted: state.subtracted,
             differences: state.last.iter().cloned().collect(),
         }
     }

@@ -46,7 +46,8 @@ fn shadow(panics: bool) -> (Arc<Shadow>, Arc<Bad>) {
         timeout: HumanDuration::from_secs(1),
         clock: Arc::new(SystemClock),
         permits: Arc::new(Semaphore::new(AT_ONCE)),
-        runs: std::array::from_fn(|_| AtomicU64::default()),
+        runs: crate::bounded_cache::new(MAX_QUESTIONS),
+        learning: Arc::new(Semaphore::new(1)),
         documents: Arc::new(Semaphore::new(1)),
         noise: Noise::default(),
         findings: Findings::new(Timestamp(0)),
@@ -74,7 +75,7 @@ async fn ended(shadow: &Shadow) -> Value {
 async fn a_candidate_that_panics_or_hangs_is_an_error_and_gives_its_permit_back() {
     for (panics, why) in [(true, "the gateway failed"), (false, "no answer within the shadow's `timeout` of 1s")] {
         let (shadow, bad) = shadow(panics);
-        shadow.follow(query("a"), Key::of_bytes([1; 32]), Some(Encoded::encode(&[]).unwrap()));
+        shadow.follow(query("a"), Key::of_bytes([1; 32]), Own::Answer(Encoded::encode(&[]).unwrap()));
         assert_eq!(shadow.permits.available_permits(), AT_ONCE - 1);
         let report = ended(&shadow).await;
         assert_eq!(report["counts"]["candidateError"], 1);
@@ -89,7 +90,7 @@ async fn a_candidate_that_panics_or_hangs_is_an_error_and_gives_its_permit_back(
 #[tokio::test]
 async fn a_candidate_that_needs_the_applicationset_is_not_asked_without_one() {
     let (shadow, bad) = shadow(true);
-    shadow.follow(query(""), Key::of_bytes([1; 32]), Some(Encoded::encode(&[]).unwrap()));
+    shadow.follow(query(""), Key::of_bytes([1; 32]), Own::Answer(Encoded::encode(&[]).unwrap()));
     assert_eq!(ended(&shadow).await["counts"]["skipped"], 1);
     assert!(!bad.was_asked.load(Ordering::Relaxed));
 }

@@ -6,6 +6,7 @@ use cel::{
     common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, operators},
 };
 
+use super::constant;
 use crate::{
     domain::{
         problem::{Path, Problems},
@@ -63,6 +64,9 @@ struct Walk<'s> {
 pub(super) fn check(expression: &IdedExpr, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {
     let mut walk = Walk { scope, variables: Vec::new(), found: Vec::new() };
     let result = walk.infer(expression);
+    if walk.found.is_empty() {
+        constant::check(expression, path, problems);
+    }
     for UnknownName { message, help } in walk.found {
         problems.mistake(path, message, help);
     }
@@ -91,7 +95,8 @@ impl Walk<'_> {
                 ValueType::Anything
             }
             Expr::Comprehension(inner) => self.comprehension(inner),
-            Expr::Literal(_) | Expr::Unspecified => ValueType::Anything,
+            Expr::Literal(literal) => ValueType::Plain(kind_of(literal)),
+            Expr::Unspecified => ValueType::Anything,
         }
     }
 
@@ -163,11 +168,25 @@ impl Walk<'_> {
         self.known_call(name, METHODS, call, result)
     }
 
+    /// Notes that `call` of a macro has another form than the macro, and says which.
+    fn wrong_macro(&mut self, name: &str, call: &CallExpr) -> ValueType {
+        let mut parts: Vec<String> = call.target.as_deref().into_iter().chain(&call.args).filter_map(dotted).collect();
+        parts.extend(["body.items".to_owned(), "item".to_owned()].into_iter().skip(parts.len()));
+        let (of, variable) = (&parts[0], parts[1].split('.').next().unwrap_or_default());
+        let variable = if parts[1].contains('.') || variable == of { "item" } else { variable };
+        let message = format!("`{name}` is written after a list, with a variable and an expression");
+        self.found.push(UnknownName { message, help: format!("write `{of}.{name}({variable}, …)`") });
+        ValueType::Anything
+    }
+
     /// Checks that `name` is one of `known`, and then the arguments of `call`.
     fn known_call(&mut self, name: &str, known: &[&str], call: &CallExpr, result: ValueType) -> ValueType {
         if known.contains(&name) {
             call.args.iter().for_each(|argument| _ = self.infer(argument));
             return result;
+        }
+        if MACROS.contains(&name) {
+            return self.wrong_macro(name, call);
         }
         // The variable of a misspelt macro is no name, so the arguments are not looked at.
         let all: Vec<&str> = [known, MACROS, METHODS, FUNCTIONS, QUALIFIED].concat();
@@ -176,7 +195,10 @@ impl Walk<'_> {
                 format!("did you mean `value.{meant}(…)`?")
             }
             (Some(meant), _) if known != METHODS || meant != name => format!("did you mean `{meant}`?"),
-            (Some(meant), _) => format!("write it without a target: `{meant}(…)`"),
+            (Some(meant), _) => {
+                let of = call.target.as_deref().and_then(dotted).unwrap_or_else(|| "…".to_owned());
+                format!("write it without a target: `{meant}({of})`")
+            }
             (None, _) => format!("known: {}", [FUNCTIONS, METHODS, MACROS, QUALIFIED].concat().join(", ")),
         };
         self.found.push(UnknownName { message: format!("there is no function `{name}`"), help });
@@ -187,7 +209,10 @@ impl Walk<'_> {
         let mut fields = Some(std::collections::BTreeMap::new());
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
-            let value = self.infer(&entry.value);
+            let value = match self.infer(&entry.value) {
+                ValueType::Plain(_) => ValueType::Anything,
+                known => known,
+            };
             if let Expr::Literal(LiteralValue::String(key)) = &entry.key.expr {
                 fields.as_mut().map(|fields| fields.insert(key.inner().to_owned(), value));
             } else {
@@ -225,6 +250,16 @@ impl Walk<'_> {
 fn list_of(items: Vec<ValueType>) -> ValueType {
     let item = items.into_iter().reduce(|one, two| one.join(&two));
     ValueType::List(Box::new(item.unwrap_or_else(|| ValueType::object([]))))
+}
+
+/// The kind of a constant, for a message.
+fn kind_of(literal: &LiteralValue) -> &'static str {
+    match literal {
+        LiteralValue::Boolean(_) => "a boolean",
+        LiteralValue::Double(_) | LiteralValue::Int(_) | LiteralValue::UInt(_) => "a number",
+        LiteralValue::Null => "null",
+        LiteralValue::Bytes(_) | LiteralValue::String(_) => "a text",
+    }
 }
 
 /// Whether `function` is an operator such as `_+_`, or made by the parser.
@@ -283,6 +318,12 @@ mod tests {
                 "startsWith(params.branch, 'a')",
                 "there is no function `startsWith`: did you mean `value.startsWith(…)`?",
             ),
+            ("body.map(i)", "`map` is written after a list, with a variable and an expression: write `body.map(i, …)`"),
+            (
+                "map(body, i)",
+                "`map` is written after a list, with a variable and an expression: write `body.map(i, …)`",
+            ),
+            ("body.int()", "there is no function `int`: write it without a target: `int(body)`"),
             ("params.branch.startswith('a')", "there is no function `startswith`: did you mean `startsWith`?"),
             ("items.filter(i, i.name == 'a').map(k, k.owner)", "`k` has no field `owner`: its fields: cluster, name"),
         ] {

@@ -8,6 +8,13 @@ use minijinja::machinery::{
     parse,
 };
 
+use super::{
+    ValueContext,
+    arguments::{self, Argument, arguments},
+    environment,
+    known::{FILTERS, FUNCTIONS, TESTS},
+};
+
 use crate::{
     domain::{
         problem::{Path, Problems},
@@ -16,101 +23,6 @@ use crate::{
     lang::scope::NameScope,
 };
 
-/// All filters: minijinja's, and `tag`, `slug` and `sha8`.
-const FILTERS: &[&str] = &[
-    "abs",
-    "attr",
-    "batch",
-    "bool",
-    "capitalize",
-    "chain",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "first",
-    "float",
-    "format",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "lines",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "pprint",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "sha8",
-    "slice",
-    "slug",
-    "sort",
-    "split",
-    "string",
-    "sum",
-    "tag",
-    "title",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-    "zip",
-];
-/// All tests, without those that are operators.
-const TESTS: &[&str] = &[
-    "boolean",
-    "defined",
-    "divisibleby",
-    "endingwith",
-    "eq",
-    "equalto",
-    "escaped",
-    "even",
-    "false",
-    "filter",
-    "float",
-    "ge",
-    "greaterthan",
-    "gt",
-    "in",
-    "int",
-    "integer",
-    "iterable",
-    "le",
-    "lessthan",
-    "lower",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "safe",
-    "sameas",
-    "sequence",
-    "startingwith",
-    "string",
-    "test",
-    "true",
-    "undefined",
-    "upper",
-];
-/// All functions.
-pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range"];
 /// The variable of a loop, which is also a function and has methods.
 const LOOP: &str = "loop";
 
@@ -123,11 +35,25 @@ struct Calls<'a> {
     methods: BTreeSet<&'a str>,
     /// The variables that it sets. One that is set within an `if` is there after it.
     set: BTreeSet<&'a str>,
+    /// All other variables that it makes, such as those of loops.
+    local: BTreeSet<&'a str>,
+    /// The parts of names that are written with brackets, such as `params['branch']`.
+    paths: BTreeSet<Vec<String>>,
+    /// The filters and tests with their arguments.
+    called: Vec<(Callable, &'a str, Vec<Argument>)>,
+}
+
+/// What takes arguments after a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Callable {
+    Filter,
+    Test,
 }
 
 /// Notes at `path` what `source`, which uses `names`, cannot do with `scope`.
 pub(super) fn check<'n>(
     source: &str,
+    place: ValueContext,
     names: impl Iterator<Item = &'n str>,
     scope: &NameScope,
     path: &Path,
@@ -144,6 +70,16 @@ pub(super) fn check<'n>(
             Ok(_) => check_open(name, scope, path, problems),
         }
     }
+    let is_local = |name: &str| calls.set.contains(name) || calls.local.contains(name) || name == LOOP;
+    for parts in calls.paths.iter().filter(|parts| !parts.first().is_some_and(|first| is_local(first))) {
+        if let Err(unknown) = scope.follow_parts(parts.iter().map(String::as_str)) {
+            // The top-level name has been judged above.
+            if parts.first().is_some_and(|first| scope.get(first).is_some()) {
+                problems.mistake(path, unknown.message, unknown.help);
+            }
+        }
+    }
+    check_arguments(&calls.called, place, path, problems);
     for name in calls.filters.iter().filter(|name| !FILTERS.contains(name)) {
         problems.mistake(path, format!("there is no filter `{name}`"), advice(name, FILTERS));
     }
@@ -155,6 +91,28 @@ pub(super) fn check<'n>(
     }
     for name in calls.methods {
         problems.mistake(path, format!("values have no method `{name}`"), instead_of_call(name, &[]));
+    }
+}
+
+/// Notes the filters and tests that are called with too few or too many arguments.
+fn check_arguments(
+    called: &[(Callable, &str, Vec<Argument>)],
+    place: ValueContext,
+    path: &Path,
+    problems: &mut Problems,
+) {
+    for (callable, name, given) in called {
+        let (what, wrong) = match callable {
+            Callable::Filter => ("filter", arguments::of_filter(environment(place), name, given)),
+            Callable::Test => ("test", arguments::of_test(environment(place), name, given)),
+        };
+        let Some(wrong) = wrong else { continue };
+        let help = match *name {
+            "replace" => "write `replace('old', 'new')`".to_owned(),
+            _ if wrong.contains("more") => format!("write them after its name: `{name}(…)`"),
+            _ => format!("write it with fewer, such as `{name}`"),
+        };
+        problems.mistake(path, format!("the {what} `{name}` {wrong}"), help);
     }
 }
 
@@ -196,20 +154,22 @@ impl<'a> Calls<'a> {
                 self.statements(&either.false_body);
             }
             Stmt::ForLoop(each) => {
+                Self::targets(&each.target, &mut self.local);
                 self.expressions([&each.iter].into_iter().chain(&each.filter_expr));
                 self.statements(&each.body);
                 self.statements(&each.else_body);
             }
             Stmt::Set(set) => {
-                self.target(&set.target);
+                Self::targets(&set.target, &mut self.set);
                 self.expression(&set.expr);
             }
             Stmt::SetBlock(set) => {
-                self.target(&set.target);
+                Self::targets(&set.target, &mut self.set);
                 self.expressions(&set.filter);
                 self.statements(&set.body);
             }
             Stmt::WithBlock(with) => {
+                with.assignments.iter().for_each(|(target, _)| Self::targets(target, &mut self.local));
                 self.expressions(with.assignments.iter().map(|(_, value)| value));
                 self.statements(&with.body);
             }
@@ -225,11 +185,12 @@ impl<'a> Calls<'a> {
         }
     }
 
-    fn target(&mut self, target: &Expr<'a>) {
+    /// Adds the variables in `target` to `names`.
+    fn targets(target: &Expr<'a>, names: &mut BTreeSet<&'a str>) {
         match target {
-            Expr::Var(variable) => _ = self.set.insert(variable.id),
-            Expr::List(list) => list.items.iter().for_each(|each| self.target(each)),
-            Expr::Tuple(tuple) => tuple.items.iter().for_each(|each| self.target(each)),
+            Expr::Var(variable) => _ = names.insert(variable.id),
+            Expr::List(list) => list.items.iter().for_each(|each| Self::targets(each, names)),
+            Expr::Tuple(tuple) => tuple.items.iter().for_each(|each| Self::targets(each, names)),
             _ => {}
         }
     }
@@ -252,6 +213,7 @@ impl<'a> Calls<'a> {
             Expr::IfExpr(either) => {
                 self.expressions([&either.test_expr, &either.true_expr].into_iter().chain(&either.false_expr));
             }
+            Expr::GetAttr(_) | Expr::GetItem(_) if self.is_path(expr) => {}
             Expr::GetAttr(get) => self.expression(&get.expr),
             Expr::GetItem(get) => self.expressions([&get.expr, &get.subscript_expr]),
             Expr::Slice(slice) => {
@@ -263,16 +225,27 @@ impl<'a> Calls<'a> {
             Expr::Map(map) => self.expressions(map.keys.iter().chain(&map.values)),
             Expr::Test(test) => {
                 self.tests.insert(test.name);
+                self.called.extend(arguments(&test.args).map(|given| (Callable::Test, test.name, given)));
                 self.expression(&test.expr);
                 self.arguments(&test.args);
             }
             Expr::Filter(filter) => {
                 self.filters.insert(filter.name);
+                self.called.extend(arguments(&filter.args).map(|given| (Callable::Filter, filter.name, given)));
                 self.expressions(&filter.expr);
                 self.arguments(&filter.args);
             }
             Expr::Call(call) => self.call(call),
         }
+    }
+
+    /// Whether `expr` is a name with parts. Notes it if it has brackets: the others are known from [`Template::names`](super::Template).
+    fn is_path(&mut self, expr: &Expr<'a>) -> bool {
+        let Some((parts, has_brackets)) = path_of(expr) else { return false };
+        if has_brackets {
+            self.paths.insert(parts);
+        }
+        true
     }
 
     fn call(&mut self, call: &Call<'a>) {
@@ -294,6 +267,19 @@ impl<'a> Calls<'a> {
             }
         }));
     }
+}
+
+/// The parts of a name such as `params.branch` or `params['branch']`, and whether it has brackets.
+fn path_of(expr: &Expr<'_>) -> Option<(Vec<String>, bool)> {
+    let (of, last, in_brackets) = match expr {
+        Expr::Var(variable) => return Some((vec![variable.id.to_owned()], false)),
+        Expr::GetAttr(get) => (&get.expr, get.name.to_owned(), false),
+        Expr::GetItem(get) => (&get.expr, get.subscript_expr.as_const()?.as_str()?.to_owned(), true),
+        _ => return None,
+    };
+    let (mut parts, has_brackets) = path_of(of)?;
+    parts.push(last);
+    Some((parts, has_brackets || in_brackets))
 }
 
 #[cfg(test)]
@@ -328,6 +314,19 @@ mod tests {
             ),
             ("{{ params.brnch }}", "the parameter `brnch` is not declared in `input`: did you mean `branch`?"),
             ("{{ parms.x }}", "unknown name `parms`: did you mean `params`?"),
+            ("{{ params['brnch'] }}", "the parameter `brnch` is not declared in `input`: did you mean `branch`?"),
+            (
+                "{{ params.branch | replace('a') }}",
+                "the filter `replace` needs more arguments: write `replace('old', 'new')`",
+            ),
+            (
+                "{% if params.branch is divisibleby %}x{% endif %}",
+                "the test `divisibleby` needs more arguments: write them after its name: `divisibleby(…)`",
+            ),
+            (
+                "{{ 'main' | sha8 }}",
+                "`{{ 'main' | sha8 }}`: `main` is not a commit: 8 to 64 hexadecimal digits: correct it: it fails whatever the call is",
+            ),
         ] {
             assert!(mistakes(source, &scope).contains(&found.to_owned()), "{source}: {:?}", mistakes(source, &scope));
         }
@@ -341,6 +340,8 @@ mod tests {
             "{% set x = params.branch %}{% with y = x %}{{ y | tag }}{% endwith %}",
             "{{ params.branch if params.branch is defined and params.branch != 'x' else applicationSet | sha8 }}",
             "{% if params.branch %}{% set e = 'a' %}{% else %}{% set e = 'b' %}{% endif %}{{ e }}",
+            "{{ params['branch'] }}{% for params in [{'x': 1}] %}{{ params['x'] }}{% endfor %}",
+            "{% with p = {'x': 1} %}{{ p['x'] }}{% endwith %}{{ params.branch | replace('a', 'b') }}",
             "{% filter upper %}{{ [1, 2][0:1] | map('abs') | join(params.branch) }}{% endfilter %}",
         ] {
             assert_eq!(mistakes(good, &scope), [""; 0], "{good}");

@@ -73,6 +73,23 @@ fn help_texts_are_short_sentences() {
     }
 }
 
+/// `increase` sees the first failure only in a counter that was there before it.
+#[test]
+fn failures_that_alerts_look_for_are_counted_from_zero() {
+    let metrics = Metrics::new().unwrap();
+    let _route = metrics.route("r", "fixed");
+    let text = String::from_utf8(metrics.encode().unwrap()).unwrap();
+    for series in [
+        r#"appset_gateway_backend_failures_total{kind="crashed",route="r"} 0"#,
+        r#"appset_gateway_backend_failures_total{kind="unavailable",route="r"} 0"#,
+        r#"appset_gateway_requests_total{code="internal",route="r"} 0"#,
+        r#"appset_gateway_requests_total{code="forbidden",route="none"} 0"#,
+        r#"appset_gateway_requests_total{code="overloaded",route="none"} 0"#,
+    ] {
+        assert!(text.lines().any(|line| line == series), "{series} is not in {text}");
+    }
+}
+
 #[test]
 fn no_two_metrics_have_the_same_help_text() {
     let mut seen = BTreeSet::new();

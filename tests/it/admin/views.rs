@@ -161,7 +161,7 @@ async fn asking(upstream: &Upstream) -> TestApp {
 
 #[tokio::test]
 async fn sources_show_breakers_budgets_and_the_last_request_and_no_secret() {
-    let limits = "X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 7\r\n";
+    let limits = "X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 7";
     let upstream = Upstream::start(move |request| {
         if request.target.starts_with("/bad") {
             return vec![Step::Send(response(503, "", "no"))];
@@ -291,7 +291,7 @@ async fn an_explanation_shows_each_step_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_explanation_of_a_held_answer_uses_the_release_without_taking_it() {
+async fn an_explanation_shows_what_is_held_and_does_not_count_as_a_run() {
     let app = gateway().await;
     app.ask("s", json!({})).await;
     print(app.folder.path(), &[]);

@@ -130,8 +130,11 @@ async fn issued_tokens_and_inherited_secrets_are_not_recorded() {
     let (code, printed, error) = cli(folder.path(), &["test"]);
     assert_eq!(code, Some(0), "{printed}{error}{written}");
     // A script that runs for real in a test gets no secret either.
-    std::fs::write(folder.path().join("tests/cases.yaml"), "cases: [ { name: a, route: script, expect: {} } ]\n")
-        .unwrap();
+    std::fs::write(
+        folder.path().join("tests/cases.yaml"),
+        "cases: [ { name: a, route: script, expect: { parameters: [] } } ]\n",
+    )
+    .unwrap();
     let output = command()
         .current_dir(folder.path())
         .env("GITHUB_TOKEN", INHERITED)
@@ -179,4 +182,60 @@ async fn sequences_faults_and_large_replies_are_recorded() {
     let (code, printed, error) = cli(folder.path(), &["test"]);
     assert_eq!(code, Some(0), "{printed}{error}");
     assert!(printed.contains("4 passed"), "{printed}");
+}
+
+/// Headers that nobody reads and keys that repeat carry no secret into a case. A header that an expression reads is recorded.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_and_repeated_keys_carry_no_secret() {
+    let source = Upstream::start(|_| {
+        let headers = "X-Session: hunter2pw\r\nX-Auth: hunter2pw\r\nX-Key: hunter2pw\r\nX-Cookies: sid=hunter2pw\r\nX-Cursor: last\r\n\
+                       X-Next-Page: \r\nContent-Type: application/json";
+        let body = "{\"name\":\"a\",\"token\":\"hunter2pw\",\"token\":\"\"}";
+        vec![Step::Send(response(200, headers, body))]
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let http = json!({
+        "url": format!("http://{}/?key=hunter2pw", source.address),
+        "parameters": "[{'name': body.name, 'cursor': headers['x-cursor']}]",
+    });
+    let routes = json!([{"name": "a", "backend": {"http": http}}]);
+    let config = format!("auth: {{ tokens: [ {{ name: a, env: NOT_SET }} ] }}\nroutes: {routes}\n");
+    std::fs::write(folder.path().join("gateway.yaml"), config).unwrap();
+    let (code, written, error) = cli(folder.path(), &["record", "a", "--name", "user https://u:hunter2pw@h/"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!written.contains("hunter2pw"), "{written}");
+    for header in ["x-cursor: last", "x-next-page: \"\"", "content-type: application/json"] {
+        assert!(written.contains(header), "{header}: {written}");
+    }
+}
+
+/// `record --to` and `test --update` write the file that was named, also through a link, and no other.
+#[test]
+fn only_the_named_file_is_written() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    let folder = folder(URL, "cases:\n  - name: a\n    route: script\n");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("secrets")).unwrap();
+    std::fs::write(at("secrets/token"), "the-token").unwrap();
+    std::fs::write(at("target.txt"), "mine").unwrap();
+    symlink("../target.txt", at("tests/cases.yaml.new")).unwrap();
+    std::fs::rename(at("tests/cases.yaml"), at("real.yaml")).unwrap();
+    std::fs::set_permissions(at("real.yaml"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("../real.yaml", at("tests/cases.yaml")).unwrap();
+    let (code, printed, error) = cli(folder.path(), &["test", "--update", "tests/cases.yaml"]);
+    assert_eq!(code, Some(0), "{printed}{error}");
+    let (code, _, error) = cli(folder.path(), &["record", "script", "--to", "tests/cases.yaml", "--name", "b"]);
+    assert_eq!(code, Some(0), "{error}");
+    let written = std::fs::read_to_string(at("real.yaml")).unwrap();
+    assert!(written.contains("- { name: real }") && written.contains("- name: b"), "{written}");
+    assert_eq!(std::fs::read_to_string(at("target.txt")).unwrap(), "mine");
+    assert!(at("tests/cases.yaml").is_symlink());
+    assert_eq!(at("real.yaml").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_dir(at("tests")).unwrap().count(), 2);
+    symlink("nowhere.yaml", at("dangling.yaml")).unwrap();
+    let (code, _, error) = cli(folder.path(), &["record", "script", "--to", "dangling.yaml"]);
+    assert!(code == Some(1) && error.contains("it is a link to nowhere.yaml, which is not there"), "{error}");
+    assert!(!at("nowhere.yaml").exists());
 }

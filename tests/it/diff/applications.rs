@@ -53,6 +53,19 @@ async fn the_applications_that_would_be_deleted_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_exists_is_named_if_the_answer_of_before_is_not_known() {
+    let api = ApiServer::start(SERVICE_TOKEN).await;
+    api.add_with("argocd", "one", spec("app-{{ .name }}"), &["app-a", "app-x"]);
+    let scene = scene(&api).await;
+    scene.is_failing.store(true, Ordering::SeqCst);
+    assert_ne!(scene.ask("/r", "one", json!({})).await.status, 200);
+    scene.is_failing.store(false, Ordering::SeqCst);
+    let done = scene.diff(&[]);
+    done.says(1, &["perhaps    app-x", "is not known, so its status was looked at"]);
+    assert!(!done.out.contains("app-a"), "{}", done.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_certain_is_said() {
     let api = ApiServer::start(SERVICE_TOKEN).await;
     // The generator of the fake's usual ApplicationSet is a matrix.

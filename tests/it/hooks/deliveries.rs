@@ -204,6 +204,10 @@ async fn whole_deliveries_of_all_senders_are_understood() {
         let headers: Vec<(&str, &str)> = delivery.headers.iter().copied().chain(borrowed).collect();
         let reply = scene.post(&path, &headers, &body).await;
         assert_eq!((reply.status, reply.json()), (202, json!({"result": "taken"})), "{file}: {}", reply.text());
+        // The same delivery again: it has an id, unless its sender gives none.
+        let has_id = !matches!(delivery.kind, "harbor" | "quay" | "dockerHub" | "jfrog");
+        let again = scene.post(&path, &headers, &body).await.json();
+        assert_eq!(again, json!({"result": if has_id { "duplicate" } else { "taken" }}), "{file}");
         let request = operator_request(
             "POST",
             &format!("/admin/hooks/{}/concerns", delivery.kind),

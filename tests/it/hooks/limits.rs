@@ -138,6 +138,49 @@ async fn bursts_are_bounded_and_deliveries_are_counted() {
     }
 }
 
+/// Whoever knows a token may send anything. Subjects that no registry can have are ignored, so they take no memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_of_a_megabyte_is_no_subject() {
+    let mut mapped = hook("generic", "token");
+    mapped["subjects"] = json!("body.items");
+    let scene = Scene::start(json!([hook("distribution", "token"), mapped])).await;
+    let (bearer, long) = (format!("Bearer {SECRET}"), "x".repeat(1_000_000));
+    let target = json!({"repository": "org/app", "tag": long});
+    let push = json!({"events": [{"action": "push", "request": {"host": "r.example.com"}, "target": target}]});
+    let post = async |path: &str, body: &Value| {
+        scene.post(path, &[("Authorization", &bearer)], body.to_string().as_bytes()).await
+    };
+    assert_eq!(post("/hooks/distribution", &push).await.json(), json!({"result": "ignored"}));
+    for item in [
+        json!({"image": format!("r.example.com/app:{long}")}),
+        json!({"url": format!("https://h.example.com/{long}")}),
+        json!({"route": "r", "parameters": {"x": long}}),
+    ] {
+        let reply = post("/hooks/generic", &json!({"items": [item]})).await;
+        assert_eq!(reply.status, 400, "{}", reply.text());
+        assert!(reply.text().len() < 1000, "nothing of it is repeated");
+    }
+}
+
+/// Thousands of subjects that select questions by their parameters cost callers nothing, and the one that is meant is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_selectors_find_the_question_that_is_meant() {
+    let mut mapped = hook("generic", "token");
+    mapped["subjects"] = json!("body.items.map(i, {'route': 'h', 'parameters': {'sha': i}})");
+    let scene = Scene::start(json!([mapped])).await;
+    scene.ask(SHA, 1).await;
+    scene.state.store(2, Ordering::SeqCst);
+    let bearer = format!("Bearer {SECRET}");
+    for part in 0..9 {
+        let mut items: Vec<String> = (0..999).map(|n| format!("{part}-{n}")).collect();
+        items.extend((part == 4).then(|| SHA.to_owned()));
+        let body = json!({ "items": items }).to_string();
+        let reply = scene.post("/hooks/generic", &[("Authorization", &bearer)], body.as_bytes()).await;
+        assert_eq!(reply.status, 202, "{}", reply.text());
+    }
+    scene.shows(SHA, 1, 2).await;
+}
+
 /// Deliveries come in another order than they were sent. The answer is what the source says now.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_of_deliveries_does_not_matter() {

@@ -48,3 +48,49 @@ async fn a_look_is_repeated_until_the_registry_names_the_digest() {
     within("the push is found", async || looks(&gateway).await.1 > after.1).await;
     assert_eq!(digest_for(&gateway, "a", "1").await, digest);
 }
+
+/// Two images of one question are pushed. One event names its digest and is found at once. The other has no digest, and its registry is
+/// behind: it is looked for again, though the first look has found something new.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_event_of_a_look_is_not_lost() {
+    let route = |host: &str| {
+        let images =
+            json!({"app": {"image": format!("{host}/org/app:1")}, "web": {"image": format!("{host}/org/web:1")}});
+        json!({"name": "two", "backend": {"digests": {"images": images}}, "output": {"app": "{{ app.digest }}", "web": "{{ web.digest }}"}, "cache": {"ttl": "1h"}})
+    };
+    let registry = Registry::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let mut mapped = hook("generic", "token");
+    mapped["subjects"] = json!("body.images.map(i, {'image': i})");
+    let config = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", hooks: \"127.0.0.1:0\", drain: 0s }}\n{}hooks: {}\n\
+         registries: {{ \"{}\": {{ plainHttp: true }} }}\nroutes: {}\n",
+        TestApp::auth(),
+        json!([mapped]),
+        registry.host,
+        json!([route(&registry.host)])
+    );
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(&file, config).unwrap();
+    let gateway = Gateway::serve(&file);
+    let answer = async || {
+        let body = json!({"applicationSetName": "a"}).to_string();
+        let reply =
+            exchange(gateway.address, &argo_request("/two/api/v1/getparams.execute", TOKEN, body.as_bytes())).await;
+        reply.json()["output"]["parameters"][0].clone()
+    };
+    registry.push("front:feature-branch-1", "org/app:1").await;
+    registry.push("front:feature-branch-1", "org/web:1").await;
+    let before = answer().await;
+    assert!(before["web"].is_string(), "{before}");
+    registry.push("back:feature-branch-1", "org/app:1").await;
+    let digest = registry.inspect("org/app:1").await;
+    let images = [format!("{}/org/app:1@{digest}", registry.host), format!("{}/org/web:1", registry.host)];
+    let body = json!({ "images": images }).to_string();
+    let headers = [("Authorization", &*format!("Bearer {SECRET}"))];
+    assert_eq!(post(gateway.hooks.unwrap(), "/hooks/generic", &headers, body.as_bytes()).await.status, 202);
+    within("the first image is found", async || answer().await["app"] != before["app"]).await;
+    registry.push("back:feature-branch-1", "org/web:1").await;
+    within("the second image is found", async || answer().await["web"] != before["web"]).await;
+}

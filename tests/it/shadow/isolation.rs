@@ -82,6 +82,42 @@ async fn a_host_that_fails_for_the_candidate_is_still_asked_for_the_route() {
     assert!(last.contains("not asked"), "the breaker is open: {last}");
 }
 
+/// Both backends are scripts of which one may run at a time. The candidate's waits, and the route's own script still runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_script_of_the_candidate_takes_no_turn_from_the_route() {
+    let script = |command: &str| json!({"script": {"command": ["sh", "-c", command], "concurrency": 1}});
+    let mut route = json!({"name": "r", "backend": script("echo '[{\"name\":\"a\"}]'")});
+    route["shadow"] = json!({"backend": script("sleep 60"), "timeout": "10m"});
+    let app =
+        TestApp::start(&format!("scripts: {{ concurrency: 1 }}\n{}routes: {}\n", TestApp::auth(), json!([route])))
+            .await;
+    let scene = Scene { app, primary: Source::start().await, candidate: Source::start().await };
+    for n in 0..6 {
+        assert_eq!(scene.app.ask("r", json!({ "n": n })).await.status, 200, "{n}");
+    }
+    let report = scene.ended(4).await;
+    assert_eq!(report["counts"], counts(&json!({"skipped": 4})), "two candidates are under way");
+}
+
+/// The candidate reads a document that is large enough to need a turn. The route's own documents have turns of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_document_of_the_candidate_is_compared_beside_the_routes() {
+    let scene = Scene::start(json!({})).await;
+    let set = |n: u32| json!({"name": format!("t{n}"), "text": "x".repeat(4000)});
+    let large: Value = (0..2000).map(set).collect();
+    scene.answer(&json!([app_set("a", "1")]), &large);
+    let own = json!([app_set("a", "1")]);
+    for n in 0..3 {
+        let reply = scene.app.ask("r", json!({ "n": n })).await;
+        assert_eq!((reply.status, &reply.json()["output"]["parameters"]), (200, &own));
+    }
+    let report = scene.ended(3).await;
+    let counted = &report["counts"];
+    assert_eq!(counted["differs"].as_u64().unwrap() + counted["skipped"].as_u64().unwrap(), 3, "{counted}");
+    assert!(counted["differs"].as_u64().unwrap() >= 1);
+    assert_eq!(report["differences"][0]["added"]["count"], 2000);
+}
+
 fn write(scene: &Scene, folder: &TempDir) -> std::path::PathBuf {
     let file = folder.path().join("gateway.yaml");
     let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";

@@ -51,9 +51,11 @@ impl ImageSource {
         let template = Template::parse(image, ValueContext::Reference, scope)?;
         let host = template.fixed_prefix().split_once('/').map(|(host, _)| host);
         if !host.is_some_and(is_registry) {
-            return Err("an image begins with its registry's host, such as `registry.example.com/org/front:main`; \
-                        no `{{` may stand in it"
-                .to_owned());
+            return Err(
+                "an image begins with its registry's host, such as `registry.example.com/org/front:main`, and \
+                        the host is written out, without `{{`"
+                    .to_owned(),
+            );
         }
         if template.fixed_prefix() == image {
             Reference::parse(image)?;

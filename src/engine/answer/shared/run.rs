@@ -65,6 +65,7 @@ impl Run {
             let ended = self.run(known, number, clock).await;
             self.commit(known, shared, clock, &ended, until).await
         };
+        self.let_follow(known, &landed);
         shared.settled(&[self.asked.key, self.asked.lineage()]).await;
         landed
     }
@@ -177,11 +178,13 @@ impl Run {
         }
         let ended = self.run(known, 0, clock).await;
         let is_empty = ended.result.as_ref().is_ok_and(|found| found.sets.is_empty());
-        match self.changes(known, &ended, clock.now()).outcome {
+        let landed = match self.changes(known, &ended, clock.now()).outcome {
             Ok(_) if is_empty => Err(Failure::Store(why)),
             Ok(answer) => Ok(answer.entry),
             Err(rest) => Err(rest.failure.failure),
-        }
+        };
+        self.let_follow(known, &landed);
+        landed
     }
 }
 

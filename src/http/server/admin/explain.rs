@@ -87,7 +87,7 @@ async fn resolve(route: &Arc<Route>, question: QuestionToExplain, watch: &Watch)
     Ok(ResolvedQuery::new(Arc::clone(route), query))
 }
 
-fn refusal(unknown: Unknown, asked: &ResolvedQuery) -> Refusal {
-    let error = ApiError::of_nothing(unknown, asked);
+fn refusal(unknown: Unknown, asked: &ResolvedQuery, has_stand_in: bool) -> Refusal {
+    let error = if has_stand_in { ApiError::of(unknown, &asked.route) } else { ApiError::of_nothing(unknown, asked) };
     Refusal { status: error.code.status().as_u16(), code: error.code.as_str().to_owned(), message: error.message }
 }

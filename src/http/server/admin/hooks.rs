@@ -29,7 +29,7 @@ pub(super) async fn concerns(app: Arc<App>, name: &str, headers: &HeaderMap, bod
         let mut questions: Vec<Value> = found
             .iter()
             .take(MAX_LISTED)
-            .map(|(key, question)| {
+            .map(|(key, (question, _))| {
                 json!({
                     "key": key.to_string(),
                     "route": *question.route,

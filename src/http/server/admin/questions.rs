@@ -1,11 +1,12 @@
 //! `GET /admin/questions`: the last questions with the answers that callers were given, for `appset-gateway diff`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::extract::Query;
 use http::Uri;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::{
     app::App,
@@ -17,6 +18,8 @@ use crate::{
 const DEFAULT_LISTED: usize = 200;
 /// The largest `limit`.
 const MAX_LISTED: usize = 1000;
+/// How long a request waits for the one before it. A list may be large.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +34,10 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     if limit > MAX_LISTED {
         return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
+    let Ok(Ok(_turn)) = timeout(PATIENCE, app.recordings.acquire()).await else {
+        let message = "other requests for this list are under way";
+        return Err(ApiError::new(Code::Unavailable, message).retry_after(PATIENCE));
+    };
     let recording = record(&app, limit).await;
     let recording = recording.map_err(|error| ApiError::new(Code::Internal, format!("the gateway failed: {error}")))?;
     Ok(json!(recording))

@@ -1,0 +1,136 @@
+"""The snapshots in deploy/helm/rendered: the chart as Helm rendered it for each file in ci/. They are checked without Helm."""
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+from .comparison import check_comparison
+from .faults import ROOT, cannot_run, fault, relative
+from .generated import CHART, HELM, check_generated
+from .pods import check_pods, pod_of
+from .reading import dig, parse
+from .references import check_references
+from .schemas import check_schema
+
+RENDERED = HELM / "rendered"
+DIGEST = RENDERED / "sha256"
+# What Helm reads when it renders. The schema only decides whether it does.
+INPUTS = ("Chart.yaml", "values.yaml", "templates/**/*", "files/**/*", "ci/*.yaml")
+
+
+def names():
+    """The names of the value files in ci/, and so of the snapshots."""
+    return sorted(file.stem for file in (CHART / "ci").glob("*.yaml"))
+
+
+def digest():
+    """A hash of all that Helm reads, so that a changed chart is noticed without Helm."""
+    files = sorted(file for pattern in INPUTS for file in CHART.glob(pattern) if file.is_file() and file.name != "NOTES.txt")
+    of = hashlib.sha256()
+    for file in files:
+        of.update(f"{file.relative_to(CHART)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return of.hexdigest() + "\n"
+
+
+def merged(below, above):
+    """Values as Helm merges them: maps key by key, a null removes a key."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    both = {key: merged(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key)) for key in {**below, **above}}
+    return {key: value for key, value in both.items() if value is not None}
+
+
+def values(text):
+    return merged(yaml.safe_load((CHART / "values.yaml").read_text()), yaml.safe_load(text) or {})
+
+
+def schema_errors(of):
+    """What values.schema.json says of these values."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return [f"{'.'.join(str(step) for step in error.absolute_path) or '(top)'}: {error.message[:300]}"
+            for error in jsonschema.Draft7Validator(schema).iter_errors(of)]
+
+
+def texts(value):
+    """All texts in a value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return {text for inner in value for text in texts(inner)}
+    return {value} if isinstance(value, str) else set()
+
+
+def check_snapshots(kustomizations):
+    """Checks all snapshots, and those that have a kustomization for the same wishes against it."""
+    check_generated()
+    if len(names()) < 12:
+        fault(CHART / "ci", "needs 12 value files or more")
+    if not DIGEST.exists() or DIGEST.read_text() != digest():
+        fault(RENDERED, "the chart was changed since Helm rendered these files: run `make chart-files`, and look at the difference")
+    for file in RENDERED.glob("*.yaml"):
+        if file.stem not in names():
+            fault(file, "there is no such file in ci/")
+    for name in names():
+        check_snapshot(name)
+    check_comparison(kustomizations, snapshot)
+
+
+def snapshot(name):
+    file = RENDERED / f"{name}.yaml"
+    return parse(file.read_text(), file) if file.exists() else []
+
+
+def check_snapshot(name):
+    source, file = CHART / f"ci/{name}.yaml", RENDERED / f"{name}.yaml"
+    given = values(source.read_text())
+    for error in schema_errors(given):
+        fault(source, error)
+    documents = snapshot(name)
+    if not documents:
+        return fault(file, "is missing or empty")
+    for document in documents:
+        check_schema(file, document)
+        if pod_of(document):
+            check_pods(file, document, documents)
+    identities = [(d["kind"], dig(d, "metadata", "namespace"), d["metadata"]["name"]) for d in documents]
+    for identity in {one for one in identities if identities.count(one) > 1}:
+        fault(file, f"has {identity} twice")
+    check_references(file, documents, texts(given))
+    check_configuration(file, documents)
+
+
+def gateway_yaml(documents):
+    """The ConfigMap's gateway.yaml, and the scripts that the pod would see."""
+    maps = [d["data"] for d in documents if d["kind"] == "ConfigMap" and dig(d, "metadata", "labels", "app.kubernetes.io/component") == "config"]
+    config = next((data["gateway.yaml"] for data in maps if "gateway.yaml" in data), None)
+    return config, {name: text for data in maps if "gateway.yaml" not in data for name, text in data.items()}
+
+
+def program():
+    """The gateway's program."""
+    path = Path(os.environ.get("GATEWAY") or ROOT / "target/debug/appset-gateway")
+    if not path.exists():
+        cannot_run(f"no gateway at {path}; build it with: cargo build")
+    return path
+
+
+def check_configuration(file, documents):
+    """The gateway itself checks the rendered configuration."""
+    config, scripts = gateway_yaml(documents)
+    if config is None:
+        return fault(file, "has no ConfigMap with gateway.yaml")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in scripts.items():
+            (Path(folder) / name).write_text(text)
+        path = Path(folder) / "gateway.yaml"
+        # `--no-secrets` reads the store's CA nevertheless.
+        path.write_text(config.replace("/plugins/", f"{folder}/").replace("ca: /var/run/store-ca/ca.crt\n", "\n"))
+        result = subprocess.run([program(), "check", "--no-secrets", "-c", path], capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    if result.returncode != 0:
+        fault(relative(file), f"`appset-gateway check --no-secrets` refuses its gateway.yaml:\n{result.stdout}{result.stderr}")
