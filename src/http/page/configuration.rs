@@ -15,7 +15,7 @@ pub(crate) fn configuration(config: &ConfigInUse, now: Timestamp) -> Markup {
         (reload(config, now))
         dl.glance {
             div { dt { "Configuration since the start" } dd { "number " (config.generation) } }
-            div { dt { "In use" } dd { "since " (since(now, &config.since)) } }
+            div { dt { "In use since" } dd { (since(now, &config.since)) } }
             div { dt { "Routes" } dd { (config.routes.len()) } }
         }
         @if !config.at_the_next_start.is_empty() {

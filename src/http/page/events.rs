@@ -41,8 +41,8 @@ pub(crate) fn events(events: &EventLog, has_hooks: bool, now: Timestamp) -> Mark
 fn refused(unproven: &UnprovenEvents, now: Timestamp) -> Markup {
     html! {
         p.problem {
-            "The hook " strong { (outside(&unproven.hook)) } " got " (unproven.total) " deliveries that their sender did not prove. The last one, "
-            (since(now, &unproven.last_at)) ": " (outside(&unproven.message))
+            "The hook " strong { (outside(&unproven.hook)) } " refused " (unproven.total) @if unproven.total == 1 { " delivery" } @else { " deliveries" }
+            " without a proof. The last one came " (since(now, &unproven.last_at)) ": " (outside(&unproven.message))
         }
     }
 }

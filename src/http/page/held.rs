@@ -60,7 +60,7 @@ pub(crate) fn list(shown: &[Shown], page: Page, visitor: &Visitor, now: Timestam
 pub(crate) fn one(shown: &Shown, visitor: &Visitor, now: Timestamp) -> Markup {
     html! {
         p.path { a href="/held" { "Held answers" } }
-        h1 { "Held since " (ago(now, shown.held.since)) }
+        h1 { "A held answer" }
         (card(shown, visitor, now, true))
     }
 }

@@ -5,14 +5,19 @@ use maud::{Markup, html};
 use super::text::{count, duration, outside, segment, since};
 use crate::{
     domain::clock::Timestamp,
-    overview::status::{Alert, AlertKind, Counts, Severity, Status},
+    overview::{
+        held::{HeldAnswer, HeldAnswers},
+        status::{Alert, AlertKind, Counts, Severity, Status},
+    },
 };
 
 /// How many alerts of one kind are shown. More are counted.
 const MAX_OF_KIND: usize = 5;
+/// How many of the sets that a held answer loses are named.
+const MAX_NAMED: usize = 6;
 
 /// The first view.
-pub(crate) fn overview(status: &Status, now: Timestamp) -> Markup {
+pub(crate) fn overview(status: &Status, held: &HeldAnswers, now: Timestamp) -> Markup {
     let total = status.alerts.len() + status.alerts_left_out;
     html! {
         @if total == 0 {
@@ -25,7 +30,7 @@ pub(crate) fn overview(status: &Status, now: Timestamp) -> Markup {
                 h1 { (count(total, "thing")) @if total == 1 { " needs" } @else { " need" } " a look" }
             }
             ul.concerns {
-                @for alerts in status.alerts.chunk_by(|one, other| one.kind == other.kind) { (of_kind(alerts, now)) }
+                @for alerts in status.alerts.chunk_by(|one, other| one.kind == other.kind) { (of_kind(alerts, held, now)) }
             }
             @if status.alerts_left_out > 0 { p.quiet { "And " (status.alerts_left_out) " more of these kinds." } }
         }
@@ -34,29 +39,49 @@ pub(crate) fn overview(status: &Status, now: Timestamp) -> Markup {
 }
 
 /// The alerts of one kind.
-fn of_kind(alerts: &[Alert], now: Timestamp) -> Markup {
+fn of_kind(alerts: &[Alert], held: &HeldAnswers, now: Timestamp) -> Markup {
     html! {
-        @for alert in alerts.iter().take(MAX_OF_KIND) { (of_alert(alert, now)) }
+        @for alert in alerts.iter().take(MAX_OF_KIND) { (of_alert(alert, held, now)) }
         @if alerts.len() > MAX_OF_KIND {
             li.quiet { a href=(place(&alerts[0]).1) { "And " (alerts.len() - MAX_OF_KIND) " more like these" } }
         }
     }
 }
 
-fn of_alert(alert: &Alert, now: Timestamp) -> Markup {
+fn of_alert(alert: &Alert, held: &HeldAnswers, now: Timestamp) -> Markup {
     let (link, _) = place(alert);
     let is_deleting = alert.kind == AlertKind::Held;
+    let held = held.held.iter().filter(|_| is_deleting).find(|held| Some(&held.id) == alert.id.as_ref());
     html! {
         li.card.concern.serious[is_deleting] {
             h2 { a href=(link) { (title(alert)) } }
-            p { (outside(&alert.message)) }
+            @match held {
+                Some(held) => (loss(held)),
+                None => p { (outside(&alert.message)) },
+            }
             p.quiet {
-                @if alert.severity == Severity::Critical { span.state.danger[is_deleting].warn[!is_deleting] { "now" } " " }
-                @if let Some(at) = &alert.since { "since " (since(now, at)) }
+                @if alert.severity == Severity::Critical { span.state.danger[is_deleting].warn[!is_deleting] { "urgent" } " " }
+                @if let Some(at) = &alert.since { (since(now, at)) }
                 @if !alert.asked_by.is_empty() {
                     @if alert.since.is_some() { ", " }
                     "asked by " @for (index, name) in alert.asked_by.iter().enumerate() { @if index > 0 { ", " } (outside(name)) }
                 }
+            }
+        }
+    }
+}
+
+/// What a held answer would delete, in short.
+fn loss(held: &HeldAnswer) -> Markup {
+    html! {
+        p { (outside(&held.reason)) }
+        @if !held.gone.is_empty() {
+            p {
+                @for (index, name) in held.gone.iter().take(MAX_NAMED).enumerate() {
+                    @if index > 0 { ", " }
+                    (outside(name))
+                }
+                @if held.gone.len() > MAX_NAMED { " and " (held.gone.len() - MAX_NAMED) " more" }
             }
         }
     }

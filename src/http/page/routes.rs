@@ -80,7 +80,7 @@ fn lookups(route: &RouteView) -> Markup {
     html! {
         (lookups.hits) " hits, " (lookups.misses + lookups.joined) " misses"
         @if lookups.stale + lookups.stale_if_error > 0 { ", " (lookups.stale + lookups.stale_if_error) " older" }
-        @if failures > 0 { ", " (failures) " failures" }
+        @if failures > 0 { ", " (failures) " failed" }
     }
 }
 
@@ -99,12 +99,12 @@ fn asked_by(route: &RouteView) -> Markup {
 fn picture(history: &[SampleView]) -> Markup {
     let sets = || history.iter().map(|sample| sample.parameter_sets);
     let (Some(least), Some(most)) = (sets().min(), sets().max()) else { return html! {} };
-    if history.len() < 2 {
+    if history.len() < 2 || most == 0 {
         return html! {};
     }
     let as_float = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
     let step = WIDTH / as_float(history.len() - 1);
-    let height = |sets: usize| HEIGHT - 1.0 - as_float(sets) / as_float(most.max(1)) * (HEIGHT - 2.0);
+    let height = |sets: usize| HEIGHT - 1.0 - as_float(sets) / as_float(most) * (HEIGHT - 2.0);
     let points: Vec<String> =
         sets().enumerate().map(|(index, sets)| format!("{:.1},{:.1}", as_float(index) * step, height(sets))).collect();
     let line = points.join(" ");
@@ -130,6 +130,6 @@ mod tests {
         let drawn = picture(&samples(&[0, 4, 2])).into_string();
         assert!(drawn.contains("<polyline class=\"line\" points=\"0.0,23.0 50.0,1.0 100.0,12.0\">"), "{drawn}");
         assert!(drawn.contains("between 0 and 4 parameter sets"), "{drawn}");
-        assert!(picture(&samples(&[0, 0])).into_string().contains("0.0,23.0 100.0,23.0"));
+        assert_eq!(picture(&samples(&[0, 0])).into_string(), "");
     }
 }

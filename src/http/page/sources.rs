@@ -78,7 +78,7 @@ fn state(source: &Source, now: Timestamp) -> Markup {
         @if let Some(rest) = source.rests_for_seconds { div.quiet { "for " (duration(Duration::from_secs(rest))) } }
         @if source.failures > 0 {
             div.quiet {
-                (source.failures) " failures in a row"
+                "failed " (source.failures) " times in a row"
                 @if let Some(at) = &source.failing_since { ", the first " (since(now, at)) }
                 @if let Some(why) = &source.reason { ": " (outside(why)) }
             }

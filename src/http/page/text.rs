@@ -47,7 +47,7 @@ pub(super) fn segment(text: &str) -> String {
 /// A moment, as the time that has passed since.
 pub(super) fn ago(now: Timestamp, then: Timestamp) -> Markup {
     let words = match now.since(then) {
-        Some(passed) if passed < Duration::from_secs(1) => "now".to_owned(),
+        Some(passed) if passed < Duration::from_secs(1) => "just now".to_owned(),
         Some(passed) => format!("{} ago", duration(passed)),
         None => then.to_date(),
     };

@@ -84,7 +84,7 @@ async fn every_view_is_sound_at_each_width_and_in_each_scheme() {
         assert!(text.as_str().unwrap().contains("number 1"), "{text}");
         browser.open(&url(&scene, "/held")).await;
         browser.click(".card.held h2 a").await;
-        browser.wait_for("return document.querySelector('h1').innerText.startsWith('Held since')").await;
+        browser.wait_for("return document.querySelector('h1').innerText === 'A held answer'").await;
         is_sound(&browser, "one held answer").await;
         browser.picture(&file("one-held")).await;
         let ground = browser.run("return getComputedStyle(document.body).backgroundColor").await;

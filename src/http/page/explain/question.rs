@@ -125,7 +125,7 @@ fn row(answer: &RememberedAnswer, now: Timestamp) -> Markup {
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("key", &answer.key).finish();
     html! {
         tr {
-            th scope="row" { a href={ "/explain?" (query) } { (outside(&answer.route)) } (parameters(&answer.input)) }
+            th scope="row" { a href={ "/explain?" (query) } { (outside(&answer.route)) } div { (parameters(&answer.input)) } }
             td data-label="State" { div { (state(answer)) } }
             td data-label="Sets" { div { @if let Some(stored) = &answer.stored { (stored.parameter_sets) } } }
             td data-label="Stored" { div { @if let Some(stored) = &answer.stored { (since(now, &stored.stored_at)) } } }
@@ -139,6 +139,7 @@ fn row(answer: &RememberedAnswer, now: Timestamp) -> Markup {
 /// The state of a remembered answer, in words.
 pub(super) fn state(answer: &RememberedAnswer) -> Markup {
     html! {
+        span.states {
         @if answer.held.is_some() { span.state.danger { "held" } " " }
         @match &*answer.state {
             "fresh" => span.state.good { "fresh" },
@@ -148,6 +149,7 @@ pub(super) fn state(answer: &RememberedAnswer) -> Markup {
             "failing" => span.state.warn { "failing" },
             "none" => span.state { "unknown" },
             other => span.state { (outside(other)) },
+        }
         }
     }
 }

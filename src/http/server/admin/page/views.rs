@@ -62,8 +62,8 @@ impl Asked {
 }
 
 async fn what_is_wrong(asked: Asked) -> View {
-    let status = asked.read(overview::status::status).await?;
-    Ok(("Overview", first::overview(&status, asked.app.now())))
+    let (status, held) = asked.read(|app| (overview::status::status(app), overview::held::held(app))).await?;
+    Ok(("Overview", first::overview(&status, &held, asked.app.now())))
 }
 
 async fn list_held(asked: Asked) -> View {
