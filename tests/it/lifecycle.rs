@@ -215,7 +215,7 @@ async fn the_admin_listener_answers_probes_and_nothing_else() {
     let app = TestApp::with_routes("  - { name: fixed, backend: { fixed: { parameters: [] } } }").await;
     assert_eq!(app.admin("/livez").await.text(), "ok\n");
     assert_eq!(app.admin("/readyz").await.text(), "ok\n");
-    for path in ["/", "/api/v1/getparams.execute", "/admin", "/livez/x"] {
+    for path in ["/api/v1/getparams.execute", "/admin", "/livez/x"] {
         let reply = app.admin(path).await;
         assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
     }
