@@ -185,7 +185,7 @@ async fn all_paths_are_documented() {
     assert_eq!(ours, documented);
     // tests/it/hooks.rs has a listener for hooks.
     let page = asked(&app, Listener::Admin, b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n").await.text();
-    let file = Regex::new(r##"/page/([^"]+)"##).unwrap().captures(&page).unwrap()[1].to_owned();
+    let file = Regex::new(r#"/page/([^"]+)"#).unwrap().captures(&page).unwrap()[1].to_owned();
     for (listener, template) in contract::paths().filter(|(listener, _)| *listener != Listener::Hooks) {
         let path = template.replace("{route}", "fixed").replace("{file}", &file);
         for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND"] {

@@ -117,7 +117,7 @@ impl Scene {
             self.ask("tenants", "tenants-prod", json!({"env": "production"})).await;
             self.ask("clusters", "platform", json!({})).await;
             self.app.admin("/metrics").await;
-            self.app.clock.advance(Duration::from_mins(60));
+            self.app.clock.advance(Duration::from_hours(1));
         }
         self.ask("branches", "previews", json!({"repository": "shop"})).await;
         self.ask("tenants", "tenants-prod", json!({"env": "production"})).await;
@@ -142,5 +142,5 @@ fn routes(source: SocketAddr) -> Value {
 
 fn yaml(config: &Value) -> String {
     let keys = config.as_object().unwrap().iter();
-    keys.map(|(key, value)| format!("{key}: {value}\n")).collect()
+    keys.fold(String::new(), |all, (key, value)| all + key + ": " + &value.to_string() + "\n")
 }

@@ -74,7 +74,7 @@ impl Browser {
     }
 
     async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Value, Value> {
-        let reply = request.timeout(Duration::from_secs(60)).send().await.unwrap();
+        let reply = request.timeout(Duration::from_mins(1)).send().await.unwrap();
         let is_good = reply.status().is_success();
         let mut answer: Value = serde_json::from_slice(&reply.bytes().await.unwrap()).unwrap();
         if is_good { Ok(answer["value"].take()) } else { Err(answer["value"].take()) }

@@ -55,7 +55,7 @@ fn reason(body: &[u8]) -> Result<Option<String>, ApiError> {
         return Ok(None);
     }
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the body: {error}"));
-    let body: DecideBody = document::parse_object(body).map_err(|error| invalid(error.to_string()))?;
+    let body: DecideBody = document::parse_object(body).map_err(invalid)?;
     body.reason.map_or(Ok(None), |reason| checked_reason(&reason))
 }
 

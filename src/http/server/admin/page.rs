@@ -109,8 +109,8 @@ where
         let asked = Asked { app: Arc::clone(&app), head, name, visitor: visitor.clone() };
         let context = completion.span_context();
         match trace::at(context, AssertUnwindSafe(work(asked)).catch_unwind()).await {
-            Ok(Ok((title, content))) => {
-                completion.show(page::draw(&frame(&app, title, Some(tab), Some(&visitor), true), &content))
+            Ok(Ok((title, drawn))) => {
+                completion.show(page::draw(&frame(&app, title, Some(tab), Some(&visitor), true), &drawn))
             }
             Ok(Err(error)) => refuse(completion, &app, Some(&visitor), error),
             Err(_) => refuse(completion, &app, Some(&visitor), defect()),

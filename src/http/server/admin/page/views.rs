@@ -28,8 +28,11 @@ use crate::{
 
 type Drawn = Pin<Box<dyn Future<Output = View> + Send>>;
 
+/// Draws a view for a request.
+pub(super) type Draw = fn(Asked) -> Drawn;
+
 /// The views of the navigation.
-pub(super) const ALL: [(Tab, fn(Asked) -> Drawn); 7] = [
+pub(super) const ALL: [(Tab, Draw); 7] = [
     (Tab::Overview, |asked| Box::pin(what_is_wrong(asked))),
     (Tab::Held, |asked| Box::pin(list_held(asked))),
     (Tab::Explain, |asked| Box::pin(question(asked))),
@@ -116,13 +119,12 @@ async fn question(asked: Asked) -> View {
         Some(known) => explain::Asked::of(&known.about),
         None => explain::Asked { route: wanted.clone().unwrap_or_default(), ..explain::Asked::default() },
     };
-    let rest = match &known {
-        Some(known) => explain::remembered(&known.about, known.answer.as_ref(), now),
-        None => {
-            let (number, route) = (asked.number(), wanted.clone());
-            let (answers, page) = asked.read(move |app| known_questions(app, route, number)).await?;
-            explain::known(&answers, page, wanted.as_deref(), now)
-        }
+    let rest = if let Some(known) = &known {
+        explain::remembered(&known.about, known.answer.as_ref(), now)
+    } else {
+        let (number, route) = (asked.number(), wanted.clone());
+        let (answers, page) = asked.read(move |app| known_questions(app, route, number)).await?;
+        explain::known(&answers, page, wanted.as_deref(), now)
     };
     let content = html! {
         div.heading { h1 { "Explain an answer" } }
