@@ -82,6 +82,7 @@ impl Scene {
         scene.ask("branches", "previews", json!({"repository": "shop"})).await;
         scene.ask("tenants", "tenants-prod", json!({"env": "production"})).await;
         scene.ask("mirrors", "mirrors", json!({"region": "eu"})).await;
+        scene.app.settle().await;
         scene.app.clock.advance(Duration::from_mins(13));
         scene
     }
