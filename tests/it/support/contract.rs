@@ -1,6 +1,6 @@
 //! Checks replies against the contract in `openapi.yaml`.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -109,14 +109,30 @@ struct Response {
     status: u16,
     headers: Vec<Header>,
     /// By media type. Without a validator, any body is valid.
-    content: Vec<(String, Option<Validator>)>,
+    content: Vec<(String, Option<Schema>)>,
 }
 
 struct Header {
     name: String,
     is_required: bool,
     is_number: bool,
-    validator: Validator,
+    schema: Schema,
+}
+
+/// A schema of the document. Its validator is built when a reply needs it: there are hundreds, and a test needs few.
+struct Schema {
+    schema: &'static Value,
+    validator: OnceLock<Validator>,
+}
+
+impl Schema {
+    const fn new(schema: &'static Value) -> Self {
+        Self { schema, validator: OnceLock::new() }
+    }
+
+    fn validator(&self) -> &Validator {
+        self.validator.get_or_init(|| validator(self.schema))
+    }
 }
 
 impl Contract {
@@ -151,10 +167,10 @@ impl Response {
                 name: name.to_lowercase(),
                 is_required: header["required"] == true,
                 is_number: header["schema"]["type"] == "integer",
-                validator: validator(&header["schema"]),
+                schema: Schema::new(&header["schema"]),
             }
         });
-        let content = object("content").map(|(kind, media)| (kind.clone(), media.get("schema").map(validator)));
+        let content = object("content").map(|(kind, media)| (kind.clone(), media.get("schema").map(Schema::new)));
         Self { status, headers: headers.collect(), content: content.collect() }
     }
 
@@ -177,19 +193,19 @@ impl Response {
 
     fn check_body(&self, reply: &Reply) -> Result<(), String> {
         let kind = reply.header("content-type").ok_or("there is no Content-Type")?;
-        let (_, validator) = self
+        let (_, schema) = self
             .content
             .iter()
             .find(|(documented, _)| documented == kind)
             .ok_or_else(|| format!("the Content-Type {kind} is not documented"))?;
-        let Some(validator) = validator else { return Ok(()) };
+        let Some(schema) = schema else { return Ok(()) };
         let is_json = kind == "application/json";
         let body = if is_json {
             serde_json::from_slice(&reply.body).map_err(|error| format!("the body is no JSON: {error}"))?
         } else {
             Value::String(String::from_utf8_lossy(&reply.body).into_owned())
         };
-        if let Err(error) = validator.validate(&body) {
+        if let Err(error) = schema.validator().validate(&body) {
             return Err(format!("the body{}: {error}", error.instance_path()));
         }
         match body.get("requestId").and_then(Value::as_str) {
@@ -211,7 +227,7 @@ impl Header {
             Ok(number) if self.is_number => json!(number),
             _ => json!(text),
         };
-        self.validator.validate(&value).map_err(|error| format!("the header {name}: {error}"))
+        self.schema.validator().validate(&value).map_err(|error| format!("the header {name}: {error}"))
     }
 }
 
