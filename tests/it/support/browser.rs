@@ -25,7 +25,7 @@ pub struct Browser {
     driver: Child,
     client: reqwest::Client,
     session: String,
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 impl Browser {
@@ -66,7 +66,7 @@ impl Browser {
             driver,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
             session: format!("http://127.0.0.1:{}/session", port.expect("chromedriver starts")),
-            _profile: profile,
+            profile,
         };
         let opened = browser.post("", wanted).await;
         browser.session = format!("{}/{}", browser.session, opened["sessionId"].as_str().unwrap());
@@ -167,9 +167,24 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends its browser when it is told to end in order.
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.driver.id()).unwrap());
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let kill = |pid: u32| {
+            let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        };
+        // A driver that ends in order may leave its browser behind.
+        kill(self.driver.id());
         let _ = self.driver.wait();
+        browsers_of(self.profile.path()).into_iter().for_each(kill);
     }
+}
+
+/// The processes with this profile, which only one browser has. Its helpers end with it.
+fn browsers_of(profile: &Path) -> Vec<u32> {
+    let argument = format!("--user-data-dir={}", profile.display());
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_own = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|each| each == argument.as_bytes())
+    };
+    all.filter(is_own).collect()
 }
