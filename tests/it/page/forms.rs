@@ -50,7 +50,7 @@ async fn a_forged_or_stale_form_decides_nothing() {
         (vec![("formToken", &*of_bearer), print_of, reason], 403, "the form is not of this session"),
         (vec![("formToken", &*token), print_of], 400, "a decision needs a reason"),
         (vec![("formToken", &*token), print_of, ("reason", " \t ")], 400, "a decision needs a reason"),
-        (vec![("formToken", &*token), reason], 400, "says not which answer"),
+        (vec![("formToken", &*token), reason], 400, "does not say which answer"),
         (vec![("formToken", &*token), ("fingerprint", "0123456789abcdef"), reason], 409, "another answer is held"),
         (vec![("formToken", &*token), print_of, reason, ("reason", "y")], 400, "a field twice"),
     ] {

@@ -3,31 +3,22 @@
 use std::sync::Arc;
 
 use axum::{
-    body::Body,
     extract::{Request, State},
     response::Response,
 };
-use http::request::Parts;
 use maud::{Markup, html};
 
 use super::{
     super::{
-        super::{
-            discard,
-            error::{ApiError, Code},
-        },
+        super::error::{ApiError, Code},
         explain::{QuestionToExplain, explain},
     },
-    begin,
-    form::Form,
-    frame, greet, refuse,
-    session::{self, check_form, visitor_of},
-    stop,
+    form::{Form, Sent, receive},
+    frame,
     views::route_names,
 };
 use crate::{
     app::App,
-    auth::Session,
     http::page::{
         self, Tab, Visitor,
         explain::{self as drawn, Asked},
@@ -35,20 +26,12 @@ use crate::{
 };
 
 pub(super) async fn ask(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (mut completion, head, body) = begin(&app, Tab::Explain.path(), request);
-    let session = match session::of(&app, &head).await {
-        Ok(session) => session,
-        Err(end) => {
-            discard(body).await;
-            return stop(completion, &app, &head, end);
-        }
-    };
-    greet(&mut completion, &head, &session);
-    let visitor = visitor_of(&session);
-    let asked = match read(&head, &session, body).await {
-        Ok(asked) => asked,
-        Err(error) => return refuse(completion, &app, Some(&visitor), error),
-    };
+    receive(app, Tab::Explain.path(), request, answer).await
+}
+
+async fn answer(sent: Sent) -> Response {
+    let Sent { app, completion, visitor, form, .. } = sent;
+    let asked = read(&form);
     let frame = frame(&app, "Explain", Some(Tab::Explain), Some(&visitor), false);
     match explained(&app, &asked, &visitor).await {
         Ok(content) => completion.show(page::draw(&frame, &content)),
@@ -62,11 +45,9 @@ pub(super) async fn ask(State(app): State<Arc<App>>, request: Request) -> Respon
     }
 }
 
-async fn read(head: &Parts, session: &Session, body: Body) -> Result<Asked, ApiError> {
-    let form = Form::read(head, body).await?;
-    check_form(head, session, form.get("formToken"))?;
+fn read(form: &Form) -> Asked {
     let field = |name| form.get(name).unwrap_or_default().to_owned();
-    Ok(Asked { route: field("route"), application_set: field("applicationSet"), parameters: field("parameters") })
+    Asked { route: field("route"), application_set: field("applicationSet"), parameters: field("parameters") }
 }
 
 async fn explained(app: &Arc<App>, asked: &Asked, visitor: &Visitor) -> Result<Markup, ApiError> {

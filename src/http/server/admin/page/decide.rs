@@ -3,30 +3,23 @@
 use std::sync::Arc;
 
 use axum::{
-    body::Body,
     extract::{Path, Request, State, rejection::PathRejection},
     response::Response,
 };
-use http::request::Parts;
 
 use super::{
     super::{
-        super::{
-            discard,
-            error::{ApiError, Code},
-        },
+        super::error::{ApiError, Code},
         NO_ADMIN,
         held::{Done, checked_reason, record},
     },
-    REJECT, RELEASE, begin,
-    form::Form,
-    frame, greet, refuse,
-    session::{self, check_form, visitor_of},
-    stop,
+    REJECT, RELEASE,
+    form::{Sent, receive},
+    frame,
 };
 use crate::{
     app::App,
-    auth::{Role, Session},
+    auth::Role,
     engine::{answer::admin_ops::Operator, guard::Decision},
     http::page::{self, Tab, notice},
 };
@@ -55,43 +48,27 @@ async fn decide(
     request: Request,
 ) -> Response {
     let id = id.map_or_else(|_| String::new(), |Path(id)| id);
-    let (mut completion, head, body) = begin(&app, template, request);
-    let session = match session::of(&app, &head).await {
-        Ok(session) => session,
-        Err(end) => {
-            discard(body).await;
-            return stop(completion, &app, &head, end);
-        }
-    };
-    greet(&mut completion, &head, &session);
-    let visitor = visitor_of(&session);
-    let request_id = completion.request_id().to_owned();
-    match decided(&app, &id, decision, &session, &head, body, request_id).await {
+    receive(app, template, request, |sent| answer(sent, id, decision)).await
+}
+
+async fn answer(sent: Sent, id: String, decision: Decision) -> Response {
+    match decided(&sent, &id, decision).await {
         Ok(done) => {
             let title = match (decision, done.is_held) {
                 (Decision::Rejected, _) => "Rejected",
                 (Decision::Released, false) => "Released",
                 (Decision::Released, true) => "Released, and waiting",
             };
-            let frame = frame(&app, title, Some(Tab::Held), Some(&visitor), false);
+            let frame = frame(&sent.app, title, Some(Tab::Held), Some(&sent.visitor), false);
             let html = page::draw(&frame, &notice::done(title, &done.message));
-            completion.show(html)
+            sent.completion.show(html)
         }
-        Err(error) => refuse(completion, &app, Some(&visitor), error),
+        Err(error) => sent.refuse(error),
     }
 }
 
-async fn decided(
-    app: &Arc<App>,
-    id: &str,
-    decision: Decision,
-    session: &Session,
-    head: &Parts,
-    body: Body,
-    request_id: String,
-) -> Result<Done, ApiError> {
-    let form = Form::read(head, body).await?;
-    check_form(head, session, form.get("formToken"))?;
+async fn decided(sent: &Sent, id: &str, decision: Decision) -> Result<Done, ApiError> {
+    let Sent { app, session, form, .. } = sent;
     if session.caller.role != Role::Admin {
         let message = format!("`{}` has the role `viewer`, which changes nothing; {NO_ADMIN}", session.caller.name);
         return Err(ApiError::new(Code::Forbidden, message));
@@ -100,8 +77,9 @@ async fn decided(
         return Err(ApiError::new(Code::InvalidRequest, "a decision needs a reason, for the log"));
     };
     let Some(fingerprint) = form.get("fingerprint") else {
-        return Err(ApiError::new(Code::InvalidRequest, "the form says not which answer it is about"));
+        return Err(ApiError::new(Code::InvalidRequest, "the form does not say which answer it is about"));
     };
+    let request_id = sent.completion.request_id().to_owned();
     let by = Operator { caller: session.caller.name.clone(), request_id, reason: Some(reason) };
     record(Arc::clone(app), id, Some(fingerprint), decision, &by).await
 }

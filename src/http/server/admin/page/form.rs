@@ -1,13 +1,70 @@
-//! Reads forms.
+//! The forms of people who have signed in: who sent one, and its fields.
 
-use axum::body::Body;
+use std::sync::Arc;
+
+use axum::{body::Body, extract::Request, response::Response};
 use http::{header, request::Parts};
 use url::form_urlencoded;
 
-use super::super::super::{
-    error::{ApiError, Code},
-    read,
+use super::{
+    super::super::{
+        completion::Completion,
+        discard,
+        error::{ApiError, Code},
+        read,
+    },
+    begin, greet, refuse,
+    session::{self, check_form, visitor_of},
+    stop,
 };
+use crate::{app::App, auth::Session, http::page::Visitor};
+
+/// A form that somebody has sent who may look at the page, from this page.
+pub(super) struct Sent {
+    pub(super) app: Arc<App>,
+    pub(super) completion: Completion,
+    pub(super) head: Parts,
+    pub(super) session: Session,
+    pub(super) visitor: Visitor,
+    pub(super) form: Form,
+}
+
+impl Sent {
+    /// Shows what went wrong.
+    pub(super) fn refuse(self, error: ApiError) -> Response {
+        refuse(self.completion, &self.app, Some(&self.visitor), error)
+    }
+}
+
+/// Receives a form, and answers it by `work`. Strangers are sent to sign in, and a form of another session or site is refused.
+pub(super) async fn receive<F>(
+    app: Arc<App>,
+    template: &'static str,
+    request: Request,
+    work: impl FnOnce(Sent) -> F,
+) -> Response
+where
+    F: Future<Output = Response>,
+{
+    let (mut completion, head, body) = begin(&app, template, request);
+    let session = match session::of(&app, &head).await {
+        Ok(session) => session,
+        Err(end) => {
+            discard(body).await;
+            return stop(completion, &app, &head, end);
+        }
+    };
+    greet(&mut completion, &head, &session);
+    let visitor = visitor_of(&session);
+    let checked = match Form::read(&head, body).await {
+        Ok(form) => check_form(&head, &session, form.get("formToken")).map(|()| form),
+        Err(error) => Err(error),
+    };
+    match checked {
+        Ok(form) => work(Sent { app, completion, head, session, visitor, form }).await,
+        Err(error) => refuse(completion, &app, Some(&visitor), error),
+    }
+}
 
 /// The fields of a form, each once.
 pub(super) struct Form(Vec<(String, String)>);

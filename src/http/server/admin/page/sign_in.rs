@@ -22,10 +22,9 @@ use super::{
         origin,
     },
     SIGN_IN, SIGN_OUT, begin,
-    form::Form,
-    frame, greet, refuse,
-    session::{self, check_form, cookie, ids, may_have_session, visitor_of},
-    stop,
+    form::{Form, receive},
+    frame,
+    session::{self, cookie, ids, may_have_session},
 };
 use crate::{
     app::App,
@@ -127,26 +126,13 @@ async fn opened(
 
 /// `POST /logout`: ends the session.
 pub(super) async fn sign_out(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (mut completion, head, body) = begin(&app, SIGN_OUT, request);
-    let session = match session::of(&app, &head).await {
-        Ok(session) => session,
-        Err(end) => {
-            discard(body).await;
-            return stop(completion, &app, &head, end);
-        }
-    };
-    greet(&mut completion, &head, &session);
-    let checked = match Form::read(&head, body).await {
-        Ok(form) => check_form(&head, &session, form.get("formToken")),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = checked {
-        return refuse(completion, &app, Some(&visitor_of(&session)), error);
-    }
-    ids(&app, &head.headers).for_each(|id| app.sessions.sign_out(id));
-    let mut response = completion.lead_to(SIGN_IN);
-    response.headers_mut().insert(header::SET_COOKIE, cookie(&app, None));
-    response
+    receive(app, SIGN_OUT, request, |sent| async move {
+        ids(&sent.app, &sent.head.headers).for_each(|id| sent.app.sessions.sign_out(id));
+        let mut response = sent.completion.lead_to(SIGN_IN);
+        response.headers_mut().insert(header::SET_COOKIE, cookie(&sent.app, None));
+        response
+    })
+    .await
 }
 
 #[cfg(test)]
