@@ -23,8 +23,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use serde_json::Value;
 
-use crate::{auth::hash_token, clients::launcher, config, lang::evaluator, telemetry::crash};
+use crate::{
+    auth::hash_token, clients::launcher, config, domain::visible::visible_json, lang::evaluator, telemetry::crash,
+};
 
 /// Exit codes, of which 64 and above are sysexits.
 mod exit {
@@ -179,6 +182,11 @@ fn print_token_hash() -> anyhow::Result<ExitCode> {
     anyhow::ensure!(!token.trim().is_empty(), "standard input holds no token");
     anyhow::ensure!(token == token.trim(), "the token begins or ends with white space, which no header can carry");
     print(&hash_token(token))
+}
+
+/// Prints a document. Its texts come from outside, and may not steer a terminal.
+fn print_json(document: &Value) -> anyhow::Result<ExitCode> {
+    print(&visible_json(&format!("{document:#}")))
 }
 
 /// Prints a line. It is not an error if the reader has gone, as `head` does.

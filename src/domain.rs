@@ -14,3 +14,4 @@ pub(crate) mod replay;
 pub mod secret;
 pub(crate) mod spelling;
 pub(crate) mod units;
+pub(crate) mod visible;

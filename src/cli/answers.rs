@@ -1,20 +1,23 @@
 //! `appset-gateway answers`: lists, shows and invalidates the answers that a running gateway remembers, through its admin listener.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 use super::{
-    ConfigFile, Output,
+    Output,
     explain::show_remembered,
-    gateway::{AdminArgs, Gateway, HELP, asked_by, text, view},
+    gateway::{Gateway, GatewayArgs, HELP, askers, text, view},
     parameters::ParameterArgs,
-    print,
-    terminal::note,
+    print, print_json,
+    terminal::{Colour, Row, Terminal, note},
 };
-use crate::{domain::units::plural, overview::answers::WholeAnswer};
+use crate::{domain::visible::visible, overview::answers::WholeAnswer};
+
+/// How much of a key a terminal shows.
+const KEY_CHARS: usize = 12;
 
 /// The arguments of `answers`.
 #[derive(Debug, Args)]
@@ -31,9 +34,7 @@ pub(crate) struct AnswersArgs {
     #[command(subcommand)]
     command: AnswersCommand,
     #[command(flatten)]
-    admin: AdminArgs,
-    #[command(flatten)]
-    file: ConfigFile,
+    gateway: GatewayArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,7 +86,7 @@ struct Selector {
 
 /// Runs the command and prints its result.
 pub(crate) fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
-    let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+    let gateway = arguments.gateway.find()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         AnswersCommand::List { selector, limit, output } => runtime.block_on(list(&gateway, selector, *limit, *output)),
@@ -111,10 +112,12 @@ async fn list(gateway: &Gateway, selector: &Selector, limit: usize, output: Outp
     query.extend(selector.application_set.as_deref().map(|name| ("applicationSet", name)));
     let reply = gateway.get(&["answers"], &query).await?;
     if output == Output::Json {
-        return print(&format!("{reply:#}"));
+        return print_json(&reply);
     }
     let answers = reply["answers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    answers.iter().try_for_each(|answer| print(&shown(answer)).map(drop))?;
+    if !answers.is_empty() {
+        print(&shown(answers, Terminal::of_stdout()).join("\n"))?;
+    }
     match reply["total"].as_u64().unwrap_or_default() {
         0 => print("nothing is remembered"),
         total if total > answers.len() as u64 => print(&format!("{} of {total}; --limit prints more", answers.len())),
@@ -122,35 +125,56 @@ async fn list(gateway: &Gateway, selector: &Selector, limit: usize, output: Outp
     }
 }
 
-/// An answer as text: one line, and a second one if the answer is failing or held.
-fn shown(answer: &Value) -> String {
-    let age = answer["ageSeconds"].as_u64().zip(answer["parameterSets"].as_u64()).map(|(age, sets)| {
-        let s = plural(sets);
-        format!(", {age} s old, {sets} parameter set{s}")
-    });
-    // A held answer is a failure too.
-    let why = answer["failing"]["message"].as_str().or_else(|| answer["held"]["message"].as_str());
-    format!(
-        "{}  {} {}: {}{}{}{}",
-        text(answer, "key"),
+/// The answers as a table, with the reason below each one that is failing or held.
+fn shown(answers: &[Value], terminal: Terminal) -> Vec<String> {
+    let rows: Vec<Row> = answers.iter().map(|answer| row(answer, terminal)).collect();
+    let mut lines = terminal.table(&["KEY", "ROUTE", "STATE", "SETS", "AGE", "ASKED BY", "QUESTION"], &rows, 6);
+    for (index, answer) in answers.iter().enumerate().rev() {
+        // A held answer is a failure too.
+        let why = answer["failing"]["message"].as_str().or_else(|| answer["held"]["message"].as_str());
+        if let Some(why) = why {
+            lines.insert(index + 2, format!("    {}", visible(why)));
+        }
+    }
+    lines
+}
+
+fn row(answer: &Value, terminal: Terminal) -> Row {
+    let key = text(answer, "key");
+    // Its beginning is enough for `answers show`.
+    let key = if terminal.is_limited() { key.chars().take(KEY_CHARS).collect() } else { key };
+    let (is_held, state) = (!answer["held"].is_null(), text(answer, "state"));
+    let state = if is_held { "held".to_owned() } else { state.replace('_', " ") };
+    let number = |name: &str| answer[name].as_u64();
+    let age = number("ageSeconds").map(|age| humantime::format_duration(Duration::from_secs(age)).to_string());
+    let sets = number("parameterSets").map(|sets| sets.to_string());
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let colour = match &*state {
+        "held" | "failing" => Some(Colour::Red),
+        "stale if error" | "expired" => Some(Colour::Yellow),
+        _ => None,
+    };
+    let cells = vec![
+        key,
         text(answer, "route"),
-        answer["input"],
-        text(answer, "state").replace('_', " "),
-        age.unwrap_or_default(),
-        asked_by(answer),
-        why.map(|why| format!("\n    {why}")).unwrap_or_default()
-    )
+        state,
+        or_none(sets),
+        or_none(age),
+        askers(answer),
+        visible(&answer["input"].to_string()),
+    ];
+    Row { cells, colour }
 }
 
 async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<ExitCode> {
     ensure!(!key.is_empty(), "give the key, or the beginning of it");
     let reply = gateway.get(&["answers", key], &[]).await?;
     if output == Output::Json {
-        return print(&format!("{reply:#}"));
+        return print_json(&reply);
     }
     let WholeAnswer { about, answer } = view(reply)?;
     if let Some(answer) = answer {
-        print(&format!("{answer:#}"))?;
+        print_json(&answer)?;
     }
     note(&format!("route     {}", about.route));
     note(&format!("input     {}", Value::Object(about.input.clone())));
@@ -170,7 +194,7 @@ async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<Ex
 async fn invalidate(gateway: &Gateway, selection: &Value, output: Output) -> anyhow::Result<ExitCode> {
     let reply = gateway.post(&["answers", "invalidate"], &[], Some(selection)).await?;
     if output == Output::Json {
-        return print(&format!("{reply:#}"));
+        return print_json(&reply);
     }
     print(&format!("answers to ask for again: {}; runs cut off: {}", reply["answers"], reply["runs"]))
 }

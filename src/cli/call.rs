@@ -9,7 +9,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::event::EventArgs;
-use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print, progress::Progress, steps};
+use super::{
+    ConfigFile, Output, exit, parameters::QuestionArgs, print_json, progress::Progress, steps, terminal::note,
+};
 use crate::{
     app::App,
     clients::launcher::own_program,
@@ -37,17 +39,14 @@ Examples:
   appset-gateway call pr-digests -p branch=main
   appset-gateway call --application-set fb-matrix --json '{\"branch\":\"main\",\"list\":[1,2]}'
 
-The answer goes to standard output. Everything else goes to standard error: what each backend found before the route shaped it,
-what programs wrote to stderr, and the time that each step took.
+The answer goes to standard output. Everything else goes to standard error: what each backend found before the route shaped it, what \
+programs wrote to stderr, and the time that each step took.
 Exit codes: 0 answered (also with an empty list), 1 no answer, 78 the configuration is wrong.")]
 pub(crate) struct CallArgs {
     /// The route. Without it, the first route whose `match` accepts the call.
     route: Option<String>,
     #[command(flatten)]
-    parameters: ParameterArgs,
-    /// The name of the ApplicationSet that asks.
-    #[arg(long, short, value_name = "NAME", default_value = "")]
-    application_set: String,
+    question: QuestionArgs,
     /// The output format: the answer with a summary, or everything as one JSON object.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
@@ -69,16 +68,17 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::CONFIG));
         }
     };
-    let parameters = arguments.parameters.read()?;
+    let parameters = arguments.question.parameters.read()?;
+    let (namespace, application_set) = arguments.question.asker();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let watch = Watch::default();
         let call = CallToRoute {
             route: arguments.route.as_deref(),
-            application_set: &arguments.application_set,
+            application_set,
+            namespace,
             parameters: Arc::new(parameters),
             watch: Some(watch.clone()),
-            ..CallToRoute::default()
         };
         let asked = ask(&app, call).await;
         let asked = asked.map_err(|(_, message)| anyhow::anyhow!(message))?;
@@ -124,17 +124,17 @@ impl Shown<'_> {
                 "backendMilliseconds": milliseconds, "identity": baseline.keys(), "answer": body,
             }));
         }
-        print(&format!("{body:#}"))?;
+        print_json(&body)?;
         let sets = entry.encoded.sets();
-        eprintln!("route     {} ({})", route.name, route.kind);
-        eprintln!("outcome   {outcome}, {sets} parameter set{}", plural(sets));
+        note(&format!("route     {} ({})", route.name, route.kind));
+        note(&format!("outcome   {outcome}, {sets} parameter set{}", plural(sets)));
         match baseline.keys() {
-            [] => eprintln!("identity  none: the guard counts the parameter sets"),
-            keys => eprintln!("identity  `{}` tells the parameter sets apart", keys.join("`, `")),
+            [] => note("identity  none: the guard counts the parameter sets"),
+            keys => note(&format!("identity  `{}` tells the parameter sets apart", keys.join("`, `"))),
         }
         self.show_details(&entry.evidence);
-        eprintln!("backend   {milliseconds:.1} ms");
-        eprintln!("key       {key}, fresh for {} s", route.policy.ttl().as_secs());
+        note(&format!("backend   {milliseconds:.1} ms"));
+        note(&format!("key       {key}, fresh for {} s", route.policy.ttl().as_secs()));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -150,10 +150,10 @@ impl Shown<'_> {
                 "steps": self.steps, "error": error,
             }))?;
         } else {
-            eprintln!("error: {}", error.message);
-            eprintln!("outcome   unknown: Argo CD gets {status} {}", error.code.as_str());
+            note(&format!("error: {}", error.message));
+            note(&format!("outcome   unknown: Argo CD gets {status} {}", error.code.as_str()));
             self.show_details(&evidence);
-            eprintln!("key       {key}");
+            note(&format!("key       {key}"));
         }
         Ok(ExitCode::from(exit::FAILED))
     }
@@ -162,19 +162,19 @@ impl Shown<'_> {
         if let Some(concerned) = self.concerned {
             whole["concernedByEvent"] = concerned.into();
         }
-        print(&format!("{whole:#}"))
+        print_json(&whole)
     }
 
     fn show_details(&self, evidence: &[Evidence]) {
         for each in evidence {
-            eprintln!("evidence  {each}");
+            note(&format!("evidence  {each}"));
         }
         for line in steps::lines(self.steps) {
-            eprintln!("{line}");
+            note(&line);
         }
         match self.concerned {
-            Some(true) => eprintln!("event     concerns this call: it would be looked at again"),
-            Some(false) => eprintln!("event     does not concern this call"),
+            Some(true) => note("event     concerns this call: it would be looked at again"),
+            Some(false) => note("event     does not concern this call"),
             None => {}
         }
     }

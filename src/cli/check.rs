@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
-use super::{exit, print};
+use super::{exit, print, print_json};
 use crate::{
     app::{App, Setup},
     backend::Reached,
@@ -85,8 +85,8 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     }
     match output {
         CheckOutput::Text => eprint!("{report}"),
-        CheckOutput::Json => drop(print(&format!("{:#}", report.to_json()))?),
-        CheckOutput::Sarif => drop(print(&format!("{:#}", report.to_sarif()))?),
+        CheckOutput::Json => drop(print_json(&report.to_json())?),
+        CheckOutput::Sarif => drop(print_json(&report.to_sarif())?),
     }
     if report.has_errors() {
         eprintln!("{}: {}", file.display(), report.summary());

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use reqwest::Url;
 
-use super::{ReportFormat, exit, print};
+use super::{ReportFormat, exit, print, print_json};
 use crate::{
     conformance::{
         cases, report,
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
         ReportFormat::Text => print(report::text(&results).trim_end())?,
         ReportFormat::Markdown => print(report::markdown(&results).trim_end())?,
         ReportFormat::Junit => print(report::junit(&results).trim_end())?,
-        ReportFormat::Json => print(&format!("{:#}", report::json(&results)))?,
+        ReportFormat::Json => print_json(&report::json(&results))?,
     };
     Ok(if results.conforms() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

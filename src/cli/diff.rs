@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{
     ConfigFile, Output, exit,
     gateway::{Gateway, TokenArgs, parse_admin},
-    print,
+    print, print_json,
     progress::Progress,
 };
 use crate::{
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &DiffArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn show(comparison: &Comparison, output: Output) -> anyhow::Result<ExitCode> {
     match output {
         Output::Text => print(report::text(comparison).trim_end())?,
-        Output::Json => print(&format!("{:#}", report::json(comparison)))?,
+        Output::Json => print_json(&report::json(comparison))?,
     };
     let counts = report::count(comparison);
     Ok(match (counts.removes(), counts.is_unclear() || comparison.not_asked > 0) {

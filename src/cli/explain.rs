@@ -6,23 +6,26 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::{
-    ConfigFile, Output, exit,
-    gateway::{AdminArgs, Gateway, HELP, view},
-    parameters::ParameterArgs,
-    print,
+    Output, exit,
+    gateway::{GatewayArgs, HELP, view},
+    parameters::QuestionArgs,
+    print_json,
     progress::Progress,
     steps,
     terminal::note,
 };
-use crate::overview::{answers::RememberedAnswer, explain::Explanation};
+use crate::{
+    domain::units::plural,
+    overview::{answers::RememberedAnswer, explain::Explanation},
+};
 
 /// The arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{HELP}
 
 Examples:
-  appset-gateway explain pr-digests -p branch=main
-  kubectl exec deploy/appset-gateway -- appset-gateway explain pr-digests -p branch=main -o json
+  appset-gateway explain pr-digests -a fb-matrix -p branch=main
+  kubectl exec deploy/appset-gateway -- appset-gateway explain pr-digests -a fb-matrix -p branch=main -o json
 
 The gateway asks the sources of the route once, and stores nothing. The answer that Argo CD would get if nothing were fresh in the cache goes \
 to standard output, and everything else to standard error.
@@ -32,26 +35,21 @@ pub(crate) struct ExplainArgs {
     /// The route.
     route: String,
     #[command(flatten)]
-    parameters: ParameterArgs,
-    /// The ApplicationSet that asks: a name, or a namespace and a name with a `/` between them.
-    #[arg(long, short, value_name = "NAME", default_value = "")]
-    application_set: String,
+    question: QuestionArgs,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
-    admin: AdminArgs,
-    #[command(flatten)]
-    file: ConfigFile,
+    gateway: GatewayArgs,
 }
 
 /// Asks the gateway, and prints what it says.
 pub(crate) fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
-    let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+    let gateway = arguments.gateway.find()?;
     let mut question = Map::new();
     question.insert("route".to_owned(), arguments.route.clone().into());
-    question.insert("applicationSet".to_owned(), arguments.application_set.clone().into());
-    question.insert("input".to_owned(), arguments.parameters.read()?.into());
+    question.insert("applicationSet".to_owned(), arguments.question.application_set.clone().into());
+    question.insert("input".to_owned(), arguments.question.parameters.read()?.into());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reply = {
         let _progress = Progress::begin("asking the sources");
@@ -59,7 +57,7 @@ pub(crate) fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
     };
     let explanation: Explanation = view(reply.clone())?;
     if arguments.output == Output::Json {
-        print(&format!("{reply:#}"))?;
+        print_json(&reply)?;
     } else {
         show(&explanation)?;
     }
@@ -69,7 +67,7 @@ pub(crate) fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
 fn show(explanation: &Explanation) -> anyhow::Result<()> {
     let Explanation { answer, remembered, .. } = explanation;
     if let Some(body) = &answer.body {
-        print(&format!("{body:#}"))?;
+        print_json(body)?;
     }
     note(&format!("route     {} ({})", explanation.route, explanation.backend));
     note(&format!("outcome   {}, {:.1} ms", explanation.outcome.as_str(), explanation.milliseconds));
@@ -91,6 +89,9 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     };
     note(&format!("Argo CD   would get {gets} if nothing were fresh in the cache"));
     show_remembered(remembered);
+    if remembered.depends_on_unnamed_set() {
+        note("note      the answer may depend on the ApplicationSet, and none was named: name the one that asks by -a");
+    }
     note(&format!("key       {}", explanation.key));
     Ok(())
 }
@@ -111,8 +112,11 @@ pub(super) fn show_remembered(remembered: &RememberedAnswer) {
 fn cached(remembered: &RememberedAnswer) -> String {
     let stored = remembered.stored.as_ref().map(|stored| {
         format!(
-            ", stored at {}, {} s old, {} parameter sets",
-            stored.stored_at, stored.age_seconds, stored.parameter_sets
+            ", stored at {}, {} s old, {} parameter set{}",
+            stored.stored_at,
+            stored.age_seconds,
+            stored.parameter_sets,
+            plural(stored.parameter_sets)
         )
     });
     let fresh = remembered.fresh_for_seconds.map(|left| format!(", fresh for {left} s"));

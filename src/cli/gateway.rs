@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::ConfigFile;
 use crate::{
     auth::Role,
     clients::outbound::{Call, ClientOptions, Outbound, Tls},
@@ -23,6 +24,7 @@ use crate::{
     domain::{
         clock::SystemClock,
         secret::{Secret, SecretRef},
+        visible::visible,
     },
 };
 
@@ -37,8 +39,28 @@ The gateway is the one of the configuration: its address is `server.admin`, and 
 has a `file` or `env`. --admin and --token-file override both, for a gateway elsewhere. With `server.adminTls` the certificate must \
 have the address's name (`localhost` on the same machine); --admin-ca names its certificate authority if the system does not trust it.";
 
+/// Selects a running gateway.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+}
+
+impl GatewayArgs {
+    /// The gateway.
+    ///
+    /// # Errors
+    /// When its address or its token is not known.
+    pub(crate) fn find(&self) -> anyhow::Result<Gateway> {
+        Gateway::find(&self.admin, &self.file.path)
+    }
+}
+
 /// Selects a gateway other than the configuration's.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Gateway")]
 pub(crate) struct AdminArgs {
     /// The admin listener's URL or address, such as `http://localhost:4356`.
     #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN", value_parser = parse_admin)]
@@ -49,6 +71,7 @@ pub(crate) struct AdminArgs {
 
 /// Selects a token other than the configuration's.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Gateway")]
 pub(crate) struct TokenArgs {
     /// A file with a token that has the role `admin`.
     #[arg(long, global = true, value_name = "FILE", env = "APPSET_GATEWAY_ADMIN_TOKEN_FILE")]
@@ -209,7 +232,7 @@ fn own_url(server: &ServerConfig) -> Result<Url, url::ParseError> {
 fn told(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
     if !status.is_success() {
         let message = answer["message"].as_str().unwrap_or("the gateway failed without a message");
-        bail!("{}", message.replace(char::is_control, " "));
+        bail!("{}", visible(message));
     }
     Ok(answer)
 }
@@ -223,12 +246,18 @@ pub(crate) fn view<V: DeserializeOwned>(reply: Value) -> anyhow::Result<V> {
 
 /// The text under `name` in `entry`, escaped for a terminal.
 pub(crate) fn text(entry: &Value, name: &str) -> String {
-    entry[name].as_str().unwrap_or_default().escape_debug().to_string()
+    visible(entry[name].as_str().unwrap_or_default())
 }
 
 /// The ApplicationSets that asked for `entry`, as the end of a line. Empty if none is known.
 pub(crate) fn asked_by(entry: &Value) -> String {
+    let names = askers(entry);
+    if names.is_empty() { names } else { format!(", asked by {names}") }
+}
+
+/// The ApplicationSets that asked for `entry`, escaped for a terminal. Empty if none is known.
+pub(crate) fn askers(entry: &Value) -> String {
     let names = entry["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
-    if names.is_empty() { String::new() } else { format!(", asked by {}", names.join(", ")) }
+    let names: Vec<String> = names.map(visible).collect();
+    names.join(", ")
 }

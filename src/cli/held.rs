@@ -6,10 +6,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    ConfigFile, Output, exit,
-    gateway::{AdminArgs, Gateway, HELP, asked_by, text},
-    print,
+    Output, exit,
+    gateway::{Gateway, GatewayArgs, HELP, asked_by, text},
+    print, print_json,
 };
+
+use crate::domain::visible::visible;
 
 /// The arguments of `held`.
 #[derive(Debug, Args)]
@@ -24,9 +26,7 @@ pub(crate) struct HeldArgs {
     #[command(subcommand)]
     command: HeldCommand,
     #[command(flatten)]
-    admin: AdminArgs,
-    #[command(flatten)]
-    file: ConfigFile,
+    gateway: GatewayArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,13 +57,13 @@ struct Decided {
 
 /// Runs the command and prints its result.
 pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
-    let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+    let gateway = arguments.gateway.find()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         HeldCommand::List { output } => {
             let reply = runtime.block_on(gateway.get(&["held"], &[]))?;
             if *output == Output::Json {
-                return print(&format!("{reply:#}"));
+                return print_json(&reply);
             }
             let held = reply["held"].as_array().map(Vec::as_slice).unwrap_or_default();
             if held.is_empty() {
@@ -78,16 +78,16 @@ pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn shown(held: &Value) -> String {
-    let decision = held["decision"].as_str().map(|decision| format!(", {decision}")).unwrap_or_default();
+    let decision = held["decision"].as_str().map(|decision| format!(", {}", visible(decision))).unwrap_or_default();
     format!(
         "{}  {} {}, since {}{}{decision}, fingerprint {}\n    {}",
         text(held, "id"),
         text(held, "route"),
-        held["input"],
+        visible(&held["input"].to_string()),
         text(held, "since"),
         asked_by(held),
         text(held, "fingerprint"),
-        held["message"].as_str().unwrap_or_default()
+        text(held, "message")
     )
 }
 
@@ -95,7 +95,7 @@ async fn decide(gateway: &Gateway, decided: &Decided, decision: &str) -> anyhow:
     let query: Vec<_> = decided.fingerprint.iter().map(|fingerprint| ("fingerprint", &**fingerprint)).collect();
     let body = decided.reason.as_ref().map(|reason| json!({ "reason": reason }));
     let reply = gateway.post(&["held", &decided.id, decision], &query, body.as_ref()).await?;
-    print(reply["message"].as_str().unwrap_or_default())?;
+    print(&text(&reply, "message"))?;
     let is_done = decision == "reject" || reply["isHeld"] == Value::Bool(false);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    ConfigFile, Output, exit,
-    gateway::{AdminArgs, Gateway, HELP, asked_by, text},
+    Output, exit,
+    gateway::{GatewayArgs, HELP, asked_by, text},
     parameters::parse_header,
-    print,
+    print, print_json,
 };
 use crate::{
     app::{App, Setup},
@@ -26,6 +26,7 @@ use crate::{
     domain::{
         clock::{Clock as _, SystemClock},
         secret::{Secret, SecretRef},
+        visible::visible,
     },
     file::base_dir::BaseDir,
     hooks::SentProof,
@@ -50,9 +51,7 @@ pub(crate) struct HookArgs {
     #[command(subcommand)]
     command: HookCommand,
     #[command(flatten)]
-    admin: AdminArgs,
-    #[command(flatten)]
-    file: ConfigFile,
+    gateway: GatewayArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -116,13 +115,13 @@ pub(crate) fn run(arguments: &HookArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         HookCommand::Explain { event, output } => {
-            let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+            let gateway = arguments.gateway.find()?;
             let path = ["hooks", &event.name, "concerns"];
             let reply = runtime.block_on(gateway.post_bytes(&path, event.headers(), event.body()?))?;
             explain(&reply, *output)
         }
         HookCommand::Send { event, url, ca, sender_token_file } => {
-            let built = Loaded::read(&arguments.file.path)
+            let built = Loaded::read(&arguments.gateway.file.path)
                 .and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
             let app = match built {
                 Ok((app, _)) => app,
@@ -202,14 +201,15 @@ fn own_url(setup: &Setup) -> anyhow::Result<Url> {
 
 fn explain(reply: &Value, output: Output) -> anyhow::Result<ExitCode> {
     if output == Output::Json {
-        return print(&format!("{reply:#}"));
+        return print_json(reply);
     }
     let list = |name: &str| reply[name].as_array().cloned().unwrap_or_default();
     for subject in list("subjects") {
-        print(&format!("about      {subject}"))?;
+        print(&format!("about      {}", visible(&subject.to_string())))?;
     }
     for question in list("questions") {
-        print(&format!("concerns   {} {}{}", text(&question, "route"), question["input"], asked_by(&question)))?;
+        let input = visible(&question["input"].to_string());
+        print(&format!("concerns   {} {input}{}", text(&question, "route"), asked_by(&question)))?;
     }
     let (all, listed) = (reply["count"].as_u64().unwrap_or_default(), list("questions").len());
     match all.saturating_sub(listed as u64) {

@@ -18,6 +18,26 @@ pub(crate) struct ParameterArgs {
     json: Option<String>,
 }
 
+/// What an ApplicationSet asks a route.
+#[derive(Debug, Args)]
+pub(crate) struct QuestionArgs {
+    #[command(flatten)]
+    pub(super) parameters: ParameterArgs,
+    /// The ApplicationSet that asks: a name, or a namespace and a name with a `/` between them.
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    pub(super) application_set: String,
+}
+
+impl QuestionArgs {
+    /// The namespace of the ApplicationSet that asks, if it is given, and its name.
+    pub(crate) fn asker(&self) -> (Option<&str>, &str) {
+        match self.application_set.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, &self.application_set),
+        }
+    }
+}
+
 fn parse_parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))

@@ -5,13 +5,13 @@ use std::{process::ExitCode, time::Duration};
 use clap::Args;
 
 use super::{
-    ConfigFile, Output, exit,
-    gateway::{AdminArgs, Gateway, HELP, view},
-    print,
-    terminal::{Colour, Row, Terminal, safe},
+    Output, exit,
+    gateway::{GatewayArgs, HELP, view},
+    print, print_json,
+    terminal::{Colour, Row, Terminal},
 };
 use crate::{
-    domain::units::plural,
+    domain::{units::plural, visible::visible},
     overview::{
         routes::{RouteState, RouteView, Routes},
         status::{Alert, AlertKind, Severity, Status},
@@ -37,19 +37,17 @@ pub(crate) struct StatusArgs {
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
-    admin: AdminArgs,
-    #[command(flatten)]
-    file: ConfigFile,
+    gateway: GatewayArgs,
 }
 
 /// Asks the gateway, and prints what it says.
 pub(crate) fn run(arguments: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
+    let gateway = arguments.gateway.find()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reply = runtime.block_on(gateway.get_known(&["status"], &[]))?;
     let status: Status = view(reply.clone())?;
     if arguments.output == Output::Json {
-        print(&format!("{reply:#}"))?;
+        print_json(&reply)?;
     } else {
         let routes: Routes = view(runtime.block_on(gateway.get_known(&["routes"], &[]))?)?;
         print(&shown(&status, routes.routes, Terminal::of_stdout()).join("\n"))?;
@@ -102,9 +100,9 @@ fn shown(status: &Status, mut routes: Vec<RouteView>, terminal: Terminal) -> Vec
 
 fn of_alert(alert: &Alert) -> Row {
     let colour = if alert.severity == Severity::Critical { Colour::Red } else { Colour::Yellow };
-    let about = alert.route.as_ref().or(alert.subject.as_ref()).map_or_else(String::new, |about| safe(about));
+    let about = alert.route.as_ref().or(alert.subject.as_ref()).map_or_else(String::new, |about| visible(about));
     let since = alert.since.as_deref().and_then(|since| since.split('.').next()).unwrap_or_default();
-    let cells = vec![name(alert.kind).to_owned(), about, safe(since), safe(&alert.message)];
+    let cells = vec![name(alert.kind).to_owned(), about, visible(since), visible(&alert.message)];
     Row { cells, colour: Some(colour) }
 }
 
@@ -124,12 +122,12 @@ fn of_route(route: &RouteView) -> Row {
     };
     let last = route.last_success_at.as_deref().and_then(|at| at.split('.').next()).unwrap_or("never");
     let cells = vec![
-        safe(&route.name),
+        visible(&route.name),
         state.to_owned(),
         route.parameter_sets.to_string(),
         age(route.newest_age_seconds),
         age(route.oldest_age_seconds),
-        safe(last),
+        visible(last),
     ];
     Row { cells, colour }
 }
@@ -138,7 +136,7 @@ fn of_route(route: &RouteView) -> Row {
 fn advice(status: &Status) -> impl Iterator<Item = &'static str> {
     let has = |kinds: &[AlertKind]| status.alerts.iter().any(|alert| kinds.contains(&alert.kind));
     let held = "`appset-gateway held list` shows what would be deleted; `held release` and `held reject` decide.";
-    let failing = "`appset-gateway explain ROUTE -p NAME=VALUE` shows what a source says now, step by step.";
+    let failing = "`appset-gateway explain ROUTE -a SET -p NAME=VALUE` shows what a source says now, step by step.";
     let held = Some(held).filter(|_| has(&[AlertKind::Held]));
     held.into_iter().chain(Some(failing).filter(|_| has(&[AlertKind::Failing, AlertKind::StandingIn])))
 }

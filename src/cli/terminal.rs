@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal as _, stdout};
 
+use crate::domain::visible::visible;
+
 /// The narrowest that a column is made. A narrower terminal cuts lines.
 const MIN_CELL: usize = 12;
 
@@ -33,6 +35,11 @@ impl Terminal {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let has_colours = !is_dumb && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self { width, has_colours }
+    }
+
+    /// Whether lines have a limit.
+    pub(crate) const fn is_limited(self) -> bool {
+        self.width.is_some()
     }
 
     /// `text` in `colour`, if there are colours.
@@ -87,14 +94,9 @@ impl Terminal {
     }
 }
 
-/// `text` without what could do harm on a terminal.
-pub(crate) fn safe(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
-}
-
 /// Prints a line to standard error, without what could do harm on a terminal.
 pub(crate) fn note(line: &str) {
-    eprintln!("{}", safe(line));
+    eprintln!("{}", visible(line));
 }
 
 /// A row of a table.

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 
-use super::{ConfigFile, ReportFormat, exit, print, progress::Progress};
+use super::{ConfigFile, ReportFormat, exit, print, print_json, progress::Progress};
 use crate::{
     config::{Decoded, Report},
     replay::{
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &TestArgs) -> anyhow::Result<ExitCode> {
         ReportFormat::Text => print(report::text(&results).trim_end())?,
         ReportFormat::Markdown => print(report::markdown(&results).trim_end())?,
         ReportFormat::Junit => print(report::junit(&results).trim_end())?,
-        ReportFormat::Json => print(&format!("{:#}", report::json(&results)))?,
+        ReportFormat::Json => print_json(&report::json(&results))?,
     };
     Ok(match report::failed(&results) {
         _ if is_wrong => ExitCode::from(exit::CONFIG),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::domain::secret::Secrets;
+use crate::domain::{secret::Secrets, visible::is_hidden};
 
 /// How much a rule matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -209,10 +209,6 @@ fn note(findings: &mut Vec<String>, what: Option<String>) {
 
 /// One line that a terminal shows as it is. A reply may hold anything, also what moves the cursor or turns the direction of text.
 pub(crate) fn printable(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     let mut line: String = text.chars().take(MAX_TEXT_CHARS).map(|c| if is_hidden(c) { ' ' } else { c }).collect();
     if text.chars().nth(MAX_TEXT_CHARS).is_some() {
         line.push('…');

@@ -9,7 +9,10 @@ use super::{
     compare::{Change, Compared, Comparison, OfSet, Outcome},
 };
 use crate::{
-    domain::generator::{ParameterSet, Parameters},
+    domain::{
+        generator::{ParameterSet, Parameters},
+        visible::visible as printable,
+    },
     engine::guard::identity::label,
 };
 
@@ -112,14 +115,9 @@ pub(crate) fn text(comparison: &Comparison) -> String {
     text
 }
 
-/// `text` without characters that could do harm on a terminal.
-fn printable(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
 fn write_question(text: &mut String, compared: &Compared) {
     let parameters = Value::Object(compared.parameters.clone());
-    let _ = writeln!(text, "  {} {parameters}", routes(compared));
+    let _ = writeln!(text, "  {} {}", routes(compared), printable(&parameters.to_string()));
     if compared.is_by_match_only {
         text.push_str("    only if the path of the call names no route\n");
     }

@@ -263,8 +263,9 @@ pub(crate) fn text(message: &impl Serialize) -> String {
 #[must_use]
 pub fn excerpt(bytes: &[u8], max: usize) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(max.saturating_mul(4))]);
-    let mut shown: String = text.trim().chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if shown.len() < text.trim().len() || bytes.len() > max.saturating_mul(4) {
+    let text = text.trim();
+    let mut shown: String = text.chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(max).is_some() || bytes.len() > max.saturating_mul(4) {
         shown.push('…');
     }
     shown
@@ -333,5 +334,6 @@ mod tests {
         assert_eq!(excerpt(b"<html>\r\n\x1b[31mred", 80), "<html>   [31mred");
         assert_eq!(excerpt("äöüß".as_bytes(), 2), "äö…");
         assert_eq!(excerpt(b"ab", 2), "ab");
+        assert_eq!(excerpt("a\u{9b}b \n".as_bytes(), 80), "a b", "nothing is missing");
     }
 }

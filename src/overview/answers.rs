@@ -105,6 +105,11 @@ pub(crate) enum NotOne {
 }
 
 impl RememberedAnswer {
+    /// Whether the answer may depend on the ApplicationSet that asks, and none was named.
+    pub(crate) fn depends_on_unnamed_set(&self) -> bool {
+        self.application_set.as_deref() == Some("")
+    }
+
     /// The view of `overview`.
     pub(crate) fn of(overview: &Overview) -> Self {
         let question = &overview.question;

@@ -5,7 +5,10 @@ use std::{fmt::Write as _, path::Path};
 use serde_json::{Value, json};
 
 use super::play::Played;
-use crate::domain::junit::{self, Outcome, TestCase};
+use crate::domain::{
+    junit::{self, Outcome, TestCase},
+    visible::visible as printed,
+};
 
 /// A case that was played.
 #[derive(Debug)]
@@ -91,14 +94,6 @@ pub(crate) fn markdown(results: &[CaseResult]) -> String {
 /// `text` in one cell of a table, as it is.
 fn cell(text: &str) -> String {
     printed(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
-}
-
-/// `text` in one line, with escapes in place of characters that move the cursor or the direction of a line.
-fn printed(text: &str) -> String {
-    let is_printed = |c: char| {
-        !c.is_control() && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if is_printed(c) { c.to_string() } else { c.escape_default().to_string() }).collect()
 }
 
 /// For programs.

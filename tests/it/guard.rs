@@ -90,7 +90,7 @@ async fn a_held_answer_without_a_last_good_answer_is_an_error() {
     print(&["a"]);
     let reply = app.ask("s", json!({})).await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "held", Some("60")));
-    assert!(reply.message().contains("held: 1 parameter sets, fewer than `guard.minItems: 3`"), "{}", reply.message());
+    assert!(reply.message().contains("held: 1 parameter set, fewer than `guard.minItems: 3`"), "{}", reply.message());
     assert_eq!(ask_later(&app).await.code(), "held");
     assert_eq!(ask_later(&app).await.sets(), r#"[{"name":"a"}]"#, "confirmed");
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::domain::{
     clock::Timestamp,
     generator::{ParameterSet, Parameters},
+    units::plural,
 };
 
 /// How many of the lost sets are named.
@@ -147,7 +148,8 @@ impl Guard {
             return (!self.allows_empty()).then(|| format!("an empty list after one of {before}"));
         }
         if count < rules.min_items {
-            return Some(format!("{count} parameter sets, fewer than `guard.minItems: {}`", rules.min_items));
+            let s = plural(count);
+            return Some(format!("{count} parameter set{s}, fewer than `guard.minItems: {}`", rules.min_items));
         }
         if let Some(max_items) = rules.max_items
             && count > max_items

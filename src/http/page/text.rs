@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::domain::{clock::Timestamp, generator::Parameters};
+use crate::domain::{clock::Timestamp, generator::Parameters, visible::is_hidden};
 
 /// The longest document that is shown whole, in characters.
 const MAX_DOCUMENT: usize = 32 * 1024;
@@ -28,15 +28,6 @@ pub(super) fn outside(text: &str) -> Markup {
             }
         }
     }
-}
-
-/// Whether a person would not see this character, or would see others in another order because of it.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// `text` as one segment of a path.

@@ -93,9 +93,123 @@ async fn explain_and_answers_show_print_the_answer_and_how_it_was_found() {
     assert!(missing.code == Some(1) && missing.stderr.contains("no answer has this key"), "{}", missing.stderr);
 }
 
-/// `script` gives the command a terminal of 60 columns.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_says_that_the_question_lacks_the_application_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "");
+    print(folder.path(), &["a"]);
+    let gateway = Gateway::serve(&config);
+    let run = |arguments: &[&str]| run(&gateway, &config, arguments).stderr;
+    let note = "note      the answer may depend on the ApplicationSet, and none was named";
+    assert!(run(&["explain", "s"]).contains(note), "{}", run(&["explain", "s"]));
+    assert!(!run(&["explain", "s", "-a", "argocd/fleet"]).contains(note));
+}
+
+/// Steers a terminal in two ways, turns text round, and is hidden.
+const HOSTILE: &str = "a\u{1b}[31m\u{9b}31m\u{202e}gnp.exe\u{200b}\u{7f}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_prints_what_steers_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
+    print(folder.path(), &["b", HOSTILE]);
+    let gateway = Gateway::serve(&config);
+    let body = json!({"applicationSetName": "x", "input": {"parameters": {"branch": HOSTILE}}}).to_string();
+    let request = argo_request("/s/api/v1/getparams.execute", TOKEN, body.as_bytes());
+    assert_eq!(exchange(gateway.address, &request).await.status, 200);
+    print(folder.path(), &["b"]);
+    exchange(gateway.address, &request).await;
+    let run = |arguments: &[&str]| run(&gateway, &config, arguments);
+    let held: Value = serde_json::from_str(&run(&["held", "list", "-o", "json"]).stdout).unwrap();
+    assert_eq!(held["held"][0]["input"]["branch"], HOSTILE, "programs get the very name");
+    let (key, id) = (answers_of(&run(&["answers", "list", "-o", "json"]))[0].clone(), held["held"][0]["id"].clone());
+    print(folder.path(), &["b", HOSTILE]);
+    let branch = format!("branch={HOSTILE}");
+    for arguments in [
+        &["status"][..],
+        &["held", "list"],
+        &["answers", "list"],
+        &["answers", "show", &key],
+        &["explain", "s", "-a", "x", "-p", &branch],
+        &["explain", HOSTILE],
+        &["held", "reject", id.as_str().unwrap()],
+        &["diff", "--against", &format!("http://{}", gateway.admin)],
+    ] {
+        for format in [&[][..], &["-o", "json"]] {
+            if arguments[1..].first() == Some(&"reject") && !format.is_empty() {
+                continue;
+            }
+            let shown = if arguments[0] == "diff" {
+                let output = command().args(arguments).args(format).arg("-c").arg(&config).output().unwrap();
+                String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+            } else {
+                let Shown { stdout, stderr, .. } = run(&[arguments, format].concat());
+                stdout + &stderr
+            };
+            let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c);
+            assert!(!shown.is_empty() && !shown.contains(hidden), "{arguments:?} {format:?}: {shown:?}");
+        }
+    }
+    let output = command().args(["call", "s", "-p", &branch, "-c"]).arg(&config).output().unwrap();
+    let shown = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(shown.contains("gnp.exe") && !shown.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{shown:?}");
+}
+
+/// The keys of a list of answers.
+fn answers_of(shown: &Shown) -> Vec<String> {
+    let listed: Value = serde_json::from_str(&shown.stdout).unwrap();
+    listed["answers"].as_array().unwrap().iter().map(|answer| answer["key"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What `line` prints on a terminal that `script` makes.
+fn on_terminal(line: &str, environment: &[(&str, &str)]) -> String {
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", line, "/dev/null"]).stdin(std::process::Stdio::null());
+    let output = script.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied()).output();
+    String::from_utf8(output.expect("this test needs the program `script`").stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_takes_long_says_so_on_a_terminal_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "");
+    print(folder.path(), &["a"]);
+    let gateway = Gateway::serve(&config);
+    ask(&gateway).await;
+    let (program, gate) = (env!("CARGO_BIN_EXE_appset-gateway"), folder.path().join("gate"));
+    for arguments in [
+        format!("explain s --admin {}", gateway.admin),
+        "call s".to_owned(),
+        format!("diff --against http://{}", gateway.admin),
+    ] {
+        std::fs::write(&gate, "").unwrap();
+        let line = format!("{program} {arguments} -c {}", config.display());
+        let piped = line.clone();
+        let on_terminal = tokio::task::spawn_blocking(move || on_terminal(&line, &[]));
+        let (gate, before) = (gate.clone(), runs(folder.path()));
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while runs(folder.path()) == before {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+        .expect("the source is asked");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        std::fs::remove_file(&gate).unwrap();
+        let shown = on_terminal.await.unwrap();
+        let said = "\r\u{1b}[Kasking the sources … 1 s";
+        // The line is wiped before the result.
+        assert!(shown.contains(said) && shown.contains("\r\u{1b}[K"), "{arguments}: {shown:?}");
+        let rest = shown.rsplit("\r\u{1b}[K").next().unwrap();
+        assert!(!rest.is_empty() && !rest.contains("asking the sources"), "{arguments}: {shown:?}");
+        let output = std::process::Command::new("sh").args(["-c", &piped]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("asking the sources"), "{output:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_terminal_tables_fit_it_and_no_color_is_obeyed() {
+    // `stty` gives it 60 columns.
     let folder = tempfile::tempdir().unwrap();
     let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
     print(folder.path(), &["a", "b"]);
@@ -104,13 +218,9 @@ async fn on_a_terminal_tables_fit_it_and_no_color_is_obeyed() {
     print(folder.path(), &[]);
     ask(&gateway).await;
     let program = env!("CARGO_BIN_EXE_appset-gateway");
-    let shown = |environment: &[(&str, &str)]| {
-        let line = format!("stty cols 60; {program} status -c {} --admin {}", config.display(), gateway.admin);
-        let mut script = std::process::Command::new("script");
-        script.args(["-qec", &line, "/dev/null"]).stdin(std::process::Stdio::null());
-        let output = script.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied()).output();
-        String::from_utf8(output.expect("this test needs the program `script`").stdout).unwrap()
-    };
+    let line =
+        |command: &str| format!("stty cols 60; {program} {command} -c {} --admin {}", config.display(), gateway.admin);
+    let shown = |environment: &[(&str, &str)]| on_terminal(&line("status"), environment);
     let plain = shown(&[("NO_COLOR", "1")]);
     assert!(!plain.contains('\u{1b}') && plain.contains("WRONG NOW"), "{plain:?}");
     let table = plain.lines().map(str::trim_end).filter(|line| line.starts_with("held") || line.starts_with('s'));
@@ -118,4 +228,11 @@ async fn on_a_terminal_tables_fit_it_and_no_color_is_obeyed() {
     assert!(table.len() >= 2 && table.iter().all(|line| line.chars().count() <= 60), "{table:#?}");
     assert!(shown(&[]).contains("\u{1b}[31mheld\u{1b}[0m"), "colours on a terminal");
     assert!(!shown(&[("TERM", "dumb")]).contains('\u{1b}'));
+
+    let list = on_terminal(&line("answers list"), &[("NO_COLOR", "1")]);
+    let table: Vec<&str> = list.lines().map(str::trim_end).filter(|line| !line.starts_with(' ')).collect();
+    assert!(table[0].starts_with("KEY           ROUTE  STATE  SETS  AGE"), "{list}");
+    assert!(table.len() == 2 && table.iter().all(|line| line.chars().count() <= 60), "{table:#?}");
+    assert!(list.contains("    held: an empty list after one of 2"), "{list}");
+    assert!(on_terminal(&line("answers list"), &[]).contains("\u{1b}[31m"), "colours on a terminal");
 }

@@ -262,6 +262,8 @@ async fn an_explanation_shows_each_step_and_changes_nothing() {
             (&json!("absent"), &json!("held"), &json!(503)),
             "{held:#}"
         );
+        let because = held["because"]["message"].as_str().unwrap();
+        assert!(!because.contains("no last good answer"), "one stands in: {because}");
         assert_eq!((&held["answer"]["isStandIn"], &held["answer"]["status"]), (&json!(true), &json!(200)));
         assert_eq!(held["answer"]["body"]["output"]["parameters"], json!([{"name": "a"}, {"name": "b"}]));
         assert_eq!(held["evidence"][0]["verdict"], "absent");

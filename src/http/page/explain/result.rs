@@ -39,6 +39,9 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
                     Verdict::Unknown => span.state.warn { "unknown" },
                 }
             }
+            @if found.remembered.depends_on_unnamed_set() {
+                p { "The answer may depend on the ApplicationSet, and none was named. Argo CD always names one." }
+            }
             p.quiet { "Asked now, by the backend " (outside(&found.backend)) ", in " (milliseconds(found.milliseconds)) "." }
             @if let Some(because) = &found.because {
                 p.problem { "It would not be served: " (outside(&because.message)) " (" (because.status) " " (outside(&because.code)) ")" }
