@@ -32,6 +32,8 @@ pub(crate) struct Shown {
     pub(crate) asked_by: Vec<Arc<str>>,
     /// How many parameter sets the last good answer has, if it is still known.
     pub(crate) last_good: Option<usize>,
+    /// Whether Argo CD gets a last good answer meanwhile.
+    pub(crate) is_stood_in: bool,
     /// The parameter sets of the last good answer that stay, for the view of one answer.
     pub(crate) stays: Vec<String>,
 }
@@ -49,7 +51,10 @@ pub(crate) fn list(shown: &[Shown], page: Page, visitor: &Visitor, now: Timestam
                 p { "The guard holds an answer that would delete too much. It then serves the last good answer until the source has said it often enough, or until somebody decides here." }
             }
         } @else {
-            p.lead { "Argo CD still gets the last good answers. Nothing of this is deleted before it is released here, or confirmed by the source." }
+            p.lead {
+                @if shown.iter().all(|each| each.is_stood_in) { "Argo CD still gets the last good answers. " }
+                "Nothing of this is deleted before it is released here, or confirmed by the source."
+            }
             @for each in shown { (card(each, visitor, now, false)) }
             (pages::links("/held", &[], page))
         }
@@ -80,6 +85,9 @@ fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Mar
             }
             (parameters(&held.question.parameters))
             p.reason { (outside(&held.breach.reason)) }
+            @if !shown.is_stood_in {
+                p { "There is no last good answer that may be served, so Argo CD gets an error meanwhile. It changes nothing." }
+            }
             (difference(shown, is_whole))
             dl.facts {
                 div { dt { "Since" } dd { (ago(now, held.since)) } }
@@ -94,7 +102,7 @@ fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Mar
             @if is_whole {
                 p.quiet { "Id " code { (id) } ", fingerprint " code { (held.fingerprint()) } }
             }
-            (decide(held, &id, visitor))
+            (decide(shown, &id, visitor))
         }
     }
 }
@@ -115,7 +123,9 @@ fn difference(shown: &Shown, is_whole: bool) -> Markup {
                 @if let Some(before) = last_good { span.before { (before) } span.arrow aria-hidden="true" { "→" } span.hidden { " becomes " } }
                 span.after { (count(held.sets, "parameter set")) }
             }
-            @if gone.is_empty() {
+            @if gone.is_empty() && last_good.is_none() {
+                p.quiet { "Nothing is known that would be gone." }
+            } @else if gone.is_empty() {
                 p.quiet { "Which ones would be gone is not known." }
             } @else {
                 p.quiet { "Argo CD would delete what was made of:" }
@@ -172,7 +182,8 @@ pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
 }
 
 /// The form. Rejecting comes first: a press of Enter must not delete anything.
-fn decide(held: &Held, id: &str, visitor: &Visitor) -> Markup {
+fn decide(shown: &Shown, id: &str, visitor: &Visitor) -> Markup {
+    let Shown { held, is_stood_in, .. } = shown;
     html! {
         @if visitor.may_decide {
             form.decide method="post" action={ "/held/" (segment(id)) "/reject" } {
@@ -181,7 +192,7 @@ fn decide(held: &Held, id: &str, visitor: &Visitor) -> Markup {
                 label for={ "r-" (id) } { "Reason, for the log" }
                 input id={ "r-" (id) } name="reason" type="text" required maxlength=(MAX_REASON) autocomplete="off";
                 div.buttons {
-                    button type="submit" { "Reject" span.what { "keep the last good answer" } }
+                    button type="submit" { "Reject" span.what { @if *is_stood_in { "keep the last good answer" } @else { "never accept this answer" } } }
                     button.danger type="submit" formaction={ "/held/" (segment(id)) "/release" } {
                         "Release"
                         span.what {
@@ -196,5 +207,19 @@ fn decide(held: &Held, id: &str, visitor: &Visitor) -> Markup {
         } @else {
             p.quiet { "To release or reject this, sign in with a token that has " code { "role: admin" } "." }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_only_text() {
+        let hostile = || "<script>alert(1)</script>\"'><img src=x>\u{202e}".to_owned();
+        let piece = Evidence { item: Some(hostile()), verdict: Verdict::Absent, asked: hostile(), answered: hostile() };
+        let drawn = evidence(&[piece], true).into_string();
+        assert_eq!(drawn.matches("&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&gt;&lt;img").count(), 3, "{drawn}");
+        assert!(!drawn.contains("<script") && !drawn.contains("<img") && !drawn.contains('\u{202e}'), "{drawn}");
     }
 }

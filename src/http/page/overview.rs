@@ -54,7 +54,7 @@ fn of_alert(alert: &Alert, held: &HeldAnswers, now: Timestamp) -> Markup {
     let held = held.held.iter().filter(|_| is_deleting).find(|held| Some(&held.id) == alert.id.as_ref());
     html! {
         li.card.concern.serious[is_deleting] {
-            h2 { a href=(link) { (title(alert)) } }
+            h2 { a href=(link) { (title(alert, held)) } }
             @match held {
                 Some(held) => (loss(held)),
                 None => p { (outside(&alert.message)) },
@@ -77,6 +77,7 @@ fn loss(held: &HeldAnswer) -> Markup {
         p { (outside(&held.reason)) }
         @if !held.gone.is_empty() {
             p {
+                "Argo CD would delete what was made of "
                 @for (index, name) in held.gone.iter().take(MAX_NAMED).enumerate() {
                     @if index > 0 { ", " }
                     (outside(name))
@@ -88,11 +89,13 @@ fn loss(held: &HeldAnswer) -> Markup {
 }
 
 /// What is wrong, in a few words.
-fn title(alert: &Alert) -> Markup {
+fn title(alert: &Alert, held: Option<&HeldAnswer>) -> Markup {
+    let is_loss = held.is_some_and(|held| !held.gone.is_empty());
     let route = alert.route.as_deref().unwrap_or_default();
     let subject = alert.subject.as_deref().unwrap_or_default();
     html! {
         @match alert.kind {
+            AlertKind::Held if !is_loss => { "An answer of " (outside(route)) " is held" },
             AlertKind::Held => { (outside(route)) " would lose Applications, so its answer is held" },
             AlertKind::Failing => { (outside(route)) " has no answer" },
             AlertKind::StandingIn => { (outside(route)) " serves an older answer" },

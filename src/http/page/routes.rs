@@ -1,10 +1,12 @@
 //! The routes: their state, what they serve now and served over the last day, how they were asked, and by whom.
 
+use std::time::Duration;
+
 use maud::{Markup, html};
 
-use super::text::{count, outside, segment, since};
+use super::text::{count, duration, outside, segment, since};
 use crate::{
-    domain::clock::Timestamp,
+    domain::{clock::Timestamp, units::plural},
     overview::routes::{RouteState, RouteView, Routes, SampleView},
 };
 
@@ -35,7 +37,7 @@ fn row(route: &RouteView, now: Timestamp) -> Markup {
         tr {
             th scope="row" {
                 a href={ "/explain?route=" (segment(&route.name)) } { (outside(&route.name)) }
-                div.quiet { (route.backend) ", fresh for " (super::text::duration(std::time::Duration::from_secs(route.ttl_seconds))) }
+                div.quiet { (route.backend) ", fresh for " (duration(Duration::from_secs(route.ttl_seconds))) }
                 @if route.has_shadow { div.quiet { "compared with a candidate" } }
             }
             td data-label="State" { div { (state(route)) (failure(route, now)) } }
@@ -43,6 +45,9 @@ fn row(route: &RouteView, now: Timestamp) -> Markup {
             td data-label="Last success" {
                 div {
                     @match &route.last_success_at { Some(at) => (since(now, at)), None => span.quiet { "never" } }
+                    @if let Some(age) = route.oldest_age_seconds {
+                        div.quiet { "the oldest answer " (duration(Duration::from_secs(age))) " old" }
+                    }
                 }
             }
             td data-label="Asked" { div { (lookups(route)) } }
@@ -77,8 +82,9 @@ fn failure(route: &RouteView, now: Timestamp) -> Markup {
 fn lookups(route: &RouteView) -> Markup {
     let lookups = route.lookups;
     let failures: u64 = route.failures.values().sum();
+    let (hits, misses) = (lookups.hits, lookups.misses + lookups.joined);
     html! {
-        (lookups.hits) " hits, " (lookups.misses + lookups.joined) " misses"
+        (hits) " hit" (plural(hits)) ", " (misses) @if misses == 1 { " miss" } @else { " misses" }
         @if lookups.stale + lookups.stale_if_error > 0 { ", " (lookups.stale + lookups.stale_if_error) " older" }
         @if failures > 0 { ", " (failures) " failed" }
     }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::text::{count, duration, milliseconds, outside, since};
 use crate::{
-    domain::clock::Timestamp,
+    domain::{clock::Timestamp, units::plural},
     overview::sources::{AccountBudget, BreakerState, Source, Sources},
 };
 
@@ -78,7 +78,7 @@ fn state(source: &Source, now: Timestamp) -> Markup {
         @if let Some(rest) = source.rests_for_seconds { div.quiet { "for " (duration(Duration::from_secs(rest))) } }
         @if source.failures > 0 {
             div.quiet {
-                "failed " (source.failures) " times in a row"
+                "failed " (source.failures) " time" (plural(source.failures)) @if source.failures > 1 { " in a row" }
                 @if let Some(at) = &source.failing_since { ", the first " (since(now, at)) }
                 @if let Some(why) = &source.reason { ": " (outside(why)) }
             }

@@ -7,9 +7,11 @@ use std::{
 
 use appset_gateway::domain::lifecycle::Phase;
 use futures_util::future::join_all;
+use regex::Regex;
 use serde_json::json;
 
-use super::{ADMIN_TOKEN, Person, TOKEN, gateway, hold};
+use super::{ADMIN_TOKEN, Person, TOKEN, VIEWER_TOKEN, gateway, hold, scene::Scene};
+use crate::support::{TestApp, upstream::Upstream};
 
 /// Texts that would do harm as HTML, as a URL, or to the eye.
 const HOSTILE: &str =
@@ -43,6 +45,36 @@ async fn a_held_answer_says_what_would_be_deleted() {
 }
 
 #[tokio::test]
+async fn a_held_answer_in_whose_place_nothing_is_served_says_so() {
+    let app = gateway().await;
+    app.ask("few", json!({})).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let html = person.get("/held").await.text();
+    for text in
+        ["so Argo CD gets an error meanwhile", "Nothing is known that would be gone", "never accept this answer"]
+    {
+        assert!(html.contains(text), "{text}: {html}");
+    }
+    assert!(!html.contains("Argo CD still gets the last good answers"), "{html}");
+    let html = person.get("/").await.text();
+    assert!(html.contains("An answer of <bdi>few</bdi> is held") && !html.contains("would lose"), "{html}");
+
+    // A last good answer is served for as long as `staleIfError` allows.
+    let app = gateway().await;
+    hold(&app, json!({})).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let meanwhile = "so Argo CD gets an error meanwhile";
+    let html = person.get("/held").await.text();
+    assert!(html.contains("Argo CD still gets the last good answers") && !html.contains(meanwhile), "{html}");
+    assert!(person.get("/").await.text().contains("<bdi>s</bdi> would lose Applications"));
+    app.clock.advance(Duration::from_hours(24));
+    // Whoever signed in a day ago signs in again.
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let html = person.get("/held").await.text();
+    assert!(html.contains(meanwhile) && !html.contains("Argo CD still gets the last good answers"), "{html}");
+}
+
+#[tokio::test]
 async fn hostile_names_are_only_text() {
     let app = gateway().await;
     app.ask("few", json!({HOSTILE: HOSTILE, "branch": HOSTILE})).await;
@@ -61,6 +93,78 @@ async fn hostile_names_are_only_text() {
         let html = person.get(path).await.text();
         assert!(!html.contains("<script>alert") && !html.contains("%3Cscript%3Ealert(1)"), "{path}: {html}");
     }
+}
+
+/// The views of `person` have no markup of `HOSTILE`.
+async fn is_only_text(person: &Person<'_>, paths: &[String]) {
+    for path in paths {
+        let html = person.get(path).await.text();
+        is_escaped(&html, path);
+    }
+}
+
+fn is_escaped(html: &str, of: &str) {
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{of} shows it: {html:?}");
+    // A field of a form has the very text, so that it can be sent.
+    let fields = Regex::new("(?s) value=\"[^\"]*\"|<textarea.*?</textarea>").unwrap();
+    let rest = fields.replace_all(html, "");
+    for raw in ["\u{202e}", "\u{200b}", "\u{0}"] {
+        assert!(!rest.contains(raw), "{of}: {raw:?}: {rest:?}");
+    }
+    for raw in ["<script>alert", "<img", "'><"] {
+        assert!(!html.contains(raw), "{of}: {raw:?}: {html:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_scripts_and_sources_say_is_only_text() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("hostile"), HOSTILE).unwrap();
+    super::print(folder.path(), &["a", HOSTILE]);
+    let source = Upstream::start(|request| request.answer(503, "Retry-After: 90", HOSTILE)).await;
+    let command = |text: &str| json!({"command": ["sh", "-c", text], "allow": {"read": ["."]}});
+    let routes = json!([
+        {"name": "bad", "backend": {"script": command("cat hostile >&2; exit 1")}},
+        {"name": "good", "backend": {"script": command("cat hostile >&2; cat answer")}},
+        {"name": "api", "backend": {"http": {"url": format!("http://{}/", source.address), "parameters": "body"}}},
+    ]);
+    let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", super::auth())).await;
+    let key = |name: &'static str| {
+        let app = &app;
+        async move {
+            app.ask(name, json!({})).await;
+            let answers = app.operate(&format!("/admin/answers?route={name}"), None).await.json();
+            format!("/explain?key={}", answers["answers"][0]["key"].as_str().unwrap())
+        }
+    };
+    let paths = [key("bad").await, key("good").await, key("api").await];
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    is_only_text(&person, &paths).await;
+    is_only_text(&person, &["/".to_owned(), "/routes".to_owned()]).await;
+    let token = person.field("/explain", "formToken").await;
+    for route in ["bad", "good", "api"] {
+        let form = [("formToken", &*token), ("route", route), ("applicationSet", HOSTILE), ("parameters", "x=1")];
+        let html = person.post("/explain", &form).await.text();
+        assert!(html.contains("What Argo CD would get"), "{html}");
+        is_escaped(&html, route);
+    }
+    // What was written comes back with the reason why it cannot be asked.
+    let form = [("formToken", &*token), ("route", HOSTILE), ("applicationSet", HOSTILE), ("parameters", HOSTILE)];
+    is_escaped(&person.post("/explain", &form).await.text(), "a form that cannot be asked");
+
+    let broken = format!("{}routes: [{}]\n", super::auth(), json!({ HOSTILE: HOSTILE }));
+    let base = appset_gateway::file::base_dir::BaseDir::new(app.folder.path());
+    app.app.reload(appset_gateway::config::Loaded::parse("t.yaml", broken, base)).unwrap_err();
+    is_only_text(&person, &["/".to_owned(), "/configuration".to_owned()]).await;
+}
+
+#[tokio::test]
+async fn what_a_hook_says_is_only_text() {
+    let scene = Scene::good_day().await;
+    assert_eq!(scene.tell("a secret of the sender", HOSTILE).await, 202);
+    scene.app.settle().await;
+    let person = Person::with(&scene.app, VIEWER_TOKEN).await;
+    is_only_text(&person, &["/events".to_owned()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

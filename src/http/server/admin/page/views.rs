@@ -15,7 +15,10 @@ use super::{
 use crate::{
     app::App,
     domain::generator::Selector,
-    engine::{cache::Key, guard::Held},
+    engine::{
+        cache::{Freshness, Key},
+        guard::Held,
+    },
     http::page::{
         Tab, configuration, events, explain,
         held::{self, Shown},
@@ -90,8 +93,14 @@ pub(super) async fn one_held(asked: Asked) -> View {
 
 fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
     let asked_by = app.engine.asked_by(&held.question, &held.key);
-    let last_good = app.engine.last_good(&held).map(|entry| entry.encoded.sets());
-    Shown { held, asked_by, last_good, stays: Vec::new() }
+    let last_good = app.engine.last_good(&held);
+    let is_stood_in = last_good.as_ref().is_some_and(|entry| {
+        let setup = app.setup();
+        let route = setup.routes.by_name(&held.question.route);
+        let state = route.map(|route| route.state(entry.revision, entry.stored_at, entry.life, app.now()));
+        state.is_some_and(|state| state != Freshness::Expired)
+    });
+    Shown { held, asked_by, last_good: last_good.map(|entry| entry.encoded.sets()), is_stood_in, stays: Vec::new() }
 }
 
 /// The same, with the names of what stays.
