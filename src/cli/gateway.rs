@@ -110,7 +110,9 @@ impl Gateway {
         let (admin, token) = match (admin, from_file) {
             (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::file::base_dir::BaseDir::default())),
             (admin, token) => {
-                let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}"))?;
+                // A running gateway goes on with the configuration before, and somebody wants to look at it now.
+                let advice = "to ask a running gateway without this file, give --admin and --token-file";
+                let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}{advice}"))?;
                 let config = loaded.config.as_ref().with_context(|| format!("{} cannot be used", path.display()))?;
                 let own = own_url(&config.server);
                 let mut tokens = config.auth.tokens.iter().filter(|token| token.role == Role::Admin);
