@@ -18,8 +18,9 @@ use crate::{
     },
 };
 
-/// How many alerts and routes are printed. JSON has all.
-const MAX_ALERTS: usize = 15;
+/// How many alerts of one kind are printed, so that many of one kind hide no other. JSON has more.
+const MAX_OF_KIND: usize = 5;
+/// How many routes are printed. JSON has all.
 const MAX_ROUTES: usize = 20;
 
 /// The arguments of `status`.
@@ -80,11 +81,11 @@ fn shown(status: &Status, mut routes: Vec<RouteView>, terminal: Terminal) -> Vec
     if status.alerts.is_empty() {
         lines.push(terminal.paint(Colour::Green, "nothing is wrong"));
     } else {
-        let alerts: Vec<Row> = status.alerts.iter().take(MAX_ALERTS).map(of_alert).collect();
+        let of_kinds = status.alerts.chunk_by(|one, other| one.kind == other.kind);
+        let alerts: Vec<Row> = of_kinds.flat_map(of_kind).collect();
         lines.extend(terminal.table(&["WRONG NOW", "ABOUT", "SINCE", "MESSAGE"], &alerts, 3));
-        let more = status.alerts.len() - alerts.len() + status.alerts_left_out;
-        if more > 0 {
-            lines.push(format!("and {more} more: -o json, or `appset-gateway answers list`"));
+        if status.alerts_left_out > 0 {
+            lines.push(format!("and {} more of these kinds", status.alerts_left_out));
         }
         lines.extend(advice(status).map(str::to_owned));
     }
@@ -96,6 +97,19 @@ fn shown(status: &Status, mut routes: Vec<RouteView>, terminal: Terminal) -> Vec
         lines.push(format!("and {} more that are no worse", routes.len() - shown.len()));
     }
     lines
+}
+
+/// The alerts of one kind.
+fn of_kind(alerts: &[Alert]) -> Vec<Row> {
+    let mut rows: Vec<Row> = alerts.iter().take(MAX_OF_KIND).map(of_alert).collect();
+    if alerts.len() > MAX_OF_KIND {
+        let more = format!("and {} more; -o json has them", alerts.len() - MAX_OF_KIND);
+        rows.push(Row {
+            cells: vec![name(alerts[0].kind).to_owned(), String::new(), String::new(), more],
+            colour: None,
+        });
+    }
+    rows
 }
 
 fn of_alert(alert: &Alert) -> Row {
@@ -156,5 +170,56 @@ fn name(kind: AlertKind) -> &'static str {
         AlertKind::HooksRefused => "hooks",
         AlertKind::NearLimit => "near limit",
         AlertKind::Draining => "draining",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overview::status::Counts;
+
+    #[test]
+    fn many_alerts_of_one_kind_hide_no_other() {
+        let alert = |kind, message: &str| Alert {
+            kind,
+            severity: Severity::Critical,
+            message: message.to_owned(),
+            since: None,
+            route: Some("r".to_owned()),
+            id: None,
+            subject: None,
+            asked_by: Vec::new(),
+        };
+        let mut alerts = vec![alert(AlertKind::Held, "lost"); 100];
+        alerts.push(alert(AlertKind::StoreAway, "no contact"));
+        let counts = Counts {
+            routes: 1,
+            answers: 0,
+            parameter_sets: 0,
+            held: 400,
+            failing: 0,
+            standing_in: 0,
+            requests_in_flight: 0,
+            requests_in_flight_limit: 1,
+            runs_in_flight: 0,
+        };
+        let status = Status {
+            version: String::new(),
+            now: String::new(),
+            started_at: String::new(),
+            uptime_seconds: 1,
+            phase: "serving".to_owned(),
+            generation: 1,
+            configured_at: String::new(),
+            is_held_or_failing: true,
+            alerts,
+            alerts_left_out: 300,
+            counts,
+        };
+        let lines = shown(&status, Vec::new(), Terminal::default());
+        assert_eq!(lines.iter().filter(|line| line.ends_with("lost")).count(), 5, "{lines:#?}");
+        assert!(lines.iter().any(|line| line.ends_with("and 95 more; -o json has them")), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.ends_with("no contact")), "{lines:#?}");
+        assert!(lines.contains(&"and 300 more of these kinds".to_owned()), "{lines:#?}");
     }
 }

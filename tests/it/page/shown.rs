@@ -148,6 +148,9 @@ async fn what_scripts_and_sources_say_is_only_text() {
         assert!(html.contains("What Argo CD would get"), "{html}");
         is_escaped(&html, route);
     }
+    let form = [("formToken", &*token), ("route", "good"), ("parameters", "")];
+    let html = person.post("/explain", &form).await.text();
+    assert!(html.contains("The answer may depend on the ApplicationSet, and none was named."), "{html}");
     // What was written comes back with the reason why it cannot be asked.
     let form = [("formToken", &*token), ("route", HOSTILE), ("applicationSet", HOSTILE), ("parameters", HOSTILE)];
     is_escaped(&person.post("/explain", &form).await.text(), "a form that cannot be asked");
