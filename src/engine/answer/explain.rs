@@ -69,6 +69,7 @@ impl Engine {
             Ok(Found { sets, encoded, evidence, .. }) => {
                 let identity = Baseline::of(asked.route.guard.config(), &sets).keys().to_vec();
                 let refused = self.would_hold(asked, &stored, &sets, began, now);
+                let refused = refused.or_else(|| self.out_of_contact(asked, &stored, sets.is_empty()));
                 (Ok(FoundNow { encoded, evidence }), refused, identity)
             }
             Err(failure) => (Err(failure), None, Vec::new()),
@@ -119,6 +120,15 @@ impl Engine {
             Ok(Review::Passed(_) | Review::Cleared(..) | Review::Accepted(..)) => None,
             Err(error) => Some(Failure::Backend(BackendError::invalid_output(error))),
         }
+    }
+
+    /// Why an answer is not served while it cannot be recorded in the shared store. An answer to a new question is, unless it is empty.
+    fn out_of_contact(&self, asked: &ResolvedQuery, stored: &Stored, is_empty: bool) -> Option<Failure> {
+        let shared = self.known.shared.as_ref()?;
+        let why = shared.why_out_of_contact()?;
+        let is_known = stored.own.is_some() || stored.lineage.is_some();
+        let is_new = !is_known && shared.knows_all() && !shared.is_lost(&asked.lineage(), &asked.key, || false);
+        (is_empty || !is_new).then(|| Failure::Store(why))
     }
 
     /// The stored answers to `asked`, read without counting as a use.

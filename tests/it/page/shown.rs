@@ -217,6 +217,10 @@ async fn a_gateway_in_trouble_says_so() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     following.abort();
+    // What the source says now could not be recorded, so Argo CD would not get it.
+    let explained = app.operate("/admin/explain", Some(json!({"route": "s", "applicationSet": "test"}))).await.json();
+    assert_eq!((&explained["outcome"], &explained["because"]["code"]), (&json!("present"), &json!("unavailable")));
+    assert_eq!(explained["answer"]["status"], app.ask("s", json!({})).await.status, "{explained:#}");
     for path in ["/held", "/explain", "/routes", "/sources", "/events", "/configuration"] {
         assert_eq!(person.get(path).await.status, 200, "{path}");
     }
