@@ -1,6 +1,7 @@
 //! The rules that keep replicas right. Each test plays the order of events that breaks a store without the rule.
 
 mod contact;
+mod handover;
 mod losses;
 mod records;
 
