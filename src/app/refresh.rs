@@ -192,7 +192,7 @@ impl App {
     }
 
     async fn record(&self, argocd: &Argocd, name: &str, reason: EventReason, message: &str) {
-        let result = argocd.record(name, reason, message).await;
+        let result = argocd.record(name, reason, message, self.now()).await;
         self.metrics.refreshes.recorded(result.is_ok());
         if let Err(error) = result {
             tracing::warn!(application_set = name, %error, "a Kubernetes Event could not be written");
