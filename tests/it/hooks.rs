@@ -5,6 +5,7 @@ mod bad_days;
 mod causes;
 mod deliveries;
 mod endings;
+mod kubernetes_events;
 mod limits;
 mod policy;
 mod proofs;
