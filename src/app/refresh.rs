@@ -1,7 +1,7 @@
 //! Follows the notices of runs, and tells Argo CD: ApplicationSets that were given something else ask again, and Kubernetes Events show
 //! what the gateway holds.
 
-use std::{hash::BuildHasher as _, sync::Arc, time::Duration};
+use std::{collections::HashMap, hash::BuildHasher as _, sync::Arc, time::Duration};
 
 use foldhash::quality::FixedState;
 use tokio::{
@@ -15,7 +15,7 @@ use crate::{
     argocd::{Argocd, Cause, EventReason, Refresh, RefreshEnd, RefreshQueue, Refreshed},
     domain::lifecycle::Phase,
     engine::answer::{
-        handover::SeenNotes,
+        handover::{LeftRefresh, SeenNotes},
         notices::{Notice, What},
     },
 };
@@ -31,6 +31,9 @@ const FINISHED_WITHIN: Duration = Duration::from_secs(3);
 /// How long the task sleeps when no refresh waits.
 const IDLE: Duration = Duration::from_hours(1);
 
+/// The refreshes that this replica makes in place of ended ones, by ApplicationSet: what names them in the store.
+type TakenRefreshes = HashMap<Arc<str>, Vec<String>>;
+
 impl App {
     /// Tells ApplicationSets that there is another answer. Returns soon after [`Phase::Closing`], when all that was due is done. What waits
     /// for another attempt is left to other replicas.
@@ -39,7 +42,7 @@ impl App {
         let (mut concerned, mut refreshes) = (JoinSet::new(), JoinSet::new());
         let mut closing = std::pin::pin!(self.lifecycle.reached(Phase::Closing));
         let mut left = std::pin::pin!(self.left_refreshes(SeenNotes::new()));
-        let mut until = None;
+        let (mut taken, mut until) = (TakenRefreshes::new(), None);
         loop {
             while let Some((name, refresh)) = queue.next(Instant::now()) {
                 let app = Arc::clone(self);
@@ -54,9 +57,8 @@ impl App {
             let next = queue.next_at().into_iter().chain(until).min().unwrap_or(now + IDLE);
             tokio::select! {
                 () = &mut closing, if until.is_none() => until = Some(Instant::now() + FINISHED_WITHIN),
-                (names, seen) = &mut left, if until.is_none() => {
-                    let change = FixedState::default().hash_one(Instant::now());
-                    self.want(&mut queue, &names, change);
+                (refreshes, seen) = &mut left, if until.is_none() => {
+                    self.take_over(&mut queue, &mut taken, refreshes);
                     left.set(self.left_refreshes(seen));
                 }
                 Some(notice) = notices.recv(), if concerned.len() < AT_ONCE => {
@@ -67,7 +69,8 @@ impl App {
                     self.want(&mut queue, &names, change);
                 }
                 Some(Ok((result, name, refresh))) = refreshes.join_next() => {
-                    self.note_refresh(&mut queue, name, refresh, &result);
+                    let end = self.note_refresh(&mut queue, Arc::clone(&name), refresh, &result);
+                    self.settle_taken(&mut taken, &name, end);
                 }
                 () = sleep_until(next) => {}
             }
@@ -90,16 +93,36 @@ impl App {
 
     /// Waits, and takes the refreshes that ended replicas have left. Also returns what was seen in the store. Takes nothing when it is
     /// about to end itself.
-    async fn left_refreshes(&self, mut seen: SeenNotes) -> (Vec<Arc<str>>, SeenNotes) {
+    async fn left_refreshes(&self, mut seen: SeenNotes) -> (Vec<LeftRefresh>, SeenNotes) {
         sleep(LEFT_EVERY).await;
         if self.setup().argocd.is_none() || self.lifecycle.phase() > Phase::Serving {
             return (Vec::new(), seen);
         }
-        let names = self.engine.left_refreshes(&mut seen).await;
-        if !names.is_empty() {
-            tracing::info!(count = names.len(), "telling ApplicationSets in place of a replica that has ended");
+        let left = self.engine.left_refreshes(&mut seen).await;
+        if !left.is_empty() {
+            tracing::info!(count = left.len(), "telling ApplicationSets in place of a replica that has ended");
         }
-        (names, seen)
+        (left, seen)
+    }
+
+    fn take_over(&self, queue: &mut RefreshQueue, taken: &mut TakenRefreshes, left: Vec<LeftRefresh>) {
+        let change = FixedState::default().hash_one(Instant::now());
+        for LeftRefresh { name, receipt } in left {
+            self.want(queue, std::slice::from_ref(&name), change);
+            taken.entry(name).or_default().push(receipt);
+        }
+    }
+
+    /// Notes for other replicas that the refreshes of `name` that this one took are over. Until then, they take them over if this one is
+    /// killed. In the background: the store may be slow.
+    fn settle_taken(self: &Arc<Self>, taken: &mut TakenRefreshes, name: &str, end: RefreshEnd) {
+        let Some(receipts) = (end != RefreshEnd::Again).then(|| taken.remove(name)).flatten() else { return };
+        let app = Arc::clone(self);
+        tokio::spawn(async move {
+            for receipt in receipts {
+                app.engine.note_refreshed(&receipt).await;
+            }
+        });
     }
 
     /// Leaves what `queue` holds to other replicas. `notices` were not looked into.
@@ -169,7 +192,7 @@ impl App {
     }
 
     async fn record(&self, argocd: &Argocd, name: &str, reason: EventReason, message: &str) {
-        let result = argocd.record(name, reason, message).await;
+        let result = argocd.record(name, reason, message, self.now()).await;
         self.metrics.refreshes.recorded(result.is_ok());
         if let Err(error) = result {
             tracing::warn!(application_set = name, %error, "a Kubernetes Event could not be written");
@@ -183,7 +206,13 @@ impl App {
         }
     }
 
-    fn note_refresh(&self, queue: &mut RefreshQueue, name: Arc<str>, refresh: Refresh, result: &Refreshed) {
+    fn note_refresh(
+        &self,
+        queue: &mut RefreshQueue,
+        name: Arc<str>,
+        refresh: Refresh,
+        result: &Refreshed,
+    ) -> RefreshEnd {
         let application_set = Arc::clone(&name);
         let waited = refresh.since.elapsed();
         let end = queue.ended(name, refresh, result, Instant::now());
@@ -216,6 +245,7 @@ impl App {
                 tracing::warn!(%application_set, error, "the ApplicationSet could not be told; it is tried again");
             }
         }
+        end
     }
 }
 

@@ -7,16 +7,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
-use http::{Method, StatusCode};
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
 use super::{
     ApiCall, Argocd, deadline,
     directory::{ApplicationSet, Listed},
 };
-use crate::domain::error::BackendError;
+use crate::domain::{clock::Timestamp, error::BackendError};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
 
 /// Repeated events with the same reason are one, if they come within this time.
 const SAME_FOR: Duration = Duration::from_mins(10);
@@ -70,8 +68,8 @@ pub(super) struct Recorded(HashMap<(ApplicationSet, EventReason), Written>);
 struct Written {
     name: String,
     count: u64,
-    began: Instant,
-    sent: Instant,
+    began: Timestamp,
+    sent: Timestamp,
 }
 
 /// What to do with an event.
@@ -87,15 +85,17 @@ enum Step {
 
 impl Recorded {
     /// Counts an event. `id` makes the name of a new one unique.
-    fn count(&mut self, set: &ApplicationSet, reason: EventReason, id: u128, now: Instant) -> Step {
+    fn count(&mut self, set: &ApplicationSet, reason: EventReason, id: u128, now: Timestamp) -> Step {
+        // After a clock jump, what was written does not count: the next event is a new one.
+        let is_within = |at: Timestamp, time| now.since(at).is_some_and(|age| age < time);
         if self.0.len() >= MAX_RECORDED {
-            self.0.retain(|_, written| now.duration_since(written.began) < SAME_FOR);
+            self.0.retain(|_, written| is_within(written.began, SAME_FOR));
         }
         let (key, is_full) = ((set.clone(), reason), self.0.len() >= MAX_RECORDED);
-        match self.0.get_mut(&key).filter(|written| now.duration_since(written.began) < SAME_FOR) {
+        match self.0.get_mut(&key).filter(|written| is_within(written.began, SAME_FOR)) {
             Some(written) => {
                 written.count += 1;
-                if now.duration_since(written.sent) < COUNTED_EVERY {
+                if is_within(written.sent, COUNTED_EVERY) {
                     return Step::Wait;
                 }
                 written.sent = now;
@@ -110,9 +110,7 @@ impl Recorded {
             }
         }
     }
-}
 
-impl Recorded {
     /// The event of `set` could not be written, or has expired. The next one is written anew.
     fn forget(&mut self, set: &ApplicationSet, reason: EventReason) {
         self.0.remove(&(set.clone(), reason));
@@ -124,35 +122,50 @@ impl Argocd {
     ///
     /// # Errors
     /// When the API server does not take it.
-    pub(crate) async fn record(&self, name: &str, reason: EventReason, message: &str) -> Result<(), BackendError> {
+    pub(crate) async fn record(
+        &self,
+        name: &str,
+        reason: EventReason,
+        message: &str,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
         let Listed { sets, error, .. } = self.sets(name).await;
         let mut result = error.map_or(Ok(()), Err);
         for set in sets {
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let step = self.recorded.lock().count(&set, reason, since.as_nanos(), Instant::now());
-            let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-            match step {
-                Step::Wait => {}
-                Step::Create(name) => {
-                    let event = event(&set, reason, message, &name, &at);
-                    let written = self.write(Method::POST, &set, None, "application/json", &event).await;
-                    if let Err(error) = written {
-                        self.recorded.lock().forget(&set, reason);
-                        result = Err(error);
-                    }
-                }
-                Step::Count(name, count) => {
-                    let patch = json!({"count": count, "lastTimestamp": at, "message": shortened(message)});
-                    let kind = "application/merge-patch+json";
-                    match self.write(Method::PATCH, &set, Some(&name), kind, &patch).await {
-                        Ok(StatusCode::NOT_FOUND) => self.recorded.lock().forget(&set, reason),
-                        Ok(_) => {}
-                        Err(error) => result = Err(error),
-                    }
-                }
+            if let Err(error) = self.record_on(&set, reason, message, now).await {
+                result = Err(error);
             }
         }
         result
+    }
+
+    async fn record_on(
+        &self,
+        set: &ApplicationSet,
+        reason: EventReason,
+        message: &str,
+        now: Timestamp,
+    ) -> Result<(), BackendError> {
+        let at = now.to_date();
+        let count = || {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            self.recorded.lock().count(set, reason, since.as_nanos(), now)
+        };
+        let mut step = count();
+        if let Step::Count(name, count_now) = &step {
+            let patch = json!({"count": count_now, "lastTimestamp": at, "message": shortened(message)});
+            let written = self.write(Method::PATCH, set, Some(name), "application/merge-patch+json", &patch).await?;
+            if written != StatusCode::NOT_FOUND {
+                return Ok(());
+            }
+            // It has expired, or somebody has removed it.
+            self.recorded.lock().forget(set, reason);
+            step = count();
+        }
+        let Step::Create(name) = step else { return Ok(()) };
+        let event = event(set, reason, message, &name, &at);
+        let written = self.write(Method::POST, set, None, "application/json", &event).await;
+        written.map(drop).inspect_err(|_| self.recorded.lock().forget(set, reason))
     }
 
     async fn write(
@@ -217,8 +230,9 @@ mod tests {
 
     #[test]
     fn repeated_events_are_one_with_a_count() {
-        let (mut recorded, now, set) = (Recorded::default(), Instant::now(), set("previews"));
-        let mut count = |id, after| recorded.count(&set, EventReason::AnswerHeld, id, now + Duration::from_secs(after));
+        let (mut recorded, now, set) = (Recorded::default(), Timestamp(1_700_000_000_000), set("previews"));
+        let mut count =
+            |id, after| recorded.count(&set, EventReason::AnswerHeld, id, now.plus(Duration::from_secs(after)));
         assert_eq!(count(10, 0), Step::Create("previews.a".into()));
         assert_eq!(count(11, 1), Step::Wait);
         assert_eq!(count(12, 31), Step::Count("previews.a".into(), 3));
@@ -229,16 +243,22 @@ mod tests {
             Step::Create("previews.f".into()),
             "another reason is another event"
         );
+        let earlier = Timestamp(1_600_000_000_000);
+        assert_eq!(
+            recorded.count(&set, EventReason::AnswerHeld, 16, earlier),
+            Step::Create("previews.10".into()),
+            "the clock was put back"
+        );
     }
 
     #[test]
     fn events_that_are_remembered_have_a_limit() {
-        let (mut recorded, now) = (Recorded::default(), Instant::now());
+        let (mut recorded, now) = (Recorded::default(), Timestamp(1_700_000_000_000));
         for number in 0..2 * MAX_RECORDED {
             recorded.count(&set(&format!("set-{number}")), EventReason::AnswerHeld, 1, now);
         }
         assert_eq!(recorded.0.len(), MAX_RECORDED);
-        recorded.count(&set("later"), EventReason::AnswerHeld, 1, now + SAME_FOR);
+        recorded.count(&set("later"), EventReason::AnswerHeld, 1, now.plus(SAME_FOR));
         assert_eq!(recorded.0.len(), 1);
     }
 

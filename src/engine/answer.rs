@@ -2,6 +2,7 @@
 //! the run fails, the last good answer is served. It knows neither HTTP nor status codes.
 
 pub(crate) mod admin_ops;
+mod ahead;
 mod askers;
 mod baselines;
 mod candidates;
@@ -29,6 +30,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::run::try_out;
 use self::{
+    ahead::Siblings,
     askers::{Askers, NO_RUN},
     confirm::Confirmations,
     run::Run,
@@ -179,13 +181,15 @@ enum Wanted {
     Since(Timestamp),
     /// The same, after an event.
     Event(Timestamp),
+    /// The same, because a caller is expected to ask in a moment.
+    Ahead(Timestamp),
 }
 
 impl Wanted {
     /// When a caller last asked, if the gateway itself asks now.
     const fn asked_at(self) -> Option<Timestamp> {
         match self {
-            Self::Since(then) | Self::Event(then) => Some(then),
+            Self::Since(then) | Self::Event(then) | Self::Ahead(then) => Some(then),
             Self::Now | Self::Behind => None,
         }
     }
@@ -198,6 +202,7 @@ pub struct Engine {
     flights: Flights<(Key, Revision), Question, Landed>,
     confirmations: Confirmations,
     askers: Askers,
+    siblings: Siblings,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -215,6 +220,7 @@ impl Engine {
             flights: Flights::default(),
             confirmations: Confirmations::default(),
             askers: Askers::default(),
+            siblings: Siblings::default(),
             clock,
             metrics,
         }
@@ -269,10 +275,14 @@ impl Engine {
         match own {
             Some((entry, Freshness::Fresh { age, left })) => {
                 route.metrics.hits.inc();
+                if entry.turn.take(now) {
+                    self.renew_ahead(asked, None, now);
+                }
                 Ok(Answer { entry, source: AnswerSource::Hit { age, left } })
             }
             Some((entry, Freshness::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
+                self.take_turn(asked, &entry, now);
                 let resting = self.resting(&key, now);
                 if resting.is_none() {
                     // The run goes on without a waiting caller.
@@ -282,6 +292,7 @@ impl Engine {
             }
             Some((entry, Freshness::StaleIfError(stale))) => {
                 self.known.answers.used(key);
+                self.take_turn(asked, &entry, now);
                 let answer = Box::pin(self.ask(asked, now)).await;
                 answer.or_else(|unknown| {
                     let (entry, stale) = self.newer_than(asked, &entry).unwrap_or((entry, stale));
@@ -289,12 +300,20 @@ impl Engine {
                 })
             }
             None | Some((_, Freshness::Expired)) => {
+                self.renew_ahead(asked, None, now);
                 let answer = Box::pin(self.ask(asked, now)).await;
                 answer
                     .or_else(|unknown| self.follow(asked, unknown, now))
                     .map_err(|unknown| Unknown { unusable: self.unusable(asked), ..unknown })
             }
         }
+    }
+
+    /// Notes that a caller asks for `entry`, the answer to `asked`, which is due.
+    fn take_turn(&self, asked: &ResolvedQuery, entry: &Entry, now: Timestamp) {
+        let last = entry.turn.taken_at();
+        entry.turn.take(now);
+        self.renew_ahead(asked, last, now);
     }
 
     /// The answer that another replica stored while a caller waited here.
@@ -356,6 +375,7 @@ impl Engine {
             metrics.misses.inc();
         }
         let entry = landed.map_err(|failure| Unknown::new(failure, None))?;
+        entry.turn.take(now);
         Ok(Answer { entry, source: AnswerSource::Miss { shared } })
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod key;
 mod listed;
 pub(crate) mod memory;
 pub(crate) mod policy;
+mod turn;
 
 pub(crate) use answers::Answers;
 pub(crate) use disk::{Disk, Trouble, Unreadable};
@@ -19,3 +20,4 @@ pub(crate) use key::{Key, KeyPrefix, Revision};
 pub(crate) use listed::Listed;
 pub(crate) use memory::{CacheLimits, Memory};
 pub(crate) use policy::{CacheConfig, Freshness, Life, Policy, Stale};
+pub(crate) use turn::Turn;

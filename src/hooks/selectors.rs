@@ -6,15 +6,21 @@ use serde_json::Value;
 
 use crate::domain::generator::{Question, Selector};
 
-/// How many sets of parameter names are remembered. A mapping has few; only a sender who chooses the names has more.
+/// How many sets of parameter names are compared. A mapping has few; only a sender who chooses the names has more.
 const MAX_SHAPES: usize = 256;
+/// How many routes are remembered with selectors that do not fit.
+const MAX_ROUTES: usize = 256;
 
 /// The route, and the names of the parameters in order.
 type Shape = (Option<String>, Vec<String>);
 
 /// Selectors, each as the values of its parameters, by their names.
 #[derive(Debug, Default)]
-pub(super) struct Selectors(HashMap<Shape, HashSet<String>>);
+pub(super) struct Selectors {
+    shapes: HashMap<Shape, HashSet<String>>,
+    /// The routes of selectors beyond [`MAX_SHAPES`]. All of their questions count as selected, so that no event is lost.
+    routes: HashSet<Option<String>>,
+}
 
 impl Selectors {
     /// Adds `selector`. An ApplicationSet is not compared: mappings name none.
@@ -26,40 +32,67 @@ impl Selectors {
     }
 
     pub(super) fn extend(&mut self, other: &Self) {
-        for (shape, values) in &other.0 {
+        for (shape, values) in &other.shapes {
             self.insert(shape.clone(), values.iter().cloned());
+        }
+        for route in &other.routes {
+            self.insert_route(route.clone());
         }
     }
 
     fn insert(&mut self, shape: Shape, values: impl IntoIterator<Item = String>) {
-        if self.0.len() < MAX_SHAPES || self.0.contains_key(&shape) {
-            self.0.entry(shape).or_default().extend(values);
+        if self.shapes.len() < MAX_SHAPES || self.shapes.contains_key(&shape) {
+            self.shapes.entry(shape).or_default().extend(values);
+        } else {
+            self.insert_route(shape.0);
+        }
+    }
+
+    fn insert_route(&mut self, route: Option<String>) {
+        if self.routes.len() < MAX_ROUTES || self.routes.contains(&route) {
+            self.routes.insert(route);
+        } else {
+            self.routes.insert(None);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.shapes.is_empty() && self.routes.is_empty()
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(HashSet::len).sum()
+        self.shapes.values().map(HashSet::len).sum::<usize>() + self.routes.len()
     }
 
     /// Their size, in bytes.
     pub(super) fn size(&self) -> usize {
-        self.0.values().flatten().map(String::len).sum()
+        self.shapes.values().flatten().chain(self.routes.iter().flatten()).map(String::len).sum()
     }
 
-    /// Those that select `question`: their shape, and their values.
+    /// Whether one of them selects `question`.
+    pub(super) fn select(&self, question: &Question) -> bool {
+        self.select_route_of(question) || self.matching(question).next().is_some()
+    }
+
+    /// Whether all questions of the route of `question` count as selected.
+    pub(super) fn select_route_of(&self, question: &Question) -> bool {
+        self.routes.iter().any(|route| is_meant(route.as_deref(), question))
+    }
+
+    /// Those that are compared and select `question`: their shape, and their values.
     pub(super) fn matching<'a>(&'a self, question: &'a Question) -> impl Iterator<Item = (&'a Shape, String)> + 'a {
-        let is_meant = |route: &Option<String>| route.as_ref().is_none_or(|route| **route == *question.route);
-        self.0.iter().filter(move |((route, _), _)| is_meant(route)).filter_map(|(shape, all)| {
+        let of_route = self.shapes.iter().filter(|((route, _), _)| is_meant(route.as_deref(), question));
+        of_route.filter_map(|(shape, all)| {
             let values: Option<Vec<&Value>> = shape.1.iter().map(|name| question.parameters.get(name)).collect();
             let values = canonical(values?.into_iter());
             all.contains(&values).then_some((shape, values))
         })
     }
+}
+
+fn is_meant(route: Option<&str>, question: &Question) -> bool {
+    route.is_none_or(|route| route == &*question.route)
 }
 
 /// The values as JSON, with the keys of every object in order.
@@ -108,7 +141,7 @@ mod tests {
                 selectors.add(&selector);
                 for has in &parameters {
                     let question = question(has);
-                    let is_found = selectors.matching(&question).next().is_some();
+                    let is_found = selectors.select(&question);
                     assert_eq!(is_found, selector.selects(&question), "{route:?} {wanted} {has}");
                 }
             }
@@ -121,7 +154,33 @@ mod tests {
         (0..1000).for_each(|n| selectors.add(&selector(None, &json!({"b": 1, "a": n % 10}))));
         assert_eq!(selectors.len(), 10);
         (0..1000).for_each(|n| selectors.add(&selector(None, &json!({format!("k{n}"): 1}))));
-        assert_eq!(selectors.len(), 10 + MAX_SHAPES - 1);
+        assert_eq!(selectors.len(), 10 + MAX_SHAPES - 1 + 1);
         assert!(selectors.size() < 10_000);
+    }
+
+    /// What is not compared concerns all questions of its route, also if it comes by [`Selectors::extend`], and memory has a bound.
+    #[test]
+    fn selectors_that_do_not_fit_select_their_route() {
+        let many = |route: Option<&str>| {
+            let mut selectors = Selectors::default();
+            (0..=MAX_SHAPES).for_each(|n| selectors.add(&selector(route, &json!({format!("k{n}"): 1}))));
+            selectors
+        };
+        let other = question(&json!({"another": 1}));
+        for (route, is_selected) in [(Some("r"), true), (Some("s"), false), (None, true)] {
+            let selectors = many(route);
+            assert_eq!((selectors.select(&other), selectors.select_route_of(&other)), (is_selected, is_selected));
+            let mut both = Selectors::default();
+            both.extend(&selectors);
+            assert_eq!(both.select(&other), is_selected, "{route:?}");
+        }
+        let mut fitting = Selectors::default();
+        (0..MAX_SHAPES).for_each(|n| fitting.add(&selector(Some("r"), &json!({format!("k{n}"): 1}))));
+        assert!(!fitting.select(&other) && fitting.select(&question(&json!({"k7": 1}))));
+
+        let mut routes = many(Some("s"));
+        (0..10_000).for_each(|n| routes.add(&selector(Some(&format!("route-{n}")), &json!({"x": n}))));
+        assert_eq!(routes.routes.len(), MAX_ROUTES + 1);
+        assert!(routes.select(&other), "too many routes are all routes");
     }
 }

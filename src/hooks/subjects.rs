@@ -93,11 +93,14 @@ impl Subjects {
         if self.selectors.is_empty() {
             return false;
         }
-        self.selectors.matching(&open()).next().is_some()
+        self.selectors.select(&open())
     }
 
     /// The subjects without a digest that concern `question`, with these `parameters` (JSON), about which `evidence` was found.
     pub(crate) fn others(&self, parameters: &str, evidence: &[Evidence], question: &Question) -> Others {
+        if self.selectors.select_route_of(question) {
+            return Others::Many;
+        }
         let texts = evidence.iter().map(|each| &*each.asked).chain([parameters]);
         let named = texts.flat_map(words).fold(Others::None, |others, word| {
             let commit = self.commit_in(word).map_or(Others::None, |sha| Others::one(("commit", sha)));

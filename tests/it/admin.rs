@@ -16,8 +16,9 @@ use crate::support::{
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
-/// Records its run, prints the file `answer`, and waits while the file `gate` exists.
-const SCRIPT: &str = "echo run >> runs; cat answer || exit 1; while test -e gate; do sleep 0.01; done";
+/// Records its run, prints the file `answer`, records that, and waits while the file `gate` exists.
+const SCRIPT: &str =
+    "echo run >> runs; cat answer || exit 1; echo printed >> printed; while test -e gate; do sleep 0.01; done";
 
 /// A gateway with the routes `s` (a script), `follows` (the same, with a lineage) and `fixed`.
 async fn gateway() -> TestApp {
@@ -42,7 +43,18 @@ fn print(folder: &Path, names: &[&str]) {
 }
 
 fn runs(folder: &Path) -> usize {
-    std::fs::read_to_string(folder.join("runs")).map_or(0, |text| text.lines().count())
+    lines(folder, "runs")
+}
+
+fn lines(folder: &Path, file: &str) -> usize {
+    std::fs::read_to_string(folder.join(file)).map_or(0, |text| text.lines().count())
+}
+
+/// Waits until so many runs have printed their answer.
+async fn printed(folder: &Path, count: usize) {
+    while lines(folder, "printed") < count {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn answers(app: &TestApp, query: &str) -> Vec<Value> {
@@ -155,19 +167,13 @@ async fn an_invalidation_during_a_run_is_not_undone_by_it() {
         tokio::spawn(async move { app.ask("s", json!({})).await })
     };
     let first = ask();
-    while runs(folder) < 1 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    // The run has printed its answer by now. Callers after the invalidation get a new run.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // Callers after the invalidation get a new run.
+    printed(folder, 1).await;
     assert_eq!(invalidate(&app, json!({"route": "s"})).await.json(), json!({"answers": 0, "runs": 1}));
     // The same sets in another order: no set is lost, whichever run ends first.
     print(folder, &["b", "a"]);
     let second = ask();
-    while runs(folder) < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    printed(folder, 2).await;
     std::fs::remove_file(folder.join("gate")).unwrap();
     assert_eq!(first.await.unwrap().sets(), r#"[{"name":"a"},{"name":"b"}]"#, "who came before");
     let new = r#"[{"name":"b"},{"name":"a"}]"#;
@@ -360,14 +366,15 @@ async fn stored_answers_are_renewed_after_a_start_without_a_call() {
 /// A failed run keeps the end of the program's stderr, however the run failed.
 #[tokio::test]
 async fn a_failed_run_keeps_the_end_of_its_stderr() {
-    for (line, says) in [
-        ("exit 3", "exit status: 3"),
-        ("sleep 9", "not done in time, stopped by its `timeout` of 500ms"),
-        ("echo no list", "its output: not one JSON document"),
-        ("yes", "wrote more than 1024 bytes"),
+    // Only the second one needs its timeout. Even on a busy machine, it writes to stderr within that time.
+    for (line, timeout, says) in [
+        ("exit 3", "20s", "exit status: 3"),
+        ("sleep 60", "4s", "not done in time, stopped by its `timeout` of 4s"),
+        ("echo no list", "20s", "its output: not one JSON document"),
+        ("yes", "20s", "wrote more than 1024 bytes"),
     ] {
-        let line = format!("seq 1 2000 >&2; echo \"the disk $TOKEN is full\" >&2; sleep 0.1; {line}");
-        let script = json!({"command": ["sh", "-c", line], "timeout": "500ms", "maxOutput": "1KiB",
+        let line = format!("seq 1 2000 >&2; echo \"the disk $TOKEN is full\" >&2; {line}");
+        let script = json!({"command": ["sh", "-c", line], "timeout": timeout, "maxOutput": "1KiB",
             "env": {"TOKEN": {"file": "token"}}});
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), "hunter2").unwrap();

@@ -2,8 +2,10 @@
 //! told by a real docker-registry.
 
 mod bad_days;
+mod causes;
 mod deliveries;
 mod endings;
+mod kubernetes_events;
 mod limits;
 mod policy;
 mod proofs;
@@ -261,7 +263,7 @@ async fn repeated_deliveries_and_bursts_cost_little() {
     assert_eq!(scene.runs(), runs);
 }
 
-/// What a mad sender may cost: its events wait within a bound, or are refused, and callers are answered meanwhile.
+/// What a mad sender may cost: its events wait within a bound, or are refused, callers are answered meanwhile, and memory stays flat.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_events_are_bounded() {
     let scene = Scene::start(json!([hook("distribution", "token")])).await;
@@ -276,12 +278,22 @@ async fn ten_thousand_events_are_bounded() {
     let deliver = async |number: usize| {
         scene.post("/hooks/distribution", &[("Authorization", &bearer)], burst(number * 100).as_bytes()).await.status
     };
+    let before = resident_mib(&scene.gateway);
     let statuses = join_all((0..100).map(deliver)).await;
     assert!(statuses.iter().all(|status| [202, 503].contains(status)), "{statuses:?}");
     for n in 0..20 {
         assert_eq!(scene.ask(&format!("{n:040x}"), n).await, json!("1"));
     }
     assert_eq!(scene.runs(), 20, "they concern nothing");
+    let after = resident_mib(&scene.gateway);
+    assert!(after < before + 64, "{before} MiB before, {after} MiB after");
+}
+
+/// The resident memory of `gateway`.
+fn resident_mib(gateway: &Gateway) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
 /// A registry that tells a gateway of pushes. Its route `d` has the digest of a tag. The configuration has the lines `more`, and `files`

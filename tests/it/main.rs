@@ -43,6 +43,7 @@ mod outbound;
 mod page;
 mod pipeline;
 mod plugins;
+mod prefetch;
 mod protocols;
 mod reload;
 mod replicas;

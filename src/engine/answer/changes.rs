@@ -17,7 +17,7 @@ use crate::{
         generator::{Evidence, Verdict},
     },
     engine::{
-        cache::{Entry, Life, PackedQuestion, Rest, Wish},
+        cache::{Entry, Life, PackedQuestion, Rest, Turn, Wish},
         guard::{Baseline, Held, Review, Standing},
     },
 };
@@ -152,6 +152,7 @@ impl Run {
             took: ended.took,
             evidence: found.evidence.clone(),
             note: found.note.clone(),
+            turn: if matches!(self.wanted, Wanted::Ahead(_)) { Turn::ahead() } else { Turn::default() },
         };
         let is_latest = match &known.shared {
             Some(shared) => shared.is_latest_run(&key, entry.run_number),

@@ -84,7 +84,7 @@ impl Engine {
         let Some(shared) = &self.known.shared else { return true };
         let done = [("done".to_owned(), String::new())];
         let noted = shared.store().note(name, &done, lasts).await;
-        noted.inspect_err(|error| tracing::debug!(%error, "other replicas do not know that a delivery is done")).is_ok()
+        noted.inspect_err(|error| tracing::debug!(%error, "other replicas do not know that work is done")).is_ok()
     }
 
     /// Takes over from `disk` who asked what before the start.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Life, Revision};
+use super::{Life, Revision, Turn};
 use crate::domain::{
     clock::Timestamp,
     generator::{Evidence, ParameterSet, Parameters, Question},
@@ -165,6 +165,8 @@ pub struct Entry {
     pub(crate) evidence: Vec<Evidence>,
     /// What the backend wants to get back with the next question of the lineage.
     pub(crate) note: Option<Arc<Value>>,
+    /// When a caller last asked for it.
+    pub(crate) turn: Turn,
 }
 
 impl Entry {

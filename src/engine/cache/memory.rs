@@ -80,8 +80,11 @@ impl Memory {
         bounded_cache::get_rare(&self.entries, key)
     }
 
-    /// Stores `entry`.
+    /// Stores `entry`, which takes over when a caller last asked its question.
     pub(crate) fn insert(&self, key: Key, entry: Arc<Entry>) {
+        if let Some(before) = self.get_rare(&key).filter(|before| before.question == entry.question) {
+            entry.turn.follow(&before.turn);
+        }
         self.entries.insert(key, entry);
     }
 
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::{clock::Timestamp, generator::Question},
-        engine::cache::{Encoded, Life, PackedQuestion, Revision},
+        engine::cache::{Encoded, Life, PackedQuestion, Revision, Turn},
     };
 
     #[test]
@@ -146,6 +149,7 @@ mod tests {
             took: Duration::ZERO,
             evidence: Vec::new(),
             note: None,
+            turn: Turn::default(),
         });
         let keys: Vec<Key> = (0..200).map(|n| Key::of_bytes([n; 32])).collect();
         for key in &keys {

@@ -19,6 +19,9 @@ pub(crate) struct CacheConfig {
     pub(crate) stale_while_revalidate: HumanDuration,
     /// For how long after that it is served when the backend, asked first, does not know.
     pub(crate) stale_if_error: HumanDuration,
+    /// Whether answers are renewed ahead of their turn, when an ApplicationSet asks its questions one after the other again. With
+    /// `ttl: 0s` none is.
+    pub(crate) prefetch: bool,
 }
 
 impl Default for CacheConfig {
@@ -27,6 +30,7 @@ impl Default for CacheConfig {
             ttl: HumanDuration::from_secs(60),
             stale_while_revalidate: HumanDuration::from_secs(5 * 60),
             stale_if_error: HumanDuration::from_secs(24 * 60 * 60),
+            prefetch: true,
         }
     }
 }
@@ -37,6 +41,7 @@ pub(crate) struct Policy {
     ttl: Duration,
     while_revalidate: Duration,
     if_error: Duration,
+    prefetch: bool,
 }
 
 /// For how long an answer is fresh.
@@ -107,7 +112,7 @@ impl Policy {
     pub(crate) fn new(config: CacheConfig) -> Self {
         // With `ttl: 0s`, each call wants to ask the backend, so an answer of five minutes ago must not be served at once.
         let while_revalidate = if config.ttl.0.is_zero() { Duration::ZERO } else { config.stale_while_revalidate.0 };
-        Self { ttl: config.ttl.0, while_revalidate, if_error: config.stale_if_error.0 }
+        Self { ttl: config.ttl.0, while_revalidate, if_error: config.stale_if_error.0, prefetch: config.prefetch }
     }
 
     /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, plus or minus a tenth, so
@@ -121,6 +126,12 @@ impl Policy {
             Some(Lasting::AtMost(max)) => Life::Brief(usual().min(max.mul_f64(0.9 + 0.1 * spread))),
             None => Life::For(usual()),
         }
+    }
+
+    /// Whether answers are renewed ahead of their turn. An answer that is never fresh would be asked for again at its turn.
+    #[must_use]
+    pub(crate) const fn renews_ahead(&self) -> bool {
+        self.prefetch && !self.ttl.is_zero()
     }
 
     /// The state at `now` of an answer that was stored at `stored_at` and is fresh for `life`. After a clock jump the age may be
@@ -171,6 +182,7 @@ mod tests {
             ttl: HumanDuration::from_secs(ttl),
             stale_while_revalidate: HumanDuration::from_secs(while_revalidate),
             stale_if_error: HumanDuration::from_secs(if_error),
+            prefetch: true,
         };
         Policy::new(config)
     }

@@ -68,7 +68,9 @@ fn runs(total: usize, status: &str) -> String {
 async fn a_witness_without_an_answer_makes_the_outcome_unknown() {
     let cell = async |endpoint: Endpoint, name: &'static str, steps: Vec<Step>| {
         let fake = Fake::start().await;
-        let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}, "deadline": "2s"})).await;
+        // Only silence needs the deadline. All other answers must have time on a busy machine.
+        let deadline = if name == "silence" { "5s" } else { "30s" };
+        let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}, "deadline": deadline})).await;
         fake.push("main", &Image::of('a'));
         fake.run('a', "completed", Some("success"));
         let at_fault = || {
@@ -79,8 +81,8 @@ async fn a_witness_without_an_answer_makes_the_outcome_unknown() {
         let reply = ask(&app, "main", 'a').await;
         assert!(matches!(reply.verdict(), Verdict::Error { .. }), "{endpoint:?} {name}: {}", reply.text());
         let part = if endpoint == Endpoint::Gate { "gate: " } else { "image app: " };
-        // On a slow machine, the deadline of the whole route may end first.
-        assert!(["no answer within 2 s", part].iter().any(|text| reply.message().contains(text)), "{}", reply.text());
+        // The deadline of the whole route may end first.
+        assert!(["no answer within 5 s", part].iter().any(|text| reply.message().contains(text)), "{}", reply.text());
         fake.heal();
         app.clock.advance(Duration::from_hours(1));
         assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a", "{endpoint:?} {name}");

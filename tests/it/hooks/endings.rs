@@ -120,3 +120,24 @@ async fn a_url_concerns_a_question_that_was_never_answered() {
     told.tells(&["argocd/a"]).await;
     assert_eq!(told.ask("a", "team", 1).await.status, 200);
 }
+
+/// After a restart, an event concerns the questions that the file knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_forgets_no_question() {
+    let cache = "cache: { path: answers.redb }\n";
+    let mut scene = Scene::of(json!([hook("github", "secret")]), cache, json!({"ttl": "1h"}), &[]).await;
+    let (event, other) = (github(SHA), "f".repeat(40));
+    scene.ask(SHA, 1).await;
+    scene.ask(&other, 2).await;
+    // Answers are written a moment later.
+    sleep(Duration::from_secs(1)).await;
+    scene.gateway.signal(Signal::SIGKILL);
+    scene.gateway = Gateway::serve(&scene.folder.path().join("gateway.yaml"));
+    within("it has asked again after its start", async || scene.runs() == 4).await;
+    assert_eq!(scene.ask(SHA, 1).await, json!("1"));
+    scene.state.store(2, Ordering::SeqCst);
+    let reply = scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&event))], &event).await;
+    assert_eq!(reply.json(), json!({"result": "taken"}));
+    scene.shows(SHA, 1, 2).await;
+    assert_eq!((scene.ask(&other, 2).await, scene.runs()), (json!("1"), 5), "one run for one question");
+}

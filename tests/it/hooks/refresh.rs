@@ -6,7 +6,7 @@ use super::{
     told::{OTHER, SERVICE_TOKEN, Told, ask_for, within},
     *,
 };
-use crate::support::{apiserver::ApiServer, wire::operator_request};
+use crate::support::apiserver::ApiServer;
 
 /// Of 500 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
 #[tokio::test(flavor = "multi_thread")]
@@ -111,10 +111,7 @@ async fn a_held_answer_is_told_when_it_is_released() {
     })
     .await;
     told.tells(&[]).await;
-    let held = exchange_admin(told.scene.gateway.admin, operator_request("GET", "/admin/held", "").as_bytes()).await;
-    let id = held.json()["held"][0]["id"].as_str().unwrap().to_owned();
-    let release = operator_request("POST", &format!("/admin/held/{id}/release"), "");
-    assert_eq!(exchange_admin(told.scene.gateway.admin, release.as_bytes()).await.status, 200);
+    told.release().await;
     told.tells(&["argocd/a"]).await;
     let events = told.api.events();
     let reasons: Vec<&str> = events.iter().map(|event| event["reason"].as_str().unwrap()).collect();

@@ -1,7 +1,7 @@
 //! A gateway with hooks that tells the ApplicationSets of an API server.
 
 use super::*;
-use crate::support::apiserver::ApiServer;
+use crate::support::{apiserver::ApiServer, wire::operator_request};
 
 /// Another commit.
 pub const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
@@ -62,6 +62,15 @@ impl Told {
         let body = github(SHA);
         let reply = self.scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
         assert_eq!(reply.status, 202, "{}", reply.text());
+    }
+
+    /// An operator releases the held answer.
+    pub async fn release(&self) {
+        let admin = self.scene.gateway.admin;
+        let held = exchange_admin(admin, operator_request("GET", "/admin/held", "").as_bytes()).await;
+        let id = held.json()["held"][0]["id"].as_str().unwrap().to_owned();
+        let release = operator_request("POST", &format!("/admin/held/{id}/release"), "");
+        assert_eq!(exchange_admin(admin, release.as_bytes()).await.status, 200);
     }
 
     /// How many looks there were.

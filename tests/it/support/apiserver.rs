@@ -141,6 +141,11 @@ impl ApiServer {
         self.state().events.clone()
     }
 
+    /// Removes the events, as an API server does after an hour.
+    pub fn expire_events(&self) {
+        self.state().events.clear();
+    }
+
     /// Refuses connections from now on, or no longer.
     pub async fn set_away(&mut self, is_away: bool) {
         if is_away { self.upstream.refuse().await } else { self.upstream.listen().await }
@@ -208,7 +213,9 @@ impl State {
             ("PATCH", ["api", "v1", "namespaces", _, "events", name]) => {
                 assert_eq!(request.header("content-type"), Some("application/merge-patch+json"));
                 let fields: Map<String, Value> = serde_json::from_slice(&request.body).unwrap();
-                let event = self.events.iter_mut().find(|event| event["metadata"]["name"] == **name).unwrap();
+                let Some(event) = self.events.iter_mut().find(|event| event["metadata"]["name"] == **name) else {
+                    return status(404, "NotFound", None);
+                };
                 event.as_object_mut().unwrap().extend(fields);
                 ok(200, &json!({}))
             }

@@ -168,6 +168,8 @@ impl Rules {
                 "ttl": seconds(self.ttl),
                 "staleWhileRevalidate": seconds(self.while_revalidate),
                 "staleIfError": seconds(self.if_error),
+                // The model foretells each run. `tests/it/prefetch.rs` covers the runs ahead of callers.
+                "prefetch": false,
             },
             "guard": {
                 "onEmpty": self.on_empty,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::{Encoded, Entry, Life, PackedQuestion, Revision};
+use super::super::{Encoded, Entry, Life, PackedQuestion, Revision, Turn};
 use crate::domain::{
     clock::Timestamp,
     generator::{Evidence, Question},
@@ -163,6 +163,7 @@ impl Head {
             took: Duration::from_micros(self.took_us),
             evidence: self.evidence,
             note: self.note,
+            turn: Turn::default(),
         })
     }
 }

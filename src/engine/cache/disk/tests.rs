@@ -26,6 +26,7 @@ fn entry(text: &str) -> Entry {
         life: Life::For(Duration::from_mins(1)),
         took: Duration::from_micros(7),
         evidence: vec![Evidence::absent("a", "b").of("c")],
+        turn: super::super::Turn::default(),
         note: Some(Arc::new(serde_json::json!({"n": 1}))),
     }
 }

@@ -1,0 +1,100 @@
+//! Kubernetes Events on ApplicationSets, at a (fake) API server: those that come again are counted.
+
+use super::{
+    told::{SERVICE_TOKEN, within},
+    *,
+};
+use crate::support::apiserver::ApiServer;
+
+/// A gateway with a clock that the test moves, an API server, and a source.
+struct Shown {
+    app: TestApp,
+    api: ApiServer,
+    _source: Upstream,
+    is_failing: Arc<AtomicBool>,
+}
+
+impl Shown {
+    async fn start() -> Self {
+        let api = ApiServer::start(SERVICE_TOKEN).await;
+        api.add("argocd", "a", "gateway");
+        let is_failing = Arc::new(AtomicBool::new(false));
+        let fails = Arc::clone(&is_failing);
+        let source = Upstream::start(move |_| {
+            let is_failing = fails.load(Ordering::SeqCst);
+            vec![Step::Send(if is_failing { response(503, "", "no") } else { json_response(r#"[{"name":"app"}]"#) })]
+        })
+        .await;
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in [("service-token", SERVICE_TOKEN), ("cluster.crt", &api.ca)] {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        let refresh = json!({"namespaces": ["argocd"], "configMaps": ["gateway"], "api": api.url,
+            "token": {"file": "service-token"}, "ca": "cluster.crt"});
+        let url = format!("http://{}/", source.address);
+        let route =
+            json!({"name": "h", "backend": {"http": {"url": url}}, "cache": {"ttl": "1s", "staleIfError": "24h"}});
+        let config = format!("{}argocd: {{ refresh: {refresh} }}\nroutes: {}\n", TestApp::auth(), json!([route]));
+        let app = TestApp::start_in(folder, &config).await;
+        let follower = Arc::clone(&app.app);
+        tokio::spawn(async move { follower.follow_notices().await });
+        Self { app, api, _source: source, is_failing }
+    }
+
+    async fn ask(&self) {
+        let body = json!({"applicationSetName": "a", "input": {}});
+        let reply = self.app.call("/h/api/v1/getparams.execute", &body).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+
+    /// The source fails several times, and is well again. Waits until the events of both have these counts, and returns their names.
+    async fn trouble(&self, counts: &[u64]) -> [Vec<String>; 2] {
+        let mut names = [Vec::new(), Vec::new()];
+        for (at, reason) in ["SourceFailing", "SourceRecovered"].into_iter().enumerate() {
+            self.is_failing.store(at == 0, Ordering::SeqCst);
+            // A source that failed is left alone for some seconds.
+            within(reason, async || {
+                self.app.clock.advance(Duration::from_millis(500));
+                self.ask().await;
+                sleep(Duration::from_millis(40)).await;
+                self.events(reason).iter().map(|(_, count)| *count).eq(counts.iter().copied())
+            })
+            .await;
+            names[at] = self.events(reason).into_iter().map(|(name, _)| name).collect();
+        }
+        names
+    }
+
+    /// The name and the count of each event of `reason`.
+    fn events(&self, reason: &str) -> Vec<(String, u64)> {
+        let events = self.api.events().into_iter().filter(|event| event["reason"] == reason);
+        let text = |event: &Value| event["metadata"]["name"].as_str().unwrap().to_owned();
+        events.map(|event| (text(&event), event["count"].as_u64().unwrap())).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_comes_again_is_counted_and_one_that_has_expired_is_written_anew() {
+    let shown = Shown::start().await;
+    shown.ask().await;
+    let first = shown.trouble(&[1]).await;
+    let began = shown.api.events()[0].clone();
+
+    shown.app.clock.advance(Duration::from_secs(31));
+    assert_eq!(shown.trouble(&[2]).await, first, "the same events");
+    let now = shown.api.events()[0].clone();
+    assert_eq!(now["firstTimestamp"], began["firstTimestamp"]);
+    assert_ne!(now["lastTimestamp"], began["lastTimestamp"]);
+
+    // The API server keeps events for an hour.
+    shown.api.expire_events();
+    shown.app.clock.advance(Duration::from_secs(31));
+    let third = shown.trouble(&[1]).await;
+    assert!(first.iter().zip(&third).all(|(first, third)| first != third), "{first:?} {third:?}");
+
+    // After ten minutes it is another event, even if the API server still has the one before.
+    shown.app.clock.advance(Duration::from_mins(10));
+    let fourth = shown.trouble(&[1, 1]).await;
+    assert!(fourth.iter().zip(&third).all(|(fourth, third)| fourth[0] == third[0]), "{third:?} {fourth:?}");
+    assert_eq!(shown.app.metric("appset_gateway_kubernetes_events_total{result=\"failed\"}").await, 0);
+}
