@@ -23,7 +23,7 @@ fn config(folder: &Path) -> PathBuf {
     let file = folder.join("gateway.yaml");
     let config = format!(
         "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n{}cache: {{ path: answers.redb }}\n\
-         routes: [ {{ name: s, echo: [n], backend: {{ script: {{ command: [cat, answer], allow: {{ read: [.] }} }} }} }} ]\n",
+         routes: [ {{ name: s, echo: [n], cache: {{ prefetch: false }}, backend: {{ script: {{ command: [cat, answer], allow: {{ read: [.] }} }} }} }} ]\n",
         TestApp::auth()
     );
     std::fs::write(&file, config).unwrap();
