@@ -1,6 +1,13 @@
 //! Answers are renewed ahead of their turn, when an ApplicationSet asks its questions one after the other again.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -12,7 +19,7 @@ use crate::support::{
 
 /// How many answers are renewed ahead of the caller.
 const AT_ONCE: usize = 8;
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// A matrix whose elements a route asks an upstream about.
 struct Matrix {
@@ -167,15 +174,14 @@ async fn a_route_can_do_without() {
 
 #[tokio::test]
 async fn a_source_that_fails_is_asked_once_and_the_last_good_answers_stand_in() {
-    let is_down = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let down = std::sync::Arc::clone(&is_down);
-    let play = move |request: &Request| match down.load(std::sync::atomic::Ordering::Relaxed) {
-        true => request.answer(404, "", "no such thing"),
-        false => good(request),
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = Arc::clone(&is_down);
+    let play = move |request: &Request| {
+        if down.load(Ordering::Relaxed) { request.answer(404, "", "no such thing") } else { good(request) }
     };
     let matrix = Matrix::start("", play).await;
     matrix.reconcile(0..4).await;
-    is_down.store(true, std::sync::atomic::Ordering::Relaxed);
+    is_down.store(true, Ordering::Relaxed);
     matrix.app.clock.advance(30 * MINUTE);
     matrix.ask(0).await;
     matrix.asked(8).await;
@@ -183,7 +189,7 @@ async fn a_source_that_fails_is_asked_once_and_the_last_good_answers_stand_in() 
         assert!(matrix.ask(n).await.contains("detail="), "the last good answer stands in");
     }
     assert_eq!(matrix.upstream.requests().len(), 8, "a question that failed just now rests");
-    is_down.store(false, std::sync::atomic::Ordering::Relaxed);
+    is_down.store(false, Ordering::Relaxed);
     matrix.app.clock.advance(30 * MINUTE);
     let seen = matrix.upstream.requests().len();
     matrix.reconcile(0..4).await;
