@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
 
-from . import evaluations, push, registry, replicas
+from . import evaluations, matrix, push, registry, replicas
 from .client import (
     JWT_SECRET,
     TOKEN,
@@ -54,6 +54,7 @@ from .scenario import (
     TARGET_JWT_RATIO,
     TARGET_LATE_MS,
     TARGET_LOOP_RATIO,
+    TARGET_MATRIX_S,
     TARGET_POLLS_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_RUNS_RATIO,
@@ -184,6 +185,7 @@ class Bench:
             "evaluations": self.evaluations,
             "replicas": self.replicas,
             "push": self.push,
+            "matrix": self.matrix,
             "start": self.start,
             "resident": self.resident,
             "binary": self.binary,
@@ -757,6 +759,31 @@ class Bench:
             f"calls of others, with the client's time, p99 {burst.p99_ms:.1f} ms, {against(burst.p99_ms, TARGET_BESIDE_MS, ' ms')}"
         )
         table.data = {"burst": asdict(burst), "told": asdict(told), "pushed": pushed, "polled": polled, "late": [pushed_late, polled_late]}
+        return table
+
+    def matrix(self) -> Table:
+        """How long the elements of a matrix take, one after the other, when all answers have expired."""
+        with matrix.Source() as source:
+            port, admin = free_ports(2)
+            values = {"port": port, "admin": admin, "source": source.server_port, "token_file": self.token_file}
+            config = self.directory / "matrix.yaml"
+            config.write_text(matrix.CONFIG.format(**values))
+            argv = [str(self.settings.gateway), "serve", "--config", str(config)]
+            with self.running(self.spawn("matrix", argv, port), listens) as server:
+                found = {}
+                for route in ("ahead", "in-turn"):
+                    progress(f"matrix: {route}")
+                    found[route] = matrix.reconcile(server, source, route)
+        columns = ["", "first, s", "later", "requests in each", "at once"]
+        title = f"{matrix.ELEMENTS} elements whose source takes {matrix.TAKES * 1000:.0f} ms, one after the other"
+        table = Table("matrix", title, columns)
+        for name, route in (("gateway", "ahead"), ("gateway, `prefetch: false`", "in-turn")):
+            first, *later = found[route].seconds
+            requests = ", ".join(map(str, found[route].requests))
+            table.rows.append([name, f"{first:.1f}", f"{statistics.median(later):.2f}", requests, str(found[route].most_at_once)])
+        slowest = max(found["ahead"].seconds[1:])
+        table.remarks.append(f"the slowest of the later ones: {against(slowest, TARGET_MATRIX_S, ' s')}")
+        table.data = {route: asdict(reconciles) for route, reconciles in found.items()}
         return table
 
     @contextlib.contextmanager

@@ -16,6 +16,7 @@ TARGET_RUNS_RATIO = 1.05
 TARGET_TOLD_MS = 2000
 TARGET_POLLS_RATIO = 0.2
 TARGET_BESIDE_MS = 50
+TARGET_MATRIX_S = 2
 TARGET_TIMES_CHEAPER = 200.0
 TARGET_EVALUATIONS_MS = 50.0
 TARGET_LATE_MS = 100.0
@@ -202,6 +203,7 @@ OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {
     "evaluations": (),
     "replicas": ("wrk", "redis-server"),
     "push": ("docker-registry", "skopeo"),
+    "matrix": (),
     "start": (),
     "resident": ("wrk",),
     "binary": (),

@@ -124,7 +124,9 @@ impl Engine {
             let Some(entry) = self.known.answers.memory().get_rare(key) else { return false };
             let Some(at) = entry.turn.taken_at() else { return true };
             let is_recent = last.since(at).is_none_or(|before| before <= since_last + PATIENCE);
-            if is_recent && self.due(route, key, now).is_some() {
+            // Otherwise it was asked in this reconcile already.
+            let is_to_come = now.since(at).is_some_and(|age| age > since_last / 2);
+            if is_recent && is_to_come && self.due(route, key, now).is_some() {
                 order.push((at < last, at, *key));
             }
             is_recent
