@@ -2,8 +2,18 @@
 //! image, and gives a [`Verdict`] over all of them. It knows neither registries nor HTTP; it reads the public keys and trusted roots of
 //! the configuration from files, and reads them again while the gateway runs.
 
+mod bundle;
+mod claims;
 mod config;
+mod finding;
+mod key;
+#[cfg(feature = "keyless")]
+mod keyless;
 mod policy;
+mod provenance;
+mod signer;
+mod simple;
+mod statement;
 mod verdict;
 
 use bytes::Bytes;
