@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
@@ -10,7 +12,7 @@ const NOW: Timestamp = Timestamp(1_000_000_000);
 
 fn built(name: &str, digest: &str) -> Finding {
     let parts = json!({"digest": digest}).as_object().unwrap().clone();
-    let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')) };
+    let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')), proof: None };
     Finding {
         name: name.into(),
         state: ImageState::Built(built),
@@ -51,7 +53,8 @@ fn decide(
 ) -> Result<Outcome, BackendError> {
     let before = Note::read(before.unwrap_or(&Before::default()));
     let made_by = "this".to_owned();
-    Facts { findings, ruling, tells_origin: true, before, made_by, now: NOW }.decide(fallback)
+    let last_proofs = Ok(BTreeMap::new());
+    Facts { findings, ruling, tells_origin: true, before, last_proofs, made_by, now: NOW }.decide(fallback)
 }
 
 /// The note of an answer whose image has the digest `old`.
