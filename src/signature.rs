@@ -14,6 +14,8 @@ mod provenance;
 mod signer;
 mod simple;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use bytes::Bytes;

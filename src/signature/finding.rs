@@ -53,8 +53,8 @@ impl Finding {
             Ok(Content::Bytes) => return Self::Foreign(SIGNS_BYTES.to_owned()),
             Err(why) => return refuse(why.clone()),
         };
-        if !key.verifies(&envelope.signed_bytes(), &envelope.signature) {
-            return refuse("the key did not sign it".to_owned());
+        if let Err(why) = key.verify(&envelope.signed_bytes(), &envelope.signature) {
+            return refuse(why.to_owned());
         }
         match envelope.statement(digests) {
             Ok(Statement { digest, says }) => Self::signed(digest, says),

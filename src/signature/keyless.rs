@@ -93,9 +93,7 @@ fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> Finding {
         Error::Timestamp(TimestampError::OutsideAuthorityValidity { .. }) => {
             Some("has no authority for time stamps that was valid then")
         }
-        Error::TransparencyLog(TransparencyLogError::UnknownLog { .. }) => {
-            Some("does not have the transparency log that it names")
-        }
+        Error::TransparencyLog(_) if root.lacks_log(bytes) => Some("does not have the transparency log that it names"),
         Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) if root::is_ahead(bytes) => {
             return Finding::Unknown(format!("it was signed in the future, by the clock of this machine: {error}"));
         }

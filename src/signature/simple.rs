@@ -34,8 +34,8 @@ impl SimpleSigning<'_> {
         let Ok(signature) = STANDARD.decode(signature) else {
             return Finding::Foreign("its signature is not in base64".to_owned());
         };
-        if !key.verifies(self.payload, &signature) {
-            return Finding::Foreign("the key did not sign it".to_owned());
+        if let Err(why) = key.verify(self.payload, &signature) {
+            return Finding::Foreign(why.to_owned());
         }
         match names(self.payload, digests) {
             Ok(digest) => Finding::signed(digest, Says::Signed),
