@@ -39,7 +39,6 @@ pub mod http;
 pub mod lang;
 pub(crate) mod overview;
 pub(crate) mod replay;
-#[allow(dead_code, unused_imports, reason = "until `backend::digests` asks it")]
-pub(crate) mod signature;
+pub mod signature;
 pub mod telemetry;
 pub mod tls;

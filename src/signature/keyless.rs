@@ -53,7 +53,7 @@ pub(super) fn judge(
     match verify(bytes, root, needs_log, &digest) {
         // The crate's result counts, not what was read before.
         Ok(proven) if is_signer(&proven.issuer, &proven.identity) => {
-            Finding::Signed(Signed { digest, says, claims: Some(proven) })
+            Finding::Signed(Box::new(Signed { says, claims: Some(proven) }))
         }
         Ok(other) => Finding::Bad(format!("it is by {}", by(&other))),
         Err(error) => refusal(&error, root, leaf, bytes),

@@ -90,9 +90,8 @@ impl Provenance {
             claims.and_then(|claims| claims.git_ref.as_deref()).is_some_and(|name| name.starts_with("refs/pull/"));
         if let Some(event) = event.filter(|event| is_of_merge || is_merge(event)) {
             let shown = excerpt(event.as_bytes(), 40);
-            why += &format!(
-                "; it was built for `{shown}`, so the commit is that of a merge, which is in no branch: build on `push`"
-            );
+            let hint = "so the commit is that of a merge, which is in no branch: build on `push`";
+            why = format!("{why}; it was built for `{shown}`, {hint}");
         }
         Ok(Built::Other { commit, why })
     }

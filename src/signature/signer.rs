@@ -49,7 +49,7 @@ enum Kind {
 #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
 struct Identity {
     issuer: String,
-    identity: Option<GlobMatcher>,
+    name: Option<GlobMatcher>,
     needs_log: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Loaded {
 pub(super) enum Content {
     Key(PublicKey),
     #[cfg(feature = "keyless")]
-    Root(Root),
+    Root(Box<Root>),
 }
 
 /// A candidate, read once for all signers.
@@ -190,7 +190,7 @@ impl Kind {
         match self {
             Self::Key => PublicKey::of_pem(text).map(Content::Key),
             #[cfg(feature = "keyless")]
-            Self::Keyless(identity) => Root::read(text, identity.needs_log).map(Content::Root),
+            Self::Keyless(identity) => Root::read(text, identity.needs_log).map(Box::new).map(Content::Root),
             #[cfg(not(feature = "keyless"))]
             Self::Keyless(_) => Err("this gateway was built without `keyless`".to_owned()),
         }
@@ -233,11 +233,11 @@ impl Identity {
                 "name the signer: `identity: https://github.com/org/repo/.github/workflows/build.yml@refs/heads/main`",
             );
         }
-        let identity = match &config.identity {
+        let name = match &config.identity {
             None => None,
             Some(glob) => Some(build_glob(glob, &path.key("identity"), problems)?),
         };
-        Some(Self { issuer: config.issuer.clone(), identity, needs_log: config.transparency_log })
+        Some(Self { issuer: config.issuer.clone(), name, needs_log: config.transparency_log })
     }
 
     #[cfg(feature = "keyless")]
@@ -245,7 +245,7 @@ impl Identity {
         let is_signer = |issuer: &str, identity: &str| {
             issuer == self.issuer
                 && !identity.is_empty()
-                && self.identity.as_ref().is_none_or(|glob| glob.is_match(identity))
+                && self.name.as_ref().is_none_or(|glob| glob.is_match(identity))
         };
         keyless::judge((bundle, bytes), loaded.root(), is_signer, self.needs_log, digests)
     }

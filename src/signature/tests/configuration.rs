@@ -129,9 +129,8 @@ fn forms_are_those_that_are_wanted() {
 
 #[test]
 fn offline_no_file_is_read() {
-    let folder = Folder::with(&[]);
     let config = json!({"signature": {"any": [{"key": {"file": "key.pub"}}]}});
-    let (policy, found) = folder.policy_at(&config, BaseDir::new("/").offline());
+    let (policy, found) = try_policy_at(&config, &BaseDir::new("/").offline());
     assert_eq!(found, Vec::<String>::new());
     let owner = Owner::new();
     let form = bundle(&owner.bundle(&keys_statement()));
