@@ -78,7 +78,7 @@ impl Policy {
             configs.iter().enumerate().map(|(index, config)| Signer::build(config, base, &at.index(index), problems));
         let built: Vec<Option<_>> = built.collect();
         let (signers, files): (Vec<_>, Vec<_>) = built.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
-        let demands = Sha256::digest(format!("{RULES} {base:?} {signature:?} {provenance:?}")).into();
+        let demands = Sha256::digest(format!("{RULES} {signature:?} {provenance:?}")).into();
         let present = Mutex::new(Present::new(demands, files));
         Some(Self { signers, needs_all, provenance: demanded?, formats, demands, present })
     }

@@ -194,10 +194,10 @@ impl<'a> Said<'a> {
 
 /// The commit that was built: that of the certificate, with which the predicate must agree, or that of the predicate.
 fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) -> Result<String, String> {
-    let is_own = |uri: &str| repository.is_some_and(|repository| repository_of(uri) == Some(repository));
-    let has_own = said.sources.iter().any(|(uri, _)| is_own(uri));
-    let mut commits: Vec<&str> =
-        said.sources.iter().filter(|(uri, _)| !has_own || is_own(uri)).map(|(_, commit)| *commit).collect();
+    // A commit of another source, such as of an action that was used, is not the commit that was built.
+    let is_own = |uri: &str| repository.is_none_or(|repository| repository_of(uri) == Some(repository));
+    let own = said.sources.iter().filter(|(uri, _)| is_own(uri));
+    let mut commits: Vec<&str> = own.map(|(_, commit)| *commit).collect();
     commits.sort_unstable();
     commits.dedup();
     let [written] = *commits else {

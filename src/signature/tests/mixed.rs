@@ -120,6 +120,44 @@ fn another_commit_comes_after_bad_and_before_absent() {
 }
 
 #[test]
+fn a_commit_of_another_source_is_not_that_of_the_build() {
+    let (a, b) = (Owner::new(), Owner::new());
+    let mut config = config("any");
+    config["provenance"] = json!({"repository": "https://git.example/a"});
+    let policy = folder(&a, &b).policy(&config);
+    let own = digest('a');
+    let [one, two] = ["1", "2"].map(|digit| digit.repeat(40));
+    let built = |sources: Value| {
+        let mut statement = statement(&own);
+        statement["predicateType"] = json!("https://slsa.dev/provenance/v1");
+        let workflow = json!({"repository": "https://git.example/a"});
+        statement["predicate"] = json!({"buildDefinition": {
+            "externalParameters": {"workflow": workflow},
+            "resolvedDependencies": sources,
+        }});
+        shown(&judge_commit(&policy, &own, Some(&one), vec![bundle(&a.bundle(&statement))]))
+    };
+    let source = |uri: &str, commit: &str| json!({"uri": uri, "digest": {"gitCommit": commit}});
+    let (own, other) =
+        (source("git+https://git.example/a@refs/heads/main", &one), source("https://git.example/b", &two));
+    assert_eq!(built(json!([ours, theirs])).0, "present");
+    assert_eq!(built(json!([source("https://git.example/a.git", &one)])).0, "present");
+    let (verdict, text) = built(json!([source("https://git.example/b", &one)]));
+    assert!(verdict == "bad" && text.contains("its provenance names no commit"), "{verdict}: {text}");
+    for uri in [
+        "https://git.example/a/b",
+        "https://git.example/ab",
+        "https://git.example/b@https://git.example/a",
+        "https://evil@git.example/a",
+        "",
+    ] {
+        assert_eq!(built(json!([source(uri, &one)])).0, "bad", "{uri}");
+    }
+    let sha1 = json!({"uri": "git+https://git.example/a", "digest": {"sha1": one}});
+    assert_eq!(built(json!([sha1])).0, "present");
+}
+
+#[test]
 fn a_key_that_was_replaced_or_removed_counts_at_once() {
     let (a, b, next) = (Owner::new(), Owner::new(), Owner::new());
     let folder = folder(&a, &b);

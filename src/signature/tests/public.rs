@@ -92,7 +92,12 @@ fn changed_entries_of_a_log_are_refused() {
             "unknown",
             "not have the transparency log",
         ),
-        ("an earlier entry", with_entry(&conda, |own| *own = entry("two-signatures.json")), "bad", out_of_time),
+        (
+            "an entry of before",
+            with_entry(&conda, |own| *own = entry("two-signatures.json")),
+            "bad",
+            "must have an inclusion proof",
+        ),
         ("the entry of a blob", with_entry(&conda, |own| *own = entry("blob.json")), "bad", out_of_time),
         ("two signatures", bundle(&fixture("public/two-signatures.json")), "absent", "it claims to be by"),
         (
