@@ -103,7 +103,7 @@ impl Policy {
     ///
     /// | verdict | a candidate … | before the next because |
     /// |---|---|---|
-    /// | unknown | may be the one, and nobody can tell: its key or root cannot be read, the root may be outdated, its form is not supported, it is too large | if it were the one, all others would not matter |
+    /// | unknown | may be the one: its key or root cannot be used, its form is not supported, it is too large | it may outweigh the others |
     /// | bad | claims to be by a signer, and is not, or is about another digest or build | it will not get better, and somebody should look |
     /// | another commit | is valid provenance of another commit | it says more than that there is none |
     /// | absent | is by nobody of the policy, or there is none | |

@@ -138,7 +138,7 @@ fn a_commit_of_another_source_is_not_that_of_the_build() {
         shown(&judge_commit(&policy, &own, Some(&one), vec![bundle(&a.bundle(&statement))]))
     };
     let source = |uri: &str, commit: &str| json!({"uri": uri, "digest": {"gitCommit": commit}});
-    let (own, other) =
+    let (ours, theirs) =
         (source("git+https://git.example/a@refs/heads/main", &one), source("https://git.example/b", &two));
     assert_eq!(built(json!([ours, theirs])).0, "present");
     assert_eq!(built(json!([source("https://git.example/a.git", &one)])).0, "present");
