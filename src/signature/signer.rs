@@ -41,6 +41,7 @@ pub(super) struct Signer {
 #[derive(Debug)]
 enum Kind {
     Key,
+    #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     Keyless(Identity),
 }
 
@@ -74,6 +75,7 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) enum Read<'a> {
     /// A bundle, and its bytes.
+    #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     Bundle(Bundle, &'a [u8]),
     Simple(SimpleSigning<'a>),
     /// It can be nobody's signature.
@@ -180,6 +182,11 @@ impl Signer {
             (Kind::Keyless(_), Read::Simple(_)) => {
                 Finding::Foreign("a legacy signature is verified by a key only".to_owned())
             }
+            #[cfg(not(feature = "keyless"))]
+            (Kind::Keyless(_), Read::Bundle(..)) => {
+                Finding::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
+            }
+            #[cfg(feature = "keyless")]
             (Kind::Keyless(identity), Read::Bundle(bundle, bytes)) => identity.judge(loaded, bundle, bytes, digests),
         }
     }
@@ -248,11 +255,6 @@ impl Identity {
                 && self.name.as_ref().is_none_or(|glob| glob.is_match(identity))
         };
         keyless::judge((bundle, bytes), loaded.root(), is_signer, self.needs_log, digests)
-    }
-
-    #[cfg(not(feature = "keyless"))]
-    fn judge(&self, loaded: &Loaded, _: &Bundle, _: &[u8], _: &[String]) -> Finding {
-        Finding::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
     }
 }
 
