@@ -14,11 +14,13 @@ mod provenance;
 mod signer;
 mod simple;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use bytes::Bytes;
 
-pub(crate) use self::{
+pub use self::{
     config::{Formats, ProvenanceConfig, SignatureConfig},
     policy::Policy,
     verdict::{Proof, Verdict},
@@ -26,26 +28,26 @@ pub(crate) use self::{
 
 /// What is asked about one image.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub struct Asked<'a> {
     /// The digests that a signature may name, each as 64 lowercase hexadecimal digits of SHA-256: the image that was picked, and the index
     /// that it was picked from.
-    pub(crate) digests: &'a [String],
+    pub digests: &'a [String],
     /// The full commit that the provenance must name. `None`: any commit, which the [`Proof`] then names.
-    pub(crate) commit: Option<&'a str>,
+    pub commit: Option<&'a str>,
 }
 
 /// A document that was found beside an image, and may be its signature.
 #[derive(Debug, Clone)]
-pub(crate) struct Candidate {
+pub struct Candidate {
     /// Where it was found, for messages: the digest of a referrer, or a tag.
-    pub(crate) place: String,
+    pub place: String,
     /// The document.
-    pub(crate) form: Form,
+    pub form: Form,
 }
 
 /// The form of a [`Candidate`].
 #[derive(Debug, Clone)]
-pub(crate) enum Form {
+pub enum Form {
     /// A layer with the media type `application/vnd.dev.sigstore.bundle.v0.3+json`, or an earlier version.
     Bundle(Bytes),
     /// A layer of a tag `sha256-<hex>.sig`, with the media type `application/vnd.dev.cosign.simplesigning.v1+json`.

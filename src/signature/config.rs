@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// Who must have signed an image.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct SignatureConfig {
+pub struct SignatureConfig {
     /// Signers of whom one is enough, such as the old and the new key while keys are rotated. Or `all`.
     #[serde(default)]
     pub(crate) any: Vec<SignerConfig>,
@@ -69,7 +69,7 @@ pub(crate) enum Format {
 /// What signed provenance (SLSA v1) must say. One of the signers must have signed it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ProvenanceConfig {
+pub struct ProvenanceConfig {
     /// The exact repository that was built: `https://github.com/org/repo`.
     pub(crate) repository: Option<String>,
     /// The exact path of the workflow that ran: `.github/workflows/build.yml`.
@@ -77,7 +77,7 @@ pub(crate) struct ProvenanceConfig {
     /// The builder, a glob for the whole of it, such as `https://github.com/org/ci/.github/workflows/*`. A `*` also matches `/`.
     pub(crate) builder: Option<String>,
     /// The full commit, a template over `params` and `applicationSet`. By default that of `revision.expect`.
-    pub(crate) commit: Option<String>,
+    pub commit: Option<String>,
     /// The events that may have caused the build, such as `push`. By default all.
     #[serde(default)]
     pub(crate) events: Vec<String>,
@@ -85,11 +85,11 @@ pub(crate) struct ProvenanceConfig {
 
 /// Which forms of signatures are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Formats {
+pub struct Formats {
     /// Bundles, by the referrers API or its fallback tag.
-    pub(crate) bundle: bool,
+    pub bundle: bool,
     /// The tag `sha256-<hex>.sig`.
-    pub(crate) legacy: bool,
+    pub legacy: bool,
 }
 
 fn bundles() -> Vec<Format> {

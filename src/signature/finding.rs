@@ -11,7 +11,7 @@ use super::{
 #[derive(Debug)]
 pub(super) enum Finding {
     /// The signer signed it, and it is about a digest that was asked about.
-    Signed(Signed),
+    Signed(Box<Signed>),
     /// It cannot be known.
     Unknown(String),
     /// It claims to be by the signer, and is not, or is about something else.
@@ -23,8 +23,6 @@ pub(super) enum Finding {
 /// A document that a signer signed.
 #[derive(Debug)]
 pub(super) struct Signed {
-    /// The digest that it is about.
-    pub(super) digest: String,
     /// What it says.
     pub(super) says: Says,
     /// What the authority says about the signer; `None` for a key.
@@ -33,8 +31,8 @@ pub(super) struct Signed {
 
 impl Finding {
     /// A document that a key signed.
-    pub(super) const fn signed(digest: String, says: Says) -> Self {
-        Self::Signed(Signed { digest, says, claims: None })
+    pub(super) fn signed(says: Says) -> Self {
+        Self::Signed(Box::new(Signed { says, claims: None }))
     }
 
     /// Judges `bundle` by `key`. The name of the key in the bundle only says for whom it is meant; it proves nothing.
@@ -53,11 +51,11 @@ impl Finding {
             Ok(Content::Bytes) => return Self::Foreign(SIGNS_BYTES.to_owned()),
             Err(why) => return refuse(why.clone()),
         };
-        if !key.verifies(&envelope.signed_bytes(), &envelope.signature) {
-            return refuse("the key did not sign it".to_owned());
+        if let Err(why) = key.verify(&envelope.signed_bytes(), &envelope.signature) {
+            return refuse(why.to_owned());
         }
         match envelope.statement(digests) {
-            Ok(Statement { digest, says }) => Self::signed(digest, says),
+            Ok(Statement { says, .. }) => Self::signed(says),
             Err(why) => Self::Bad(why),
         }
     }

@@ -7,7 +7,10 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 use x509_cert::{
-    der::{Decode as _, asn1::ObjectIdentifier},
+    der::{
+        Decode as _, Error, Reader as _, SliceReader,
+        asn1::{ObjectIdentifier, UintRef},
+    },
     spki::SubjectPublicKeyInfoRef,
 };
 
@@ -31,6 +34,8 @@ pub(super) struct PublicKey {
     key: ParsedPublicKey,
     /// How a bundle names the key: the SHA-256 of its `SubjectPublicKeyInfo` in base64.
     hint: String,
+    /// Why the key did not sign something, for messages.
+    refusal: &'static str,
 }
 
 impl PublicKey {
@@ -52,11 +57,16 @@ impl PublicKey {
             (RSA, ..) => &RSA_PKCS1_2048_8192_SHA256,
             _ => return Err("its key is not of ECDSA, Ed25519 or RSA".to_owned()),
         };
-        let is_rsa = info.algorithm.oid == RSA;
-        let key = parse(algorithm, raw).ok_or_else(|| {
-            if is_rsa { "its RSA key has less than 2048 or more than 8192 bits".to_owned() } else { unreadable() }
-        })?;
-        Ok(Self { key, hint: STANDARD.encode(Sha256::digest(&der)) })
+        if info.algorithm.oid == RSA && !rsa_bits(raw).is_some_and(|bits| (2048..=8192).contains(&bits)) {
+            return Err("its RSA key has less than 2048 or more than 8192 bits".to_owned());
+        }
+        let key = ParsedPublicKey::new(algorithm, raw).map_err(|_| unreadable())?;
+        let refusal = if info.algorithm.oid == ED25519_KEY {
+            "the key did not sign it by Ed25519; cosign 3 signs by Ed25519ph, which is not supported"
+        } else {
+            "the key did not sign it"
+        };
+        Ok(Self { key, hint: STANDARD.encode(Sha256::digest(&der)), refusal })
     }
 
     /// How a bundle names the key.
@@ -64,9 +74,12 @@ impl PublicKey {
         &self.hint
     }
 
-    /// Whether the key's owner signed `message`.
-    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        self.key.verify_sig(message, signature).is_ok()
+    /// Verifies that the key's owner signed `message`.
+    ///
+    /// # Errors
+    /// When that is not so.
+    pub(super) fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), &'static str> {
+        self.key.verify_sig(message, signature).map_err(|_| self.refusal)
     }
 }
 
@@ -75,8 +88,16 @@ pub(super) fn is_hint(hint: &str) -> bool {
     STANDARD.decode(hint).is_ok_and(|hash| hash.len() == 32)
 }
 
-fn parse(algorithm: &'static dyn VerificationAlgorithm, raw: &[u8]) -> Option<ParsedPublicKey> {
-    ParsedPublicKey::new(algorithm, raw).ok()
+/// The length of the modulus of an RSA key (RFC 8017, appendix A.1.1). Verification checks it too, and would refuse every signature.
+fn rsa_bits(raw: &[u8]) -> Option<usize> {
+    let mut reader = SliceReader::new(raw).ok()?;
+    let modulus = reader.sequence(|numbers| {
+        let modulus = UintRef::decode(numbers)?;
+        UintRef::decode(numbers)?;
+        Ok::<_, Error>(modulus)
+    });
+    let modulus = modulus.ok()?.as_bytes();
+    Some(8 * modulus.len() - modulus.first()?.leading_zeros() as usize)
 }
 
 /// The content of the one block of `text`, which must be a public key.

@@ -53,7 +53,7 @@ pub(super) fn judge(
     match verify(bytes, root, needs_log, &digest) {
         // The crate's result counts, not what was read before.
         Ok(proven) if is_signer(&proven.issuer, &proven.identity) => {
-            Finding::Signed(Signed { digest, says, claims: Some(proven) })
+            Finding::Signed(Box::new(Signed { says, claims: Some(proven) }))
         }
         Ok(other) => Finding::Bad(format!("it is by {}", by(&other))),
         Err(error) => refusal(&error, root, leaf, bytes),
@@ -93,9 +93,7 @@ fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> Finding {
         Error::Timestamp(TimestampError::OutsideAuthorityValidity { .. }) => {
             Some("has no authority for time stamps that was valid then")
         }
-        Error::TransparencyLog(TransparencyLogError::UnknownLog { .. }) => {
-            Some("does not have the transparency log that it names")
-        }
+        Error::TransparencyLog(_) if root.lacks_log(bytes) => Some("does not have the transparency log that it names"),
         Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) if root::is_ahead(bytes) => {
             return Finding::Unknown(format!("it was signed in the future, by the clock of this machine: {error}"));
         }

@@ -30,7 +30,7 @@ const RULES: u8 = 1;
 
 /// What a configuration demands. It reads its keys and roots again while the gateway runs.
 #[derive(Debug)]
-pub(crate) struct Policy {
+pub struct Policy {
     signers: Vec<Signer>,
     /// Whether all of the signers must have signed, not only one.
     needs_all: bool,
@@ -51,7 +51,7 @@ struct Present {
 
 impl Policy {
     /// Reads `signature` and `provenance`, which are at these keys of `path`. Problems are noted.
-    pub(crate) fn build(
+    pub fn build(
         signature: &SignatureConfig,
         provenance: Option<&ProvenanceConfig>,
         base: &BaseDir,
@@ -78,18 +78,20 @@ impl Policy {
             configs.iter().enumerate().map(|(index, config)| Signer::build(config, base, &at.index(index), problems));
         let built: Vec<Option<_>> = built.collect();
         let (signers, files): (Vec<_>, Vec<_>) = built.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
-        let demands = Sha256::digest(format!("{RULES} {base:?} {signature:?} {provenance:?}")).into();
+        let demands = Sha256::digest(format!("{RULES} {signature:?} {provenance:?}")).into();
         let present = Mutex::new(Present::new(demands, files));
         Some(Self { signers, needs_all, provenance: demanded?, formats, demands, present })
     }
 
     /// The forms that are wanted.
-    pub(crate) const fn reads(&self) -> Formats {
+    #[must_use]
+    pub const fn reads(&self) -> Formats {
         self.formats
     }
 
     /// Changes with the policy, and with the content of its keys and roots. A file that cannot be read counts as another content.
-    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
         self.look().fingerprint
     }
 
@@ -101,28 +103,29 @@ impl Policy {
     ///
     /// | verdict | a candidate … | before the next because |
     /// |---|---|---|
-    /// | unknown | may be the one, and nobody can tell: its key or root cannot be read, the root may be outdated, its form is not supported, it is too large | if it were the one, all others would not matter |
+    /// | unknown | may be the one: its key or root cannot be used, its form is not supported, it is too large | it may outweigh the others |
     /// | bad | claims to be by a signer, and is not, or is about another digest or build | it will not get better, and somebody should look |
     /// | another commit | is valid provenance of another commit | it says more than that there is none |
     /// | absent | is by nobody of the policy, or there is none | |
-    pub(crate) fn judge(&self, asked: &Asked<'_>, candidates: &[Candidate]) -> Verdict {
+    #[must_use]
+    pub fn judge(&self, asked: &Asked<'_>, candidates: &[Candidate]) -> Verdict {
         let files = self.look().files;
         let mut signed: Vec<Tally> = self.signers.iter().map(|_| Tally::default()).collect();
         let mut built = Tally::default();
         for Candidate { place, form } in candidates {
             let read = Read::of(form);
             for ((signer, file), signed) in self.signers.iter().zip(&*files).zip(&mut signed) {
-                match signer.judge(file, &read, asked.digests) {
-                    Finding::Signed(found) => self.count(&found, asked, (place, signer), signed, &mut built),
-                    Finding::Unknown(why) => {
-                        [signed, &mut built].into_iter().for_each(|tally| tally.unknown(place, &why))
-                    }
-                    Finding::Bad(why) => {
-                        let why = format!("{why} (it claims to be by {})", signer.name);
-                        [signed, &mut built].into_iter().for_each(|tally| tally.bad(place, &why));
-                    }
-                    Finding::Foreign(why) => {
-                        [signed, &mut built].into_iter().for_each(|tally| tally.absent(place, &why))
+                let finding = signer.judge(file, &read, asked.digests);
+                if let Finding::Signed(found) = finding {
+                    self.count(&found, asked, (place, signer), signed, &mut built);
+                    continue;
+                }
+                for tally in [signed, &mut built] {
+                    match &finding {
+                        Finding::Signed(_) => {}
+                        Finding::Unknown(why) => tally.unknown(place, why),
+                        Finding::Bad(why) => tally.bad(place, &format!("{why} (it claims to be by {})", signer.name)),
+                        Finding::Foreign(why) => tally.absent(place, why),
                     }
                 }
             }
@@ -147,12 +150,12 @@ impl Policy {
         found: &Signed,
         asked: &Asked<'_>,
         (place, signer): (&str, &Signer),
-        signed: &mut Tally,
+        vouched: &mut Tally,
         built: &mut Tally,
     ) {
         match &found.says {
             Says::Signed => {
-                signed.good(place, &signer.name, None);
+                vouched.good(place, &signer.name, None);
                 built.absent(place, "it is a signature, not provenance");
             }
             Says::Other(kind) => {
@@ -160,10 +163,12 @@ impl Policy {
                     "{} signed it, but a statement of the type `{kind}` does not vouch for an image",
                     signer.name
                 );
-                [signed, built].into_iter().for_each(|tally| tally.absent(place, &why));
+                for tally in [vouched, built] {
+                    tally.absent(place, &why);
+                }
             }
             Says::Built(predicate) => {
-                signed.good(place, &signer.name, None);
+                vouched.good(place, &signer.name, None);
                 let Some(provenance) = &self.provenance else { return };
                 match provenance.check(predicate, found.claims.as_ref(), asked.commit) {
                     Ok(Built::From(commit)) => built.good(place, &signer.name, Some(commit)),

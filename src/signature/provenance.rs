@@ -90,9 +90,8 @@ impl Provenance {
             claims.and_then(|claims| claims.git_ref.as_deref()).is_some_and(|name| name.starts_with("refs/pull/"));
         if let Some(event) = event.filter(|event| is_of_merge || is_merge(event)) {
             let shown = excerpt(event.as_bytes(), 40);
-            why += &format!(
-                "; it was built for `{shown}`, so the commit is that of a merge, which is in no branch: build on `push`"
-            );
+            let hint = "so the commit is that of a merge, which is in no branch: build on `push`";
+            why = format!("{why}; it was built for `{shown}`, {hint}");
         }
         Ok(Built::Other { commit, why })
     }
@@ -195,10 +194,10 @@ impl<'a> Said<'a> {
 
 /// The commit that was built: that of the certificate, with which the predicate must agree, or that of the predicate.
 fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) -> Result<String, String> {
-    let is_own = |uri: &str| repository.is_some_and(|repository| repository_of(uri) == Some(repository));
-    let has_own = said.sources.iter().any(|(uri, _)| is_own(uri));
-    let mut commits: Vec<&str> =
-        said.sources.iter().filter(|(uri, _)| !has_own || is_own(uri)).map(|(_, commit)| *commit).collect();
+    // A commit of another source, such as of an action that was used, is not the commit that was built.
+    let is_own = |uri: &str| repository.is_none_or(|repository| repository_of(uri) == Some(repository));
+    let own = said.sources.iter().filter(|(uri, _)| is_own(uri));
+    let mut commits: Vec<&str> = own.map(|(_, commit)| *commit).collect();
     commits.sort_unstable();
     commits.dedup();
     let [written] = *commits else {

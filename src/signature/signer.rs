@@ -41,6 +41,7 @@ pub(super) struct Signer {
 #[derive(Debug)]
 enum Kind {
     Key,
+    #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     Keyless(Identity),
 }
 
@@ -49,7 +50,7 @@ enum Kind {
 #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
 struct Identity {
     issuer: String,
-    identity: Option<GlobMatcher>,
+    name: Option<GlobMatcher>,
     needs_log: bool,
 }
 
@@ -67,13 +68,14 @@ pub(super) struct Loaded {
 pub(super) enum Content {
     Key(PublicKey),
     #[cfg(feature = "keyless")]
-    Root(Root),
+    Root(Box<Root>),
 }
 
 /// A candidate, read once for all signers.
 #[derive(Debug)]
 pub(super) enum Read<'a> {
     /// A bundle, and its bytes.
+    #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     Bundle(Bundle, &'a [u8]),
     Simple(SimpleSigning<'a>),
     /// It can be nobody's signature.
@@ -180,6 +182,11 @@ impl Signer {
             (Kind::Keyless(_), Read::Simple(_)) => {
                 Finding::Foreign("a legacy signature is verified by a key only".to_owned())
             }
+            #[cfg(not(feature = "keyless"))]
+            (Kind::Keyless(_), Read::Bundle(..)) => {
+                Finding::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
+            }
+            #[cfg(feature = "keyless")]
             (Kind::Keyless(identity), Read::Bundle(bundle, bytes)) => identity.judge(loaded, bundle, bytes, digests),
         }
     }
@@ -190,7 +197,7 @@ impl Kind {
         match self {
             Self::Key => PublicKey::of_pem(text).map(Content::Key),
             #[cfg(feature = "keyless")]
-            Self::Keyless(identity) => Root::read(text, identity.needs_log).map(Content::Root),
+            Self::Keyless(identity) => Root::read(text, identity.needs_log).map(Box::new).map(Content::Root),
             #[cfg(not(feature = "keyless"))]
             Self::Keyless(_) => Err("this gateway was built without `keyless`".to_owned()),
         }
@@ -233,11 +240,11 @@ impl Identity {
                 "name the signer: `identity: https://github.com/org/repo/.github/workflows/build.yml@refs/heads/main`",
             );
         }
-        let identity = match &config.identity {
+        let name = match &config.identity {
             None => None,
             Some(glob) => Some(build_glob(glob, &path.key("identity"), problems)?),
         };
-        Some(Self { issuer: config.issuer.clone(), identity, needs_log: config.transparency_log })
+        Some(Self { issuer: config.issuer.clone(), name, needs_log: config.transparency_log })
     }
 
     #[cfg(feature = "keyless")]
@@ -245,14 +252,9 @@ impl Identity {
         let is_signer = |issuer: &str, identity: &str| {
             issuer == self.issuer
                 && !identity.is_empty()
-                && self.identity.as_ref().is_none_or(|glob| glob.is_match(identity))
+                && self.name.as_ref().is_none_or(|glob| glob.is_match(identity))
         };
         keyless::judge((bundle, bytes), loaded.root(), is_signer, self.needs_log, digests)
-    }
-
-    #[cfg(not(feature = "keyless"))]
-    fn judge(&self, loaded: &Loaded, _: &Bundle, _: &[u8], _: &[String]) -> Finding {
-        Finding::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
     }
 }
 

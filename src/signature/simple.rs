@@ -34,18 +34,18 @@ impl SimpleSigning<'_> {
         let Ok(signature) = STANDARD.decode(signature) else {
             return Finding::Foreign("its signature is not in base64".to_owned());
         };
-        if !key.verifies(self.payload, &signature) {
-            return Finding::Foreign("the key did not sign it".to_owned());
+        if let Err(why) = key.verify(self.payload, &signature) {
+            return Finding::Foreign(why.to_owned());
         }
         match names(self.payload, digests) {
-            Ok(digest) => Finding::signed(digest, Says::Signed),
+            Ok(()) => Finding::signed(Says::Signed),
             Err(why) => Finding::Bad(why),
         }
     }
 }
 
-/// The digest of `digests` that `payload` names.
-fn names(payload: &[u8], digests: &[String]) -> Result<String, String> {
+/// Checks that `payload` names one of `digests`.
+fn names(payload: &[u8], digests: &[String]) -> Result<(), String> {
     let document = document::read(payload).map_err(|why| format!("its payload is not one JSON document: {why}"))?;
     let critical = document.get("critical").ok_or("its payload has no `critical`")?;
     if critical.get("type").and_then(Document::as_text) != Some(KIND) {
@@ -53,7 +53,9 @@ fn names(payload: &[u8], digests: &[String]) -> Result<String, String> {
     }
     let image = critical.get("image").and_then(|image| image.get("docker-manifest-digest")).and_then(Document::as_text);
     let image = image.ok_or("its payload names no digest")?;
-    let named = |digest: &&String| image.strip_prefix("sha256:") == Some(digest);
-    let other = || format!("it signs another digest, {}", excerpt(image.as_bytes(), 71));
-    digests.iter().find(named).cloned().ok_or_else(other)
+    if digests.iter().any(|digest| image.strip_prefix("sha256:") == Some(digest)) {
+        Ok(())
+    } else {
+        Err(format!("it signs another digest, {}", excerpt(image.as_bytes(), 71)))
+    }
 }

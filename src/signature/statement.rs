@@ -27,6 +27,7 @@ pub(super) struct Envelope {
 #[derive(Debug)]
 pub(super) struct Statement {
     /// The digest.
+    #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     pub(super) digest: String,
     /// What it says about the digest.
     pub(super) says: Says,

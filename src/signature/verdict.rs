@@ -9,7 +9,7 @@ const MAX_REASONS: usize = 16;
 
 /// Whether an image is signed, and its provenance proven, as the policy demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Everything that the policy demands is proven.
     Present(Proof),
     /// There is no signature by a signer of the policy. The text says what was found instead.
@@ -29,13 +29,13 @@ pub(crate) enum Verdict {
 
 /// What is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Proof {
+pub struct Proof {
     /// The commit that the image was built from, if the policy demands provenance.
-    pub(crate) commit: Option<String>,
+    pub commit: Option<String>,
     /// Who vouches for it, for the evidence: the key's file, or issuer and identity; several are separated by commas.
-    pub(crate) signer: String,
+    pub signer: String,
     /// The places of the documents that prove it.
-    pub(crate) places: Vec<String>,
+    pub places: Vec<String>,
 }
 
 /// What all candidates together say to one demand.

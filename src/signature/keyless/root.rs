@@ -19,6 +19,9 @@ use crate::domain::document::{self, Document};
 /// The object identifier of the extension with the entries of certificate logs, in DER (RFC 6962, section 3.3).
 const ENTRIES_OF_LOGS: &[u8] = b"\x06\x0a\x2b\x06\x01\x04\x01\xd6\x79\x02\x04\x02";
 
+/// How the media types of trusted roots begin.
+const KIND: &str = "application/vnd.dev.sigstore.trustedroot";
+
 /// A trusted root.
 pub(in crate::signature) struct Root {
     pub(super) verifier: Verifier,
@@ -28,6 +31,8 @@ pub(in crate::signature) struct Root {
     time_signers: Vec<Vec<u8>>,
     /// The ids of the logs of certificates.
     certificate_logs: Vec<Vec<u8>>,
+    /// The ids of the logs of signatures.
+    logs: Vec<Vec<u8>>,
 }
 
 impl fmt::Debug for Root {
@@ -42,9 +47,12 @@ impl Root {
     /// # Errors
     /// When it is none, or lacks an authority or log without which nothing could be verified.
     pub(in crate::signature) fn read(text: &str, needs_log: bool) -> Result<Self, String> {
-        document::read(text.as_bytes()).map_err(|why| {
+        let document = document::read(text.as_bytes()).map_err(|why| {
             format!("it is not one JSON document: {why}. `gh attestation trusted-root` writes several roots, one in a line: keep one")
         })?;
+        if !document.get("mediaType").and_then(Document::as_text).is_some_and(|kind| kind.starts_with(KIND)) {
+            return Err("it is no trusted root: its `mediaType` is not that of one".to_owned());
+        }
         let root = TrustedRoot::from_json(text).map_err(|error| format!("it is no trusted root: {error}"))?;
         let verifier = Verifier::new(&root).map_err(|error| format!("it is no usable trusted root: {error}"))?;
         let logs = || root.tlogs.is_empty() || root.ctlogs.is_empty();
@@ -69,12 +77,13 @@ impl Root {
             authorities,
             time_signers: time_signers.collect(),
             certificate_logs: certificate_logs.collect(),
+            logs: root.tlogs.iter().map(|log| log.log_id.key_id.as_bytes().to_vec()).collect(),
         })
     }
 
     /// Whether the root has the authority that `leaf`, or one of the intermediate certificates of the bundle in `bytes`, names as its own.
     pub(super) fn has_authority(&self, leaf: &[u8], bytes: &[u8]) -> bool {
-        let others = each_text(bytes, &["verificationMaterial", "x509CertificateChain", "certificates"], "rawBytes");
+        let others = each_text(bytes, &["verificationMaterial", "x509CertificateChain", "certificates"], &["rawBytes"]);
         let certificates = [leaf.to_vec()].into_iter().chain(others);
         certificates
             .filter_map(|der| Certificate::from_der(&der).ok())
@@ -86,10 +95,16 @@ impl Root {
         contains(leaf, ENTRIES_OF_LOGS) && !self.certificate_logs.iter().any(|id| contains(leaf, id))
     }
 
+    /// Whether the bundle in `bytes` names a transparency log that the root does not have.
+    pub(super) fn lacks_log(&self, bytes: &[u8]) -> bool {
+        let named = each_text(bytes, &["verificationMaterial", "tlogEntries"], &["logId", "keyId"]);
+        named.iter().any(|id| !self.logs.contains(id))
+    }
+
     /// Whether a time stamp of the bundle in `bytes` names a signer that the root does not have.
     pub(super) fn lacks_time_authority(&self, bytes: &[u8]) -> bool {
         let path = ["verificationMaterial", "timestampVerificationData", "rfc3161Timestamps"];
-        let stamps = each_text(bytes, &path, "signedTimestamp");
+        let stamps = each_text(bytes, &path, &["signedTimestamp"]);
         stamps.iter().any(|stamp| !self.time_signers.iter().any(|signer| contains(stamp, signer)))
     }
 }
@@ -123,11 +138,15 @@ fn name_in_time_stamp(leaf: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The bytes at `key` of each item of the list at `path`, which are in base64.
-fn each_text(bytes: &[u8], path: &[&str], key: &str) -> Vec<Vec<u8>> {
+fn each_text(bytes: &[u8], path: &[&str], key: &[&str]) -> Vec<Vec<u8>> {
     let Ok(document) = document::read(bytes) else { return Vec::new() };
-    let list = path.iter().try_fold(&document, |value, key| value.get(key)).and_then(Document::as_list);
-    let texts = list.unwrap_or_default().iter().filter_map(|item| STANDARD.decode(item.get(key)?.as_text()?).ok());
+    let list = at(&document, path).and_then(Document::as_list);
+    let texts = list.unwrap_or_default().iter().filter_map(|item| STANDARD.decode(at(item, key)?.as_text()?).ok());
     texts.collect()
+}
+
+fn at<'a, 'b>(document: &'a Document<'b>, path: &[&str]) -> Option<&'a Document<'b>> {
+    path.iter().try_fold(document, |value, key| value.get(key))
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
