@@ -166,7 +166,7 @@ impl Facts {
     fn proofs(&self) -> Proofs {
         let proof = |finding: &Finding| {
             let ImageState::Built(built) = &finding.state else { return None };
-            Some((finding.name.clone(), built.proof.clone()?))
+            Some((finding.name.clone(), (**built.proof.as_ref()?).clone()))
         };
         self.findings.iter().filter_map(proof).collect()
     }

@@ -53,7 +53,7 @@ pub(super) struct Built {
     /// The commit that its signed provenance proves, or else that its label names.
     pub(crate) revision: Option<String>,
     /// The proof of its signature, if one is demanded.
-    pub(crate) proof: Option<NotedProof>,
+    pub(crate) proof: Option<Box<NotedProof>>,
 }
 
 /// A proven image, as a note keeps it.

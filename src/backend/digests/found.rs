@@ -113,15 +113,12 @@ impl Found {
         if !rules.proves_commits && !judge_labels(&judged, rules, &tag, &mut finding)? {
             return Ok(finding);
         }
-        let proof = match judge_proof(vouched, &judged, rules, &tag, &mut finding) {
-            Ok(proof) => proof,
-            Err(Refused) => {
-                // The label may say more, such as that the tag is still that of the commit before.
-                if rules.proves_commits && matches!(finding.state, ImageState::Unfit) {
-                    judge_labels(&judged, rules, &tag, &mut finding)?;
-                }
-                return Ok(finding);
+        let Ok(proof) = judge_proof(vouched, &judged, rules, &tag, &mut finding) else {
+            // The label may say more, such as that the tag is still that of the commit before.
+            if rules.proves_commits && matches!(finding.state, ImageState::Unfit) {
+                judge_labels(&judged, rules, &tag, &mut finding)?;
             }
+            return Ok(finding);
         };
         let proven = proof.as_ref().and_then(|(_, proven)| proven.commit.as_ref());
         if rules.proves_commits && proven.is_none() && !judge_labels(&judged, rules, &tag, &mut finding)? {
@@ -146,7 +143,7 @@ impl Found {
         if let Some(proven) = proven {
             parts.insert("revision".to_owned(), proven.as_str().into());
         }
-        let proof = proof.zip(image).map(|((key, proven), image)| NotedProof { image, key, proven });
+        let proof = proof.zip(image).map(|((key, proven), image)| Box::new(NotedProof { image, key, proven }));
         finding.state = ImageState::Built(Built { parts, created, revision, proof });
         Ok(finding)
     }

@@ -110,7 +110,7 @@ impl Images {
             expect,
             policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
             gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
-            signatures: signatures?,
+            signatures: signatures.ok()?,
             fallback: build_fallback(config, &images_path, path, problems)?,
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),

@@ -108,7 +108,7 @@ impl List {
             repositories: Repositories::build(&config.repositories, config.missing_repository, scope, path, problems),
             selection: Selection::build(&config.tags, config.sort, scope, path, problems),
             filter: ContentFilter::build(&config.annotations, artifact_type, path, problems),
-            signatures: signatures?,
+            signatures: signatures.ok()?,
             limit: config.limit.unwrap_or(usize::MAX),
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),

@@ -36,6 +36,10 @@ pub(super) struct Signatures {
     memory: Memory,
 }
 
+/// The witness cannot be built; the problems are noted.
+#[derive(Debug)]
+pub(super) struct NotBuilt;
+
 /// An image that must be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,15 +95,17 @@ pub(super) enum Vouched {
 }
 
 impl Signatures {
-    /// The witness, or `None` with its problems noted below `path`, which is that of the backend. Without `signature` in the configuration
-    /// there is none.
+    /// The witness; `None` without `signature` in the configuration. Problems are noted below `path`, which is that of the backend.
+    ///
+    /// # Errors
+    /// When there are problems.
     pub(crate) fn build(
         signature: Option<&SignatureConfig>,
         provenance: Option<&ProvenanceConfig>,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
-    ) -> Option<Option<Self>> {
+    ) -> Result<Option<Self>, NotBuilt> {
         let Some(signature) = signature else {
             if provenance.is_some() {
                 problems.error_with_help(
@@ -107,24 +113,25 @@ impl Signatures {
                     "nobody signs it: anyone who may push could write such a provenance",
                     "add `signature`, with the key or the identity that signs it",
                 );
-                return None;
+                return Err(NotBuilt);
             }
-            return Some(None);
+            return Ok(None);
         };
         let policy = Policy::build(signature, provenance, context.base, path, problems);
         let commit = match provenance.and_then(|provenance| provenance.commit.as_ref()) {
             Some(text) => {
                 let path = path.key("provenance").key("commit");
-                let template = Template::build(text, ValueContext::Text, context.scope, &path, problems)?;
+                let template =
+                    Template::build(text, ValueContext::Text, context.scope, &path, problems).ok_or(NotBuilt)?;
                 if template.fixed_prefix() == text {
-                    problems.note(&path, Commit::parse(text))?;
+                    problems.note(&path, Commit::parse(text)).ok_or(NotBuilt)?;
                 }
                 Some(template)
             }
             None => None,
         };
-        Some(Some(Self {
-            policy: Arc::new(policy?),
+        Ok(Some(Self {
+            policy: Arc::new(policy.ok_or(NotBuilt)?),
             commit,
             proves_commits: provenance.is_some(),
             registries: context.registries.clone(),

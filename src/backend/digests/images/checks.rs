@@ -19,12 +19,14 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], path: &Pat
     let Some(gate) = &config.gate else { return };
     let path = path.key("gate");
     let policy = config.revision.as_ref().map(|revision| revision.policy);
+    check_commit(config, images, &path, problems);
     // Signed provenance is compared with the commit that CI ruled on.
-    let is_proven = config
-        .provenance
-        .as_ref()
-        .is_some_and(|provenance| provenance.commit.is_some() || policy != Some(RevisionPolicy::Ignore));
-    if is_proven {
+    let is_compared = match policy {
+        Some(RevisionPolicy::Require | RevisionPolicy::Prefer) => true,
+        Some(RevisionPolicy::Ignore) => false,
+        None => gate.knows_commit(),
+    };
+    if config.provenance.as_ref().is_some_and(|provenance| provenance.commit.is_some() || is_compared) {
         return;
     }
     let are_tied = |is_tied: fn(&Image) -> bool| images.iter().all(|(_, image)| is_tied(image));
@@ -37,7 +39,6 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], path: &Pat
     {
         problems.warning(&path, "CI passes a commit, and nothing ties the images to that commit", help);
     }
-    check_commit(config, images, &path, problems);
 }
 
 /// Notes a problem if the images name a commit that nobody knows.
@@ -45,7 +46,7 @@ fn check_commit(config: &Config, images: &[(String, Image)], path: &Path, proble
     let Some(gate) = &config.gate else { return };
     if config.revision.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
         let why = "the images name a `commit`, and the gate does not know its commit";
-        problems.error_with_help(&path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
+        problems.error_with_help(path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
     }
 }
 

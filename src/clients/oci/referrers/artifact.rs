@@ -30,9 +30,9 @@ const ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 const NOTATION: &str = "application/vnd.cncf.notary.signature";
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Artifact {
-    artifact_type: Option<String>,
+    #[serde(rename = "artifactType")]
+    kind: Option<String>,
     config: Option<Layer>,
     #[serde(default)]
     layers: Option<Vec<Layer>>,
@@ -61,7 +61,7 @@ impl Artifact {
     /// Whether it is of the type `name`, by its own word or by that of its configuration.
     fn is(&self, name: &str) -> bool {
         let of_config = self.config.as_ref().map(|config| config.media_type.as_str());
-        self.artifact_type.as_deref() == Some(name) || of_config == Some(name)
+        self.kind.as_deref() == Some(name) || of_config == Some(name)
     }
 }
 

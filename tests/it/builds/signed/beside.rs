@@ -66,9 +66,12 @@ async fn a_page_of_the_list_is_missing() {
         ("?page=1", "500"),
     ] {
         let first = index(&[], link);
-        fake.fail(Endpoint::Referrers, move |request| match request.target.contains('?') {
-            false => request.answer(200, &first.0, &first.1),
-            true => request.answer(500, "", ""),
+        fake.fail(Endpoint::Referrers, move |request| {
+            if request.target.contains('?') {
+                request.answer(500, "", "")
+            } else {
+                request.answer(200, &first.0, &first.1)
+            }
         });
         let app = start(folder(&key), &fake, &proven(&fake)).await;
         let reply = ask(&app, 'a').await;
