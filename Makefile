@@ -89,6 +89,12 @@ fuzz: ## Look for bytes that break a property: FUZZ_SECONDS (30) for each target
 	@tools/need cc:gcc c++:g++
 	@fuzz/run $(TARGET)
 
+.PHONY: signatures
+signatures: ## Make the signatures of tests/signatures anew, with cosign, which verifies them too
+	@tools/need python3:python3 docker-registry:docker-registry openssl:openssl go:golang-go
+	GOBIN=$(CURDIR)/target/tools/bin GOFLAGS=-mod=mod go install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+	tests/signatures/make target/tools/bin/cosign
+
 .PHONY: docs
 docs: ## Build the documentation as a book with search: target/book/index.html
 	@tools/need cc:gcc

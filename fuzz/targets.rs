@@ -17,6 +17,8 @@ mod messages;
 pub mod registries;
 #[path = "../tests/it/fuzz/request.rs"]
 pub mod request;
+#[path = "../tests/it/fuzz/signatures.rs"]
+pub mod signatures;
 #[path = "../tests/it/fuzz/tags.rs"]
 pub mod tags;
 #[path = "../tests/it/fuzz/values.rs"]

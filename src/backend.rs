@@ -62,6 +62,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
         false
     }
 
+    /// Changes with the keys and roots by which answers are verified. An answer that was made under others is never served. Cheap: it is
+    /// asked for each call.
+    fn trust(&self) -> u64 {
+        0
+    }
+
     /// What is known of an item before the source is asked.
     fn item(&self) -> ValueType {
         ValueType::Anything

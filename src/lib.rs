@@ -39,5 +39,6 @@ pub mod http;
 pub mod lang;
 pub(crate) mod overview;
 pub(crate) mod replay;
+pub mod signature;
 pub mod telemetry;
 pub mod tls;

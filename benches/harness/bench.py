@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
 
-from . import evaluations, matrix, push, registry, replicas
+from . import evaluations, matrix, push, registry, replicas, signing
 from .client import (
     JWT_SECRET,
     TOKEN,
@@ -46,6 +46,7 @@ from .scenario import (
     LOOKED_UP_64,
     SCRIPT_PARAMETERS,
     SCRIPTS,
+    SIGNED_HIT,
     TARGET_BASELINE_RATIO,
     TARGET_BESIDE_MS,
     TARGET_BINARY_MIB,
@@ -58,6 +59,7 @@ from .scenario import (
     TARGET_POLLS_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_RUNS_RATIO,
+    TARGET_SIGNED_US,
     TARGET_START_MS,
     TARGET_STORE_RATIO,
     TARGET_TIMES_CHEAPER,
@@ -73,6 +75,8 @@ HYPER = "reference with hyper-util's client"
 LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 HOLDER = "gateway that holds much"
+UNSIGNED = "gateway, unsigned images"
+SIGNED = "gateway, a hit on signed images"
 STATIC = "gateway, by a static token"
 ALONE, ALONE_MISS, STORE_MISS = "without a store", "a miss without", "a miss with a store"
 AXUM, BY_TLS, BARE_TLS = "axum::serve", "gateway by TLS", "bare TLS loop"
@@ -119,7 +123,7 @@ routes:
       http:
         url: "http://127.0.0.1:{upstream}/v1/unchanged"
         parameters: "body.items.map(t, {{'name': t.name, 'server': t.cluster}})"
-{scripts}  - name: hold
+{scripts}{signed}  - name: hold
     backend: {{ fixed: {{ parameters: [{{ text: {held} }}] }} }}
   - name: digests
     backend: &digests
@@ -181,6 +185,7 @@ class Bench:
             "jwt": self.jwt,
             "edge": self.edge,
             "lookups": self.lookups,
+            "signed": self.signed,
             "scripts": self.scripts,
             "evaluations": self.evaluations,
             "replicas": self.replicas,
@@ -240,9 +245,17 @@ class Bench:
         takes_jwt: bool = False,
         tls: str = "",
         store: str = "",
+        signer: Path | None = None,
     ) -> Server:
         port, config = self.write_config(
-            name, upstream, registry_port, memory, takes_jwt=takes_jwt, tls=tls, store=store
+            name,
+            upstream,
+            registry_port,
+            memory,
+            takes_jwt=takes_jwt,
+            tls=tls,
+            store=store,
+            signer=signer,
         )
         return self.spawn(name, [str(self.gateway_binary(name)), "serve", "--config", str(config)], port)
 
@@ -261,6 +274,7 @@ class Bench:
         takes_jwt: bool = False,
         tls: str = "",
         store: str = "",
+        signer: Path | None = None,
     ) -> tuple[int, Path]:
         """A gateway's configuration, and the port that it names."""
         port, admin = free_ports(2)
@@ -284,6 +298,7 @@ class Bench:
                 )
                 + f"  - {{ name: worker, backend: {{ script: {{ mode: worker, concurrency: 1, "
                 f"command: {json.dumps(self.commands()[WORKER])} }} }} }}\n",
+                signed=signing.ROUTES.format(registry=registry_port, key=signer) if signer else "",
                 held="x" * (HELD if name == HOLDER else 1),
             )
         )
@@ -320,7 +335,7 @@ class Bench:
             upstream = self.spawn_example("upstream", "upstream", core=core)
             with self.running(upstream, answers_get("/v1/items")):
                 yield Surroundings(scenario.parameters, upstream=upstream.port)
-        elif name in ("digests", "lookups"):
+        elif name in ("digests", "lookups", "signed"):
             (port,) = free_ports(1)
             config = self.directory / f"registry-{name}.yaml"
             data = self.directory / f"registry-{name}"
@@ -492,6 +507,44 @@ class Bench:
             remarks += self.inspections(asked.port)
         self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
         return tabulate("lookups", rounds, [*times_cheaper(rounds), *remarks])
+
+    def signed(self) -> Table:
+        """Look-ups whose signatures are proven, beside the same without a signature; and hits on both answers."""
+        signed, unsigned = LOAD_SCENARIOS["signed"], LOAD_SCENARIOS["lookups"]
+        with contextlib.ExitStack() as stack:
+            around = stack.enter_context(self.surroundings("signed"))
+            asked = around.registry
+            if asked is None:
+                raise BenchError("there is no registry to look anything up in")
+            private, public = signing.make_key(self.directory)
+            for image in ("front", "back"):
+                digest = around.parameters[0][f"digest{image.capitalize()}"]
+                signing.sign(asked.port, f"org/{image}", digest, private)
+            server = stack.enter_context(
+                self.running(self.spawn_gateway(GATEWAY, NOBODY, asked.port, memory="2MiB", signer=public))
+            )
+            canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
+            for kind in (signed, unsigned, SIGNED_HIT, LOOKED_UP_64):
+                self.check_answer(server, kind, around.parameters)
+            remarks = [self.count_registry_requests(server, signed, asked)]
+            lanes = [
+                self.lane(server, signed),
+                dataclasses.replace(self.lane(server, unsigned), name=UNSIGNED),
+                dataclasses.replace(self.lane(server, SIGNED_HIT), name=SIGNED),
+                dataclasses.replace(self.lane(server, LOOKED_UP_64), name=HIT_64),
+            ]
+            rounds = self.interleave(
+                signed.title,
+                [*(self.beside(asked, lane) for lane in lanes), self.canary_lane(canary)],
+            )
+        self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
+        for kind, of, over in (("a look-up", GATEWAY, UNSIGNED), ("a hit", SIGNED, HIT_64)):
+            more = [whole_cpu_us(one) - whole_cpu_us(other) for one, other in zip(rounds[of], rounds[over])]
+            remarks.append(
+                f"{kind} of signed images costs {statistics.median(more):+.2f} µs "
+                f"({min(more):+.2f} to {max(more):+.2f}); the target is at most {TARGET_SIGNED_US} µs"
+            )
+        return tabulate("signed", rounds, remarks)
 
     def commands(self) -> dict[str, list[str]]:
         """The commands of the scripts, with the list that they print."""

@@ -9,6 +9,7 @@ TARGET_HIT_RATIO = 1.25
 TARGET_BASELINE_RATIO = 1.05
 TARGET_MISS_RATIO = 1.3
 TARGET_LOOP_RATIO = 1.4
+TARGET_SIGNED_US = 3.0
 TARGET_JWT_RATIO = 1.1
 TARGET_EDGE_RATIO = 1.05
 TARGET_STORE_RATIO = 1.02
@@ -141,6 +142,14 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         connections=4,
         tools=("wrk", "docker-registry", "skopeo"),
     ),
+    # Beside the same without a signature.
+    "signed": LoadScenario(
+        title="two signed images looked up for each answer, beside the same unsigned, 4 connections",
+        script="lookups.lua",
+        path=f"/signed{GETPARAMS}",
+        connections=4,
+        tools=("wrk", "docker-registry", "skopeo", "openssl"),
+    ),
 }
 
 # The same, by TLS.
@@ -156,6 +165,9 @@ LOOKED_UP, LOOKED_UP_64 = (
     )
     for connections in (4, 64)
 )
+
+# A hit on an answer whose images must be signed.
+SIGNED_HIT = replace(LOOKED_UP_64, path=f"/signed-hit{GETPARAMS}")
 
 # What scripts run, by the names of their routes; `{file}` holds the list.
 SCRIPTS: dict[str, list[str]] = {

@@ -1,5 +1,5 @@
-//! The kind `digests`: the images that CI built, and passed, for a commit. Three witnesses are asked: the registry says that
-//! an image exists, the image's label names its commit, and CI says that the commit passed. Named [`images`] make one
+//! The kind `digests`: the images that CI built, and passed, for a commit. Up to four witnesses are asked: the registry says that
+//! an image exists, the image's label names its commit, CI says that the commit passed, and a signature says who vouches for it. Named [`images`] make one
 //! parameter set; a [`list`] makes one of each tag that it selects. All or none: if one witness does not know, the whole
 //! answer is *unknown*.
 
@@ -7,11 +7,13 @@ pub mod commit;
 mod decision;
 mod finding;
 mod fingerprint;
+mod found;
 pub mod gate;
 pub(crate) mod images;
 pub mod list;
 mod note;
 pub(crate) mod revision;
+mod signatures;
 mod source;
 
 use std::{sync::Arc, time::Duration};
@@ -38,6 +40,7 @@ use crate::{
         problem::{Path, Problems},
     },
     lang::scope::ValueType,
+    signature::{ProvenanceConfig, SignatureConfig},
 };
 
 /// How long a digest that was looked up for one question is reused for others, at most.
@@ -57,6 +60,10 @@ pub(crate) struct Config {
     pub(crate) revision: Option<RevisionConfig>,
     /// Asks CI whether the commit passed. Digests of a commit that did not pass are never answered.
     pub(crate) gate: Option<GateConfig>,
+    /// Who must have signed the images, or the images of a list's tags. An image without a signature is not built yet.
+    pub(crate) signature: Option<SignatureConfig>,
+    /// What the signed provenance of the images must say. The commit that it proves takes the place of the label's.
+    pub(crate) provenance: Option<ProvenanceConfig>,
     /// What to answer while the images are not built.
     #[serde(default)]
     pub(crate) on_missing: OnMissing,
@@ -98,7 +105,7 @@ impl Digests {
                 "a list answers all tags that exist; to ask about one commit and its CI, use `images`",
             );
         }
-        Some(Self::List(List::build(list, context, &path.key("list"), problems)))
+        Some(Self::List(List::build(config, list, context, path, problems)?))
     }
 }
 
@@ -140,7 +147,17 @@ impl Backend for Digests {
     }
 
     fn takes_notes(&self) -> bool {
-        matches!(self, Self::Images(_))
+        match self {
+            Self::Images(_) => true,
+            Self::List(list) => list.takes_notes(),
+        }
+    }
+
+    fn trust(&self) -> u64 {
+        match self {
+            Self::Images(images) => images.trust(),
+            Self::List(list) => list.trust(),
+        }
     }
 
     async fn reach(&self, deadline: Instant) -> Vec<Reached> {

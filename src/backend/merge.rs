@@ -97,6 +97,10 @@ impl Backend for Merge {
         self.steps.takes_notes()
     }
 
+    fn trust(&self) -> u64 {
+        self.steps.trust()
+    }
+
     async fn reach(&self, deadline: Instant) -> Vec<Reached> {
         self.steps.reach(deadline).await
     }

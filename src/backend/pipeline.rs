@@ -84,6 +84,10 @@ impl Backend for Pipeline {
         self.0.takes_notes()
     }
 
+    fn trust(&self) -> u64 {
+        self.0.trust()
+    }
+
     async fn reach(&self, deadline: Instant) -> Vec<Reached> {
         self.0.reach(deadline).await
     }

@@ -167,6 +167,12 @@ impl Steps {
         self.0.iter().any(|step| step.built.backend.takes_notes())
     }
 
+    /// What all steps trust.
+    pub(crate) fn trust(&self) -> u64 {
+        // Rotated, so that two steps with the same keys do not cancel each other out.
+        self.0.iter().fold(0, |all, step| all.rotate_left(1) ^ step.built.backend.trust())
+    }
+
     /// Makes all steps forget.
     pub(crate) fn forget(&self) {
         self.0.iter().for_each(|step| step.built.backend.forget());

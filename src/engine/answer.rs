@@ -389,12 +389,13 @@ impl Engine {
             let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(asked, &entry, now);
             if is_good { Some(Ok(entry)) } else { None }
         };
+        let revision = route.revision();
         self.flights.join(
-            (asked.key, route.revision()),
+            (asked.key, revision),
             recheck,
             || asked.question.clone(),
             |guard| {
-                let run = Run { asked: Arc::clone(asked), wanted, guard };
+                let run = Run { asked: Arc::clone(asked), wanted, revision, guard };
                 run.fly(self.known.clone(), Arc::clone(&self.clock))
             },
         )

@@ -189,17 +189,17 @@ impl Route {
         }
     }
 
-    /// The revision of its configuration.
+    /// The revision of its configuration and of the keys by which its answers are verified. The keys may change at any time.
     #[must_use]
-    pub(crate) const fn revision(&self) -> Revision {
-        self.revision
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision.trusting(self.backend.trust())
     }
 
     /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. An answer of another
     /// revision is never served.
     #[must_use]
     pub(crate) fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
-        if revision == self.revision { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
+        if revision == self.revision() { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
     }
 
     /// Whether its answers may depend on the ApplicationSet that asks. If so, its name is part of each question.

@@ -7,6 +7,7 @@ mod faults;
 mod platforms;
 mod problems;
 mod refused;
+mod signed;
 mod walk_back;
 
 use std::{

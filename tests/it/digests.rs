@@ -4,6 +4,7 @@
 mod credentials;
 mod full_disk;
 mod nowhere;
+mod signatures;
 
 use std::{
     path::Path,

@@ -11,6 +11,7 @@ mod registries;
 mod rendition;
 mod source;
 mod state;
+mod witness;
 
 use std::{fmt::Write as _, path::Path};
 

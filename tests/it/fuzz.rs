@@ -7,6 +7,7 @@ mod links;
 mod messages;
 mod registries;
 mod request;
+mod signatures;
 mod tags;
 mod values;
 
@@ -24,7 +25,7 @@ use crate::support::argo;
 type Target = fn(&[u8]);
 
 /// All targets by name.
-const TARGETS: [(&str, Target); 16] = [
+const TARGETS: [(&str, Target); 17] = [
     ("authorization", callers::authorization),
     ("config", configuration::config),
     ("docker_config", registries::docker_config),
@@ -38,6 +39,7 @@ const TARGETS: [(&str, Target); 16] = [
     ("request_body", request::request_body),
     ("route_path", request::route_path),
     ("script_output", answers::script_output),
+    ("signature", signatures::signature),
     ("tags", tags::tags),
     ("template", configuration::template),
     ("www_authenticate", registries::www_authenticate),

@@ -20,6 +20,7 @@ pub mod push;
 pub mod registry;
 pub mod service;
 pub mod signer;
+pub mod signing;
 pub mod store;
 pub mod upstream;
 pub mod visitor;

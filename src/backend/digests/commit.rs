@@ -2,13 +2,19 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     domain::error::BackendError,
     lang::{evaluator::Context, template::Template},
 };
 
+/// The fewest digits of a shortened commit in a label.
+const SHORTEST_LABEL: usize = 7;
+
 /// 40 hexadecimal digits (SHA-1) or 64 (SHA-256), in lower case.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Commit(String);
 
 impl Commit {
@@ -48,10 +54,24 @@ impl Commit {
         &self.0
     }
 
+    /// Whether `label` names something else. A shortened commit does not.
+    #[must_use]
+    pub(crate) fn is_contradicted_by(&self, label: &str) -> bool {
+        label.len() < SHORTEST_LABEL || !self.0.starts_with(&label.to_ascii_lowercase())
+    }
+
     /// Its first 8 digits, for messages.
     #[must_use]
     pub(crate) fn short(&self) -> &str {
         &self.0[..8]
+    }
+}
+
+impl TryFrom<String> for Commit {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
     }
 }
 

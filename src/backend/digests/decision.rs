@@ -10,7 +10,7 @@ use super::{
     commit::Commit,
     finding::{Built, Finding, ImageState},
     gate::{Ruling, RulingState},
-    note::{Known, Note},
+    note::{Known, Note, Proofs},
 };
 use crate::domain::{
     clock::Timestamp,
@@ -63,6 +63,8 @@ pub(super) struct Facts {
     pub(crate) tells_origin: bool,
     /// The note of the last answer.
     pub(crate) before: Note,
+    /// The proofs of the last build's images, if a signature is demanded; or why that build is not good any more.
+    pub(crate) last_proofs: Result<Proofs, String>,
     /// The fingerprint of the configuration.
     pub(crate) made_by: String,
     /// The present time.
@@ -100,7 +102,16 @@ impl Facts {
         if is_deleted && !matches!(fallback, Fallback::Placeholder(_)) {
             return not_built.fall_back(fallback, self.tells_origin);
         }
-        Ok(not_built.last_build(item, before))
+        match self.last_proofs {
+            Ok(proofs) => Ok(not_built.last_build(item, Note { proofs, ..before })),
+            Err(why) => {
+                let why = format!(
+                    "not built yet, and the last build cannot be served meanwhile: {why}; an empty list cannot be answered \
+                     either; the next build ends this"
+                );
+                Err(BackendError { evidence: not_built.evidence, ..BackendError::unavailable(why) })
+            }
+        }
     }
 
     /// All evidence, each with the name of its image.
@@ -115,8 +126,10 @@ impl Facts {
 
     /// How long *not built* is accepted: the longer a tag has been missing, the longer.
     fn life(&self, state: RulingState, missing_since: Option<Timestamp>) -> Duration {
+        let is_bad = self.findings.iter().any(|finding| matches!(finding.state, ImageState::Bad));
         match (state, missing_since) {
             (RulingState::Failed, _) => FAILED,
+            (RulingState::Passed, _) if is_bad => FAILED,
             (RulingState::Passed, Some(since)) => {
                 let missing_for = self.now.since(since).unwrap_or_default();
                 (missing_for / 2).clamp(PENDING, MISSING)
@@ -128,7 +141,7 @@ impl Facts {
     /// The answer with the images, all of which are built.
     fn built(mut self, evidence: Vec<Evidence>) -> Outcome {
         let is_earlier = self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier);
-        let (origin, known) = (self.origin(), self.known());
+        let (origin, known, proofs) = (self.origin(), self.known(), self.proofs());
         let parts = self.findings.iter_mut().filter_map(|finding| {
             let ImageState::Built(built) = &mut finding.state else { return None };
             Some((finding.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
@@ -136,7 +149,8 @@ impl Facts {
         let mut item: Parameters = parts.collect();
         item.insert("stale".to_owned(), is_earlier.into());
         item.extend(origin);
-        let note = Note { item: Some(item.clone()), is_earlier, made_by: self.made_by, missing_since: None, known };
+        let note =
+            Note { item: Some(item.clone()), is_earlier, made_by: self.made_by, known, proofs, ..Note::default() };
         let outcome = Outcome::present(ParameterSet(item), evidence).noting(note.into());
         // The commit in the question may pass at any time.
         if is_earlier { outcome.lasting_at_most(PENDING) } else { outcome }
@@ -146,6 +160,15 @@ impl Facts {
     fn known(&self) -> Known {
         let contents = self.findings.iter().flat_map(|finding| &finding.contents);
         contents.map(|(digest, contents)| (digest.clone(), Arc::new(contents.without_annotations()))).collect()
+    }
+
+    /// The proofs of the images, by their names.
+    fn proofs(&self) -> Proofs {
+        let proof = |finding: &Finding| {
+            let ImageState::Built(built) = &finding.state else { return None };
+            Some((finding.name.clone(), (**built.proof.as_ref()?).clone()))
+        };
+        self.findings.iter().filter_map(proof).collect()
     }
 
     /// The values of [`ORIGIN`], which all images have in common.
@@ -190,8 +213,8 @@ impl NotBuilt {
     fn last_build(mut self, mut item: Parameters, before: Note) -> Outcome {
         self.evidence.push(Evidence::present("the last build", describe_last_build(&item)));
         item.insert("stale".to_owned(), true.into());
-        let note =
-            Note { item: Some(item.clone()), is_earlier: before.is_earlier, made_by: before.made_by, ..self.note };
+        let Note { is_earlier, made_by, proofs, .. } = before;
+        let note = Note { item: Some(item.clone()), is_earlier, made_by, proofs, ..self.note };
         Outcome::present(ParameterSet(item), self.evidence).lasting_at_most(self.life).noting(note.into())
     }
 

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use super::signatures::{ProofKey, Proven, SignedImage};
 use crate::{
     clients::oci::{Contents, Digest},
     domain::generator::{Evidence, Parameters},
@@ -20,6 +23,13 @@ pub(super) struct Finding {
     pub(crate) evidence: Vec<Evidence>,
 }
 
+impl Finding {
+    /// Whether the image may be deployed.
+    pub(crate) const fn is_built(&self) -> bool {
+        matches!(self.state, ImageState::Built(_))
+    }
+}
+
 /// Whether an image may be deployed.
 #[derive(Debug)]
 pub(super) enum ImageState {
@@ -27,8 +37,10 @@ pub(super) enum ImageState {
     Built(Built),
     /// The registry has no such image.
     Missing,
-    /// The image is of another commit, or lacks a required platform.
+    /// The image is of another commit, lacks a required platform, or is not signed yet.
     Unfit,
+    /// A signature or its provenance is not good. The image must never be deployed.
+    Bad,
 }
 
 /// An image that may be deployed.
@@ -38,6 +50,20 @@ pub(super) struct Built {
     pub(crate) parts: Parameters,
     /// When it was built, if it says so.
     pub(crate) created: Option<String>,
-    /// The commit that its label names.
+    /// The commit that its signed provenance proves, or else that its label names.
     pub(crate) revision: Option<String>,
+    /// The proof of its signature, if one is demanded.
+    pub(crate) proof: Option<Box<NotedProof>>,
+}
+
+/// A proven image, as a note keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NotedProof {
+    /// The image.
+    pub(crate) image: SignedImage,
+    /// What the proof is about.
+    pub(crate) key: ProofKey,
+    /// What is proven.
+    pub(crate) proven: Arc<Proven>,
 }

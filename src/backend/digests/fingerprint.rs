@@ -1,7 +1,7 @@
 //! The fingerprint of a route's `digests`. A build of one configuration is never served under another.
 //!
 //! The fingerprint covers everything that decides which images belong to a commit: the images, the revision, and what the
-//! gate asks. It leaves out how the gate is reached, its timeout, and what is answered meanwhile. It is made from the
+//! gate asks. It leaves out how the gate is reached, its timeout, who must have signed, and what is answered meanwhile. It is made from the
 //! configuration's text, so a new key counts unless it is excluded here or in a gate's `ACCESS_KEYS`.
 
 use serde_json::{Map, Value};
@@ -14,6 +14,8 @@ pub(super) fn fingerprint(digests: &Value) -> String {
     let mut digests = digests.clone();
     if let Some(digests) = digests.as_object_mut() {
         digests.remove("onMissing");
+        // Each digest of the last build is verified by the present signers before it is served.
+        digests.remove("signature");
         digests.get_mut("gate").into_iter().for_each(reduce_gate);
         let images = digests.get_mut("images").and_then(Value::as_object_mut);
         for image in images.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
@@ -72,7 +74,7 @@ mod tests {
         let schema = schemars::schema_for!(Config).to_value();
         let plain = json!({"images": {"app": {}}, "revision": {}, "gate": {"http": {}}});
         for (place, definition, keys) in [
-            ("", "", "images list revision gate | onMissing"),
+            ("", "", "images list revision gate provenance | onMissing signature"),
             ("images.app.", "ImageConfig", "image platform requirePlatforms | placeholder"),
             ("revision.", "RevisionConfig", "expect policy |"),
         ] {

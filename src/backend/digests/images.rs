@@ -1,21 +1,27 @@
 //! Named images: one parameter set with all of them, if all are built.
 
+mod checks;
+mod vouching;
+
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use minijinja::context;
 use tokio::time::Instant;
 
+use self::checks::{build_fallback, check_ties};
 use super::{
     Config,
     commit::Commit,
-    decision::{Facts, Fallback, OnMissing},
+    decision::{Facts, Fallback},
     finding::Finding,
     fingerprint::fingerprint,
+    found::{Found, ImageRules},
     gate::{Gate, GateQuery, Ruling, RulingState},
-    note::{Known, Note},
+    note::{Known, Note, Proofs},
     revision::RevisionPolicy,
-    source::{Found, Image, ImageLookup, ImageRules, parts},
+    signatures::Signatures,
+    source::{Demands, Image, ImageLookup},
 };
 use crate::{
     backend::{BuildContext, Reached},
@@ -23,7 +29,7 @@ use crate::{
     domain::{
         clock::Clock,
         error::BackendError,
-        generator::{Evidence, Outcome, Parameters, Query},
+        generator::{Evidence, Outcome, Query},
         problem::{Path, Problems},
     },
     lang::{
@@ -45,6 +51,7 @@ pub(crate) struct Images {
     expect: Option<Template>,
     policy: RevisionPolicy,
     gate: Option<Arc<dyn Gate>>,
+    signatures: Option<Signatures>,
     fallback: Fallback,
     registries: Registries,
     evaluator: Evaluator,
@@ -72,14 +79,20 @@ impl Images {
             );
         }
         let gate = config.gate.as_ref().map(|gate| gate.build(context, &path.key("gate"), problems));
-        let vouched = config.revision.is_some() || gate.is_some();
+        let (signature, provenance) = (config.signature.as_ref(), config.provenance.as_ref());
+        let signatures = Signatures::build(signature, provenance, context, path, problems);
+        let demands = Demands {
+            is_judged: config.revision.is_some() || config.provenance.is_some(),
+            has_commit: config.revision.is_some() || gate.is_some(),
+            is_signed: config.signature.is_some(),
+        };
         let mut images = Vec::new();
         for (name, image) in &config.images {
             let path = images_path.key(name);
             if RESERVED_NAMES.contains(&name.as_str()) {
                 problems.error(&path, format!("`{name}` already means something else in a parameter set"));
             }
-            let image = Image::build(image, config.revision.is_some(), vouched, context, &path, problems);
+            let image = Image::build(image, demands, context, &path, problems);
             images.extend(image.map(|image| (name.clone(), image)));
         }
         let expect = config.revision.as_ref().and_then(|revision| {
@@ -97,6 +110,7 @@ impl Images {
             expect,
             policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
             gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
+            signatures: signatures.ok()?,
             fallback: build_fallback(config, &images_path, path, problems)?,
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),
@@ -166,30 +180,53 @@ impl Images {
             (ruling.map_err(|error| with_image_evidence(error, &findings))?, findings)
         };
         let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+        let is_compared = self.expect.is_some() && self.policy != RevisionPolicy::Ignore;
         let rules = ImageRules {
             policy: self.policy,
-            expected: commit.as_ref().filter(|_| expected.is_some()),
+            expected: commit.as_ref().filter(|_| self.expect.is_some()),
+            proven: commit.as_ref().filter(|_| is_compared || self.expect.is_none() || self.proof_commit().is_some()),
+            proves_commits: self.signatures.as_ref().is_some_and(Signatures::proves_commits),
             earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
             is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == RulingState::Passed),
         };
-        let judged = findings.into_iter().map(|(name, found)| {
-            found.and_then(|found| found.judge(name, &rules)).map_err(|mut error| {
+        let judged = findings.into_iter().map(async |(name, found)| {
+            self.judge(name, found, &rules, &before, query).await.map_err(|mut error| {
                 error.evidence = error.evidence.into_iter().map(|each| each.of(name)).collect();
                 error.within(format_args!("image {name}"))
             })
         });
-        let findings = join_results(judged).map_err(|mut error| {
+        let with_ruling = |mut error: BackendError| {
             error.evidence.extend(ruling.iter().flat_map(|ruling| ruling.evidence.iter().cloned()));
             error
-        })?;
-        let tells_origin = self.expect.is_some() || self.gate.is_some();
+        };
+        let findings = join_results(join_all(judged).await.into_iter()).map_err(with_ruling)?;
+        let tells_origin = self.expect.is_some() || self.gate.is_some() || rules.proves_commits;
+        let is_built = rules.is_ci_done && findings.iter().all(Finding::is_built);
+        let last_proofs =
+            if is_built { Ok(Proofs::new()) } else { self.last_proofs(&before, query).await.map_err(with_ruling)? };
         let (made_by, now) = (self.made_by.clone(), self.clock.now());
-        Facts { findings, ruling, tells_origin, before, made_by, now }.decide(&self.fallback)
+        Facts { findings, ruling, tells_origin, before, last_proofs, made_by, now }.decide(&self.fallback)
     }
 
+    /// The commit that the images must be of, by `revision` or by `provenance`.
     async fn expected(&self, context: &Context) -> Result<Option<Commit>, BackendError> {
-        let Some(template) = &self.expect else { return Ok(None) };
-        Commit::render(template, context).await.map(Some).map_err(|error| error.within("revision.expect"))
+        let render = async |template: Option<&Template>, key: &str| match template {
+            Some(template) => Commit::render(template, context).await.map(Some).map_err(|error| error.within(key)),
+            None => Ok(None),
+        };
+        let by_revision = render(self.expect.as_ref(), "revision.expect").await?;
+        let by_provenance = render(self.proof_commit(), "provenance.commit").await?;
+        match (&by_revision, &by_provenance) {
+            (Some(one), Some(other)) if one != other => Err(BackendError::invalid_input(format!(
+                "the revision is to be {one}, and the provenance {other}; let both name one parameter"
+            ))),
+            _ => Ok(by_revision.or(by_provenance)),
+        }
+    }
+
+    /// The template of the commit that `provenance` demands by itself.
+    fn proof_commit(&self) -> Option<&Template> {
+        self.signatures.as_ref().and_then(Signatures::commit)
     }
 
     async fn find(&self, context: &Context, known: &Known, query: &Query) -> Vec<(&str, Result<Found, BackendError>)> {
@@ -210,13 +247,20 @@ impl Images {
     pub(crate) fn reads_application_set(&self) -> bool {
         self.named.iter().any(|(_, image)| image.reads_application_set())
             || self.expect.as_ref().is_some_and(Template::reads_application_set)
+            || self.proof_commit().is_some_and(Template::reads_application_set)
             || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
+    }
+
+    /// Changes with the keys and roots of signers.
+    pub(crate) fn trust(&self) -> u64 {
+        self.signatures.as_ref().map_or(0, Signatures::trust)
     }
 
     /// Forgets shared look-ups and rulings.
     pub(crate) fn forget(&self) {
         self.registries.forget_tags();
         self.gate.iter().for_each(|gate| gate.forget());
+        self.signatures.iter().for_each(Signatures::forget);
     }
 }
 
@@ -262,65 +306,6 @@ fn join_results(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> 
     });
     let evidence = of_findings.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
     Err(BackendError { kind, message: messages.join("; "), evidence })
-}
-
-/// Notes a problem if nothing ties the images to the commit that CI passed.
-fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
-    let Some(gate) = &config.gate else { return };
-    let path = path.key("gate");
-    let policy = config.revision.as_ref().map(|revision| revision.policy);
-    let are_tied = |is_tied: fn(&Image) -> bool| images.iter().all(|(_, image)| is_tied(image));
-    let help = "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`";
-    if gate.walks_back() && policy != Some(RevisionPolicy::Require) && !are_tied(Image::needs_commit) {
-        let why = "with `walkBack` CI may rule on an earlier commit, and nothing ties the images to that commit";
-        problems.error_with_help(&path, why, help);
-    } else if matches!(policy, None | Some(RevisionPolicy::Ignore))
-        && !are_tied(|image| image.needs_commit() || image.has_commit_parameter())
-    {
-        problems.warning(&path, "CI passes a commit, and nothing ties the images to that commit", help);
-    }
-    if policy.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
-        let why = "the images name a `commit`, and the gate does not know its commit";
-        problems.error_with_help(&path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
-    }
-}
-
-fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {
-    let is_wanted = config.on_missing == OnMissing::Placeholder;
-    let mut placeholders = Parameters::new();
-    for (name, image) in &config.images {
-        let path = images.key(name).key("placeholder");
-        match &image.placeholder {
-            Some(text) => {
-                let parsed = Reference::parse(text).and_then(|reference| {
-                    let digest =
-                        reference.digest.clone().ok_or("it names no digest, and a placeholder must be pinned")?;
-                    Ok((reference, digest))
-                });
-                if !is_wanted {
-                    problems.warning(&path, "never used", "it goes with `onMissing: placeholder`");
-                }
-                let (reference, digest) = problems.note(&path, parsed)?;
-                placeholders.insert(name.clone(), parts(&reference, digest.as_str()));
-            }
-            None if is_wanted => {
-                problems.error_with_help(
-                    &images.key(name),
-                    "it has no `placeholder`, which `onMissing: placeholder` deploys until the image is built",
-                    "name one: `placeholder: registry/repository:tag@sha256:…`",
-                );
-            }
-            None => {}
-        }
-    }
-    if config.images.is_empty() && is_wanted {
-        problems.error(&path.key("onMissing"), "there is no image that needs a placeholder");
-    }
-    Some(match config.on_missing {
-        OnMissing::Omit => Fallback::Omit,
-        OnMissing::Error => Fallback::Error,
-        OnMissing::Placeholder => Fallback::Placeholder(placeholders),
-    })
 }
 
 impl std::fmt::Debug for Images {

@@ -7,6 +7,7 @@ mod opened;
 mod pattern;
 mod repositories;
 pub mod selection;
+mod signed;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -20,19 +21,21 @@ use self::{
     opened::{ContentFilter, OpenedTag},
     repositories::{ListedRepository, Repositories},
     selection::{Candidate, Selection},
+    signed::{Kept, Notes, SignedQuery},
 };
-use super::shared_for;
+use super::{Config, shared_for, signatures::Signatures};
 use crate::{
     backend::BuildContext,
     clients::oci::{Lookup, Patience, Reference, Registries},
     domain::{
         error::BackendError,
-        generator::{Evidence, Outcome, ParameterSet, Query},
+        generator::{Outcome, Query},
         problem::{Path, Problems},
     },
     lang::{
         evaluator::{Context, Evaluator},
         scope::ValueType,
+        template::Template,
     },
 };
 
@@ -75,6 +78,7 @@ pub(crate) struct List {
     repositories: Repositories,
     selection: Selection,
     filter: ContentFilter,
+    signatures: Option<Signatures>,
     limit: usize,
     registries: Registries,
     evaluator: Evaluator,
@@ -85,19 +89,30 @@ struct Vanished(Reference);
 
 impl List {
     /// Parses patterns and templates.
-    pub(crate) fn build(config: &ListConfig, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
+    /// `path` is the backend's.
+    pub(crate) fn build(
+        backend: &Config,
+        config: &ListConfig,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let (signature, provenance) = (backend.signature.as_ref(), backend.provenance.as_ref());
+        let signatures = Signatures::build(signature, provenance, context, path, problems);
+        let path = &path.key("list");
         if config.limit == Some(0) {
             problems.error(&path.key("limit"), "with 0 no tag is selected");
         }
         let (artifact_type, scope) = (config.artifact_type.as_deref(), context.scope);
-        Self {
+        Some(Self {
             repositories: Repositories::build(&config.repositories, config.missing_repository, scope, path, problems),
             selection: Selection::build(&config.tags, config.sort, scope, path, problems),
             filter: ContentFilter::build(&config.annotations, artifact_type, path, problems),
+            signatures: signatures.ok()?,
             limit: config.limit.unwrap_or(usize::MAX),
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),
-        }
+        })
     }
 
     /// What is known of an item, which is a tag.
@@ -115,32 +130,40 @@ impl List {
     pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
         let names: Vec<String> = repositories.iter().map(|repository| format!("the tags of {repository}")).collect();
+        let signed = self.signed_query(query).await?;
         let selected = stream::iter(repositories)
-            .map(async |repository| self.read(&repository, query).await)
+            .map(async |repository| self.read(&repository, query, &signed).await)
             .buffered(CONCURRENT_READS)
             .try_collect::<Vec<_>>()
             .await?;
         if names.is_empty() {
             return Ok(Outcome::of_list(Vec::new(), "the catalogue", "no repository fits"));
         }
-        let evidence = names.into_iter().zip(&selected).map(|(asked, sets)| match sets.len() {
-            0 => Evidence::absent(asked, "no tag is selected"),
-            1 => Evidence::present(asked, "1 tag is selected"),
-            more => Evidence::present(asked, format!("{more} tags are selected")),
-        });
+        let evidence = names.into_iter().zip(&selected).flat_map(|(asked, kept)| kept.evidence(asked));
         let evidence = evidence.collect();
-        Ok(Outcome::of_sources(selected.into_iter().flatten().collect(), evidence))
+        let mut notes = Notes::default();
+        let mut sets = Vec::new();
+        for kept in selected {
+            sets.extend(kept.tags.into_iter().map(|tag| notes.add(tag)));
+        }
+        let outcome = Outcome::of_sources(sets, evidence);
+        Ok(if self.signatures.is_some() { outcome.noting(notes.into()) } else { outcome })
     }
 
-    /// The parameter sets of one repository.
-    async fn read(&self, repository: &ListedRepository, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
-        let Vanished(reference) = match self.read_once(repository, query).await? {
-            Ok(sets) => return Ok(sets),
+    /// The selected tags of one repository.
+    async fn read(
+        &self,
+        repository: &ListedRepository,
+        query: &Query,
+        signed: &SignedQuery,
+    ) -> Result<Kept, BackendError> {
+        let Vanished(reference) = match self.read_once(repository, query, signed).await? {
+            Ok(kept) => return Ok(kept),
             Err(vanished) => vanished,
         };
         // A tag that was deleted after the list was read is not on the next list.
         tracing::info!(%reference, "a listed tag does not exist; the list is read again");
-        self.read_once(repository, query).await?.map_err(|Vanished(reference)| {
+        self.read_once(repository, query, signed).await?.map_err(|Vanished(reference)| {
             BackendError::unavailable(format!(
                 "{reference} is listed again, and does not exist; delete this tag, or leave it out with `tags.ignore`"
             ))
@@ -151,38 +174,44 @@ impl List {
         &self,
         repository: &ListedRepository,
         query: &Query,
-    ) -> Result<Result<Vec<ParameterSet>, Vanished>, BackendError> {
+        signed: &SignedQuery,
+    ) -> Result<Result<Kept, Vanished>, BackendError> {
         let tags = match self.registries.tags(&repository.registry, &repository.name, query.deadline).await? {
             Ok(tags) => tags,
             Err(missing) => self.repositories.miss(repository, missing)?,
         };
         let mut candidates = self.selection.select(tags, &Context::of_input(query, &self.evaluator)).await?;
         let is_by_time = self.selection.sort() == Sort::Created;
-        if self.filter.is_any() && !is_by_time {
+        if self.filter.is_any() && !is_by_time && self.signatures.is_none() {
             candidates.truncate(self.limit);
         }
-        if candidates.len() > MAX_OPENED {
-            return Err(BackendError::invalid_output(format!(
-                "{repository}: {} tags must be opened, and {MAX_OPENED} is the limit; narrow `tags`, or set a `limit`, which \
-                 helps unless `sort: created`, annotations or an artifact type are set",
-                candidates.len()
-            )));
+        // Whether a tag is signed is only known once it is opened. So as many as are wanted are opened at first, then as many again.
+        let is_stepwise = self.signatures.is_some() && !is_by_time && self.limit < candidates.len();
+        let step = if is_stepwise { self.limit.clamp(1, CONCURRENT_READS) } else { candidates.len().max(1) };
+        let (all, mut done, mut kept) = (candidates.len(), 0, Kept::default());
+        while !candidates.is_empty() && kept.tags.len() < self.limit {
+            let rest = candidates.split_off(step.min(candidates.len()));
+            let next = std::mem::replace(&mut candidates, rest);
+            done += next.len();
+            if done > MAX_OPENED {
+                return Err(too_many(repository, all));
+            }
+            let opened = stream::iter(next)
+                .map(async |candidate| self.open(repository, candidate, query).await)
+                .buffered(CONCURRENT_READS)
+                .try_collect::<Vec<_>>()
+                .await?;
+            let mut opened = match opened.into_iter().collect::<Result<Vec<_>, _>>() {
+                Ok(opened) => opened,
+                Err(vanished) => return Ok(Err(vanished)),
+            };
+            opened.retain(|opened| self.filter.fits(&opened.contents));
+            if is_by_time {
+                opened.sort_by_cached_key(|opened| Reverse(opened.contents.created_at()));
+            }
+            self.keep_signed(opened, &mut kept, query, signed).await?;
         }
-        let opened = stream::iter(candidates)
-            .map(async |candidate| self.open(repository, candidate, query).await)
-            .buffered(CONCURRENT_READS)
-            .try_collect::<Vec<_>>()
-            .await?;
-        let mut opened = match opened.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(opened) => opened,
-            Err(vanished) => return Ok(Err(vanished)),
-        };
-        opened.retain(|opened| self.filter.fits(&opened.contents));
-        if is_by_time {
-            opened.sort_by_cached_key(|opened| Reverse(opened.contents.created_at()));
-        }
-        opened.truncate(self.limit);
-        Ok(Ok(opened.into_iter().map(OpenedTag::into_set).collect()))
+        Ok(Ok(kept))
     }
 
     async fn open(
@@ -207,13 +236,34 @@ impl List {
     /// Whether the answer depends on the ApplicationSet's name.
     #[must_use]
     pub(crate) fn reads_application_set(&self) -> bool {
-        self.repositories.reads_application_set() || self.selection.reads_application_set()
+        let commit = self.signatures.as_ref().and_then(Signatures::commit);
+        self.repositories.reads_application_set()
+            || self.selection.reads_application_set()
+            || commit.is_some_and(Template::reads_application_set)
+    }
+
+    /// Changes with the keys and roots of signers.
+    pub(crate) fn trust(&self) -> u64 {
+        self.signatures.as_ref().map_or(0, Signatures::trust)
+    }
+
+    /// Whether the list notes proofs of signatures.
+    pub(crate) const fn takes_notes(&self) -> bool {
+        self.signatures.is_some()
     }
 
     /// Forgets shared look-ups.
     pub(crate) fn forget(&self) {
         self.registries.forget_tags();
+        self.signatures.iter().for_each(Signatures::forget);
     }
+}
+
+fn too_many(repository: &ListedRepository, tags: usize) -> BackendError {
+    BackendError::invalid_output(format!(
+        "{repository}: {tags} tags must be opened, and {MAX_OPENED} is the limit; narrow `tags`, or set a `limit`, which helps unless \
+         `sort: created`, annotations or an artifact type are set, or too many tags are not signed"
+    ))
 }
 
 /// The reference of a tag that the registry listed. The name is checked, since a registry may list anything.

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::{finding::NotedProof, signatures::NotedProofs};
 use crate::{
     clients::oci::{Contents, Digest},
     domain::{
@@ -16,6 +17,9 @@ use crate::{
 
 /// The contents of images, by digest.
 pub(super) type Known = BTreeMap<Digest, Arc<Contents>>;
+
+/// The proofs of a set's images, by their names.
+pub(super) type Proofs = BTreeMap<String, NotedProof>;
 
 /// The note of one answer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -31,6 +35,11 @@ pub(super) struct Note {
     pub(crate) missing_since: Option<Timestamp>,
     /// The contents of the images that were found.
     pub(crate) known: Known,
+    /// The proofs of the signatures of that set's images, by their names.
+    pub(crate) proofs: Proofs,
+    /// The proofs in all notes that were read.
+    #[serde(skip)]
+    pub(crate) noted: NotedProofs,
 }
 
 impl Note {
@@ -40,9 +49,12 @@ impl Note {
         let read = |note: &Option<Arc<Value>>| note.as_deref().and_then(|note| Self::deserialize(note).ok());
         let (mut own, lineage) = (read(&before.own).unwrap_or_default(), read(&before.lineage).unwrap_or_default());
         own.known.extend(lineage.known);
+        let all = own.proofs.values().chain(lineage.proofs.values());
+        own.noted = all.map(|proof| (proof.key, Arc::clone(&proof.proven))).collect();
         if own.item.is_none() {
             own.item = lineage.item;
             own.made_by = lineage.made_by;
+            own.proofs = lineage.proofs;
             own.is_earlier = true;
         }
         own
@@ -52,7 +64,7 @@ impl Note {
 impl From<Note> for Value {
     fn from(note: Note) -> Self {
         // By hand: the parameter set is moved, not copied.
-        let Note { item, is_earlier, made_by, missing_since, known } = note;
+        let Note { item, is_earlier, made_by, missing_since, known, proofs, noted: _ } = note;
         let mut fields = Parameters::new();
         if let Some(item) = item {
             fields.insert("item".to_owned(), Self::Object(item));
@@ -60,6 +72,11 @@ impl From<Note> for Value {
             fields.insert("madeBy".to_owned(), made_by.into());
         }
         fields.extend(missing_since.map(|since| ("missingSince".to_owned(), since.0.into())));
+        if !proofs.is_empty()
+            && let Ok(proofs) = serde_json::to_value(proofs)
+        {
+            fields.insert("proofs".to_owned(), proofs);
+        }
         if !known.is_empty()
             && let Ok(known) = serde_json::to_value(known)
         {
@@ -82,12 +99,20 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written() {
         let contents = Contents { revision: Some("abc".into()), ..Contents::default() };
+        let proof: NotedProof = serde_json::from_value(json!({
+            "image": {"registry": "r.example", "repository": "front", "digests": [Digest::of(b"").as_str()]},
+            "key": "ab".repeat(32),
+            "proven": {"commit": "ab".repeat(20), "signer": "cosign.pub"},
+        }))
+        .unwrap();
         let note = Note {
             item: json!({"front": {"digest": "d"}}).as_object().cloned(),
             is_earlier: true,
             made_by: "x".into(),
             missing_since: Some(Timestamp(7)),
             known: Known::from([(Digest::of(b""), Arc::new(contents))]),
+            noted: NotedProofs::from([(proof.key, Arc::clone(&proof.proven))]),
+            proofs: Proofs::from([("front".to_owned(), proof)]),
         };
         assert_eq!(read(Some(note.clone().into()), None), note);
         assert_eq!(read(Some(json!({"item": 7})), None).item, None);

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use self::origin::ImageSource;
 use super::{
     commit::Commit,
-    finding::{Built, Finding, ImageState},
+    found::{Found, first_value, unclear},
     note::Known,
-    revision::{self, RevisionMatch, RevisionPolicy},
     shared_for,
+    signatures::SignedImage,
 };
 use crate::{
     backend::BuildContext,
@@ -59,6 +59,17 @@ pub(super) struct Image {
     is_opened: bool,
 }
 
+/// What is demanded of images.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demands {
+    /// Whether the revision is judged, so that an image must be opened.
+    pub(crate) is_judged: bool,
+    /// Whether references may name a `commit`.
+    pub(crate) has_commit: bool,
+    /// Whether a signature is demanded.
+    pub(crate) is_signed: bool,
+}
+
 /// What a look-up of images needs.
 pub(super) struct ImageLookup<'a> {
     pub(crate) context: &'a Context,
@@ -86,52 +97,21 @@ impl ImageLookup<'_> {
     }
 }
 
-/// The rules by which images are judged.
-pub(super) struct ImageRules<'a> {
-    /// How strictly the image's revision is compared with `expected`.
-    pub(crate) policy: RevisionPolicy,
-    /// The commit that the image must be of, if one is expected.
-    pub(crate) expected: Option<&'a Commit>,
-    /// The earlier commit to which the gate walked back.
-    pub(crate) earlier: Option<&'a Commit>,
-    /// Whether CI has finished with the commit.
-    pub(crate) is_ci_done: bool,
-}
-
-/// What a look-up found for one image.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The image's values; `None` if there is no image.
-    parts: Option<Parameters>,
-    /// The contents of the tag's manifest and of the images that matter, by digest.
-    contents: Vec<(Digest, Arc<Contents>)>,
-    /// The contents whose revision matters.
-    judged: Vec<Arc<Contents>>,
-    tag: String,
-    /// The required platforms that the index lacks.
-    lacking: Option<String>,
-    /// Whether the reference names the commit that the gate ruled on.
-    is_tied: bool,
-    evidence: Evidence,
-}
-
 impl Image {
     /// The registry and the repository, if no parameter is part of them.
     pub(crate) fn fixed_repository(&self) -> Option<&str> {
         self.source.fixed_repository()
     }
 
-    /// Parses the configuration of an image. With `is_judged` its revision is judged; with `has_commit` its reference may
-    /// name a `commit`.
+    /// Parses the configuration of an image, which is looked up with `demands`.
     pub(crate) fn build(
         config: &ImageConfig,
-        is_judged: bool,
-        has_commit: bool,
+        demands: Demands,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let scope = &context.scope.with_all(if has_commit { &["commit"] } else { &[] });
+        let scope = &context.scope.with_all(if demands.has_commit { &["commit"] } else { &[] });
         let source = problems.note(&path.key("image"), ImageSource::parse(&config.image, scope, context.base));
         if let Some(source) = &source {
             source.template().check(scope, &path.key("image"), problems);
@@ -141,9 +121,15 @@ impl Image {
         for (index, text) in config.require_platforms.iter().enumerate() {
             required.extend(problems.note(&path.key("requirePlatforms").index(index), text.parse::<Platform>()));
         }
-        let is_opened = is_judged || config.platform.is_some() || !config.require_platforms.is_empty();
+        let is_opened = demands.is_judged || config.platform.is_some() || !config.require_platforms.is_empty();
         let source = source?;
-        if is_opened && matches!(source, ImageSource::Layout { .. }) {
+        if demands.is_signed && matches!(source, ImageSource::Layout { .. }) {
+            problems.error_with_help(
+                &path.key("image"),
+                "an image layout holds no signatures, so the image would never be answered",
+                "ask a registry for it, or leave `signature` and `provenance` out",
+            );
+        } else if is_opened && matches!(source, ImageSource::Layout { .. }) {
             problems.error_with_help(
                 &path.key("image"),
                 "an image layout is not opened, so neither its revision nor its platforms are known",
@@ -203,7 +189,8 @@ impl Image {
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
             let parts = object(parts(reference, digest.as_str()));
-            return Ok(Found::unopened(Some(parts), tag, is_tied, evidence));
+            let image = Some(signed(reference, [Some(digest), None]));
+            return Ok(Found { image, ..Found::unopened(Some(parts), tag, is_tied, evidence) });
         }
         let top = lookup.contents(reference, &digest).await?;
         let image_for =
@@ -235,7 +222,8 @@ impl Image {
         parts.insert("revision".to_owned(), revision.unwrap_or_default().into());
         parts.insert("created".to_owned(), created.unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
-        Ok(Found { parts: Some(parts), contents, judged, tag, lacking, is_tied, evidence })
+        let image = Some(signed(reference, [Some(digest), picked]));
+        Ok(Found { parts: Some(parts), contents, judged, tag, lacking, is_tied, image, evidence })
     }
 
     /// Whether the reference names the commit that the gate ruled on.
@@ -254,79 +242,19 @@ impl Image {
     }
 }
 
-impl Found {
-    /// The result of a look-up that did not read the contents.
-    const fn unopened(parts: Option<Parameters>, tag: String, is_tied: bool, evidence: Evidence) -> Self {
-        Self { parts, contents: Vec::new(), judged: Vec::new(), tag, lacking: None, is_tied, evidence }
-    }
-
-    /// What was asked and answered.
-    pub(crate) const fn evidence(&self) -> &Evidence {
-        &self.evidence
-    }
-
-    /// Judges the image called `name` by `rules`.
-    ///
-    /// # Errors
-    /// When the image must name its commit, and does not.
-    pub(crate) fn judge(self, name: &str, rules: &ImageRules<'_>) -> Result<Finding, BackendError> {
-        let Self { parts, contents, judged, tag, lacking, is_tied, evidence } = self;
-        let mut finding =
-            Finding { name: name.to_owned(), state: ImageState::Missing, contents, evidence: vec![evidence] };
-        let Some(parts) = parts else { return Ok(finding) };
-        finding.state = ImageState::Unfit;
-        if let Some(lacking) = lacking {
-            let asked = format!("its platforms under {tag}");
-            finding.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
-            return Ok(finding);
-        }
-        let asked = format!("its revision under {tag}");
-        for (expected, contents) in
-            rules.expected.into_iter().flat_map(|expected| judged.iter().map(move |one| (expected, one)))
-        {
-            let verdict = revision::judge(rules.policy, expected, contents, &tag, rules.is_ci_done);
-            match verdict.map_err(|error| unclear(&asked, error))? {
-                RevisionMatch::Fits(answered) => finding.evidence.push(Evidence::present(&asked, answered)),
-                RevisionMatch::Other(why) => {
-                    finding.evidence.push(Evidence::absent(asked, why));
-                    return Ok(finding);
-                }
-            }
-        }
-        let is_of = |commit: &Commit| {
-            !judged.is_empty() && judged.iter().all(|contents| contents.revision.as_deref() == Some(commit.as_str()))
-        };
-        if let Some(earlier) = rules.earlier.filter(|earlier| !is_tied && !is_of(earlier)) {
-            let why =
-                format!("CI passed {earlier}, an earlier commit, and nothing shows that the image is of that commit");
-            finding.evidence.push(Evidence::absent(asked, why));
-            return Ok(finding);
-        }
-        let created = first_value(&judged, |contents| &contents.created);
-        let revision = first_value(&judged, |contents| &contents.revision);
-        finding.state = ImageState::Built(Built { parts, created, revision });
-        Ok(finding)
-    }
-}
-
-/// The first value of a field among `contents`.
-fn first_value(contents: &[Arc<Contents>], field: fn(&Contents) -> &Option<String>) -> Option<String> {
-    contents.iter().find_map(|contents| field(contents).clone())
-}
-
 /// Whether a tag has a whole commit in it, such as `sha-` and 40 digits: such tags do not move.
 fn is_commit_tag(tag: &str) -> bool {
     tag.split(['-', '_', '.']).any(|part| Commit::parse(part).is_ok())
 }
 
-fn object(value: Value) -> Parameters {
-    if let Value::Object(parts) = value { parts } else { Parameters::new() }
+/// The image of `reference` with its `digests`.
+fn signed(reference: &Reference, digests: [Option<Digest>; 2]) -> SignedImage {
+    let Reference { registry, repository, .. } = reference.clone();
+    SignedImage { registry, repository, digests: digests.into_iter().flatten().collect() }
 }
 
-/// `error`, with what was asked as evidence.
-fn unclear(asked: &str, mut error: BackendError) -> BackendError {
-    error.evidence = vec![Evidence::unknown(asked, error.message.as_str())];
-    error
+fn object(value: Value) -> Parameters {
+    if let Value::Object(parts) = value { parts } else { Parameters::new() }
 }
 
 /// An image's parts, under the names that templates use.

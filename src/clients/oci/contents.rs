@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Method;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -135,6 +136,28 @@ impl Registry {
     }
 
     async fn manifest(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Manifest, BackendError> {
+        Ok(self.checked_manifest(repository, digest, deadline).await?.0)
+    }
+
+    /// The bytes of the manifest `digest`, which have that digest.
+    ///
+    /// # Errors
+    /// When they are not read by `deadline`, or are no manifest.
+    pub(super) async fn manifest_bytes(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Bytes, BackendError> {
+        Ok(self.checked_manifest(repository, digest, deadline).await?.1)
+    }
+
+    async fn checked_manifest(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<(Manifest, Bytes), BackendError> {
         let path = format!("manifests/{digest}");
         let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None };
         let reply = self.ask(&question, deadline).await?;
@@ -143,7 +166,7 @@ impl Registry {
         }
         let (target, manifest) = vouched_for(&reply).map_err(|error| error.within(digest))?;
         check(digest, &target.digest)?;
-        Ok(manifest)
+        Ok((manifest, reply.body))
     }
 
     async fn image_config(

@@ -65,7 +65,11 @@ impl Registries {
         listed.map_err(within)?.map_err(|_| within(BackendError::invalid_output("it has none")))
     }
 
-    fn origin(&self, registry: &str) -> Result<std::sync::Arc<Registry>, BackendError> {
+    /// The registry itself, not its mirrors.
+    ///
+    /// # Errors
+    /// When its credential cannot be read.
+    pub(super) fn origin(&self, registry: &str) -> Result<std::sync::Arc<Registry>, BackendError> {
         self.chain(registry)?.pop().ok_or_else(|| BackendError::unavailable("there is no registry to ask"))
     }
 }
@@ -142,7 +146,7 @@ fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
 }
 
 /// The query of the next page. Only the query of a `Link` (RFC 8288) is followed, and it must belong to the same list.
-fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
+pub(super) fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
     let wrong = |link: &str| {
         // The query may hold a secret.
         let shown: String = link.split('?').next().unwrap_or_default().chars().take(120).collect();

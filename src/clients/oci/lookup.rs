@@ -169,7 +169,8 @@ pub(super) fn vouched_for(reply: &Reply) -> Result<(Target, Manifest), BackendEr
     }
 }
 
-fn content_type(reply: &Reply) -> String {
+/// The media type of a body, as its header says.
+pub(super) fn content_type(reply: &Reply) -> String {
     let value = reply.headers.get(header::CONTENT_TYPE).map_or_else(Default::default, HeaderValue::as_bytes);
     String::from_utf8_lossy(value).split(';').next().unwrap_or_default().trim().to_owned()
 }

@@ -10,6 +10,8 @@ use crate::domain::document;
 /// All kinds of manifests that an image reference may lead to.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
                                  application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
+/// The media type of an index, also of a list of referrers.
+pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The media types of image configurations. Other types are configurations of artifacts.
 const CONFIGS: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];

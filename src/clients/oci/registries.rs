@@ -15,6 +15,7 @@ use super::{
     Digest, Reference,
     config::RegistryConfig,
     contents::{CachedContents, Contents},
+    documents::Documents,
     lookup::{Lookup, Missing, Target},
     reference::{canonical_registry, is_registry},
     registry::Registry,
@@ -53,7 +54,11 @@ struct Shared {
     tags: Bounded<Reference, (Target, Timestamp)>,
     lookups: Flights<[u8; 32], [u8; 32], Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
+    searches: Searches,
 }
+
+/// Look-ups of the documents beside images that are under way.
+type Searches = Flights<[u8; 32], [u8; 32], Result<Arc<Documents>, BackendError>>;
 
 /// How long a caller waits for a tag, and how old the answer may be.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +123,7 @@ impl Registries {
             tags: bounded_cache::new(MAX_TAGS),
             lookups: Flights::default(),
             readings: Flights::default(),
+            searches: Flights::default(),
         }))
     }
 
@@ -182,14 +188,20 @@ impl Registries {
         wait(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }
 
-    /// Forgets all tags, so that each is asked for again. Callers who already wait for an answer still get it.
+    /// Forgets all tags, so that each is asked for again, and so is what is beside images. Callers who already wait for an answer still get it.
     pub fn forget_tags(&self) {
         self.0.lookups.supersede(|_| true, || self.0.tags.invalidate_all());
+        self.0.searches.supersede(|_| true, || ());
     }
 
     /// The registry called `name`, after its mirrors.
     pub(super) fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
         self.0.chain(name)
+    }
+
+    /// Look-ups of the documents beside images that are under way.
+    pub(super) fn searches(&self) -> &Searches {
+        &self.0.searches
     }
 
     async fn remembered(&self, reference: &Reference, max_age: Duration) -> Option<Target> {

@@ -1,9 +1,10 @@
 //! One registry: its host, the credential for it, and how it is asked. Source: OCI distribution specification 1.1, and the
 //! distribution project's authentication, which all registries support.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header};
+use parking_lot::Mutex;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -60,6 +61,29 @@ pub(super) struct Registry {
     /// The challenge for each scope, since its first 401.
     challenges: Bounded<String, Challenge>,
     tokens: RegistryTokens,
+    /// Whether it has a referrers API.
+    pub(super) referrers_api: ReferrersApi,
+}
+
+/// What is known of a registry's referrers API.
+#[derive(Debug, Default)]
+pub(super) struct ReferrersApi(Mutex<Option<Instant>>);
+
+impl ReferrersApi {
+    /// Whether it is remembered that there is none.
+    pub(super) fn is_lacking(&self) -> bool {
+        self.0.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Remembers for the time `lasts` that there is none.
+    pub(super) fn lacks_for(&self, lasts: Duration) {
+        *self.0.lock() = Some(Instant::now() + lasts);
+    }
+
+    /// Forgets that.
+    pub(super) fn forget(&self) {
+        *self.0.lock() = None;
+    }
 }
 
 /// One request to a registry.
@@ -96,7 +120,8 @@ impl Registry {
         rules: RegistryRules,
     ) -> Self {
         let challenges = bounded_cache::new(MAX_CHALLENGES);
-        Self { name, rules, base, client, credentials, challenges, tokens: RegistryTokens::default() }
+        let (tokens, referrers_api) = (RegistryTokens::default(), ReferrersApi::default());
+        Self { name, rules, base, client, credentials, challenges, tokens, referrers_api }
     }
 
     /// Sends a request, and buys a token if the registry wants one. A remembered credential or token that is refused is renewed
@@ -200,6 +225,8 @@ impl Registry {
         let mut headers = HeaderMap::new();
         if question.path.starts_with("manifests/") {
             headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        } else if question.path.starts_with("referrers/") {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::INDEX));
         }
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));

@@ -34,6 +34,8 @@ const MARGIN: Duration = Duration::from_millis(100);
 pub(super) struct Run {
     pub(crate) asked: Arc<ResolvedQuery>,
     pub(crate) wanted: Wanted,
+    /// The route's revision when the run began. If its keys change meanwhile, the answer is not served.
+    pub(crate) revision: Revision,
     pub(crate) guard: FlightGuard<(Key, Revision), Question, Landed>,
 }
 

@@ -66,6 +66,12 @@ impl Revision {
         self.0.to_le_bytes()
     }
 
+    /// This revision with what the route's backend trusts now. 0 is nothing that may change.
+    #[must_use]
+    pub(crate) const fn trusting(self, trust: u64) -> Self {
+        Self(self.0 ^ trust)
+    }
+
     /// The revision of a route's configuration as it is in the file.
     #[must_use]
     pub(crate) fn of(route: &Value) -> Self {

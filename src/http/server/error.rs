@@ -261,10 +261,13 @@ impl ApiError {
             Some(Unusable::TooOld(stored_at)) => {
                 format!("the last good answer, of {}, is older than `cache.staleIfError` allows", stored_at.to_date())
             }
-            Some(Unusable::OtherConfiguration(stored_at)) => format!(
-                "the last good answer, of {}, was made by another configuration of this route",
-                stored_at.to_date()
-            ),
+            Some(Unusable::OtherConfiguration(stored_at)) => {
+                // Without signers, nothing is trusted that may change.
+                let or_keys =
+                    if asked.route.backend.trust() == 0 { "" } else { ", or under other keys of its signers" };
+                let date = stored_at.to_date();
+                format!("the last good answer, of {date}, was made by another configuration of this route{or_keys}")
+            }
         };
         let rest = format!("; {last} ({question}), so the ApplicationSet is left as it is");
         let error = Self::of(unknown, &asked.route);

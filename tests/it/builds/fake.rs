@@ -62,6 +62,10 @@ struct State {
     tags: HashMap<String, Digest>,
     /// Contents by digest.
     contents: HashMap<String, String>,
+    /// The documents beside each digest.
+    referrers: HashMap<Digest, Vec<Digest>>,
+    /// Whether there is a referrers API, and the size of its pages. Without it there are fallback tags.
+    page: Option<usize>,
     runs: Vec<Value>,
     history: Vec<char>,
     fault: Option<(Endpoint, Arc<Play>)>,
@@ -76,8 +80,12 @@ pub enum Endpoint {
     Tag,
     /// A manifest by digest.
     Manifest,
-    /// The configuration of an image.
+    /// The configuration of an image, or a layer.
     Config,
+    /// The list of documents beside an image, by API or tag.
+    Referrers,
+    /// The list of tags.
+    List,
 }
 
 impl Endpoint {
@@ -86,8 +94,10 @@ impl Endpoint {
     fn of(target: &str) -> Self {
         match target {
             target if target.starts_with("/repos/") => Self::Gate,
+            target if target.contains("/tags/list") => Self::List,
             target if target.contains("/blobs/") => Self::Config,
             target if target.contains("/manifests/sha256:") => Self::Manifest,
+            target if target.contains("/referrers/") || target.contains("/manifests/sha256-") => Self::Referrers,
             _ => Self::Tag,
         }
     }
@@ -150,6 +160,53 @@ impl Fake {
         state.tags.insert(tag.to_owned(), index.clone());
         digests.insert(0, index);
         digests
+    }
+
+    /// From now on there is a referrers API with pages of `size`.
+    pub fn has_referrers_api(&self, size: usize) {
+        self.state.lock().unwrap().page = Some(size);
+    }
+
+    /// Puts `document`, a layer of the type `kind`, beside the image `subject`; the digest of its manifest.
+    pub fn attach(&self, subject: &Digest, kind: &str, document: &str) -> Digest {
+        let mut state = self.state.lock().unwrap();
+        let layer = state.keep(document.to_owned());
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind,
+            "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": Digest::of(b"{}").as_str(), "size": 2},
+            "layers": [{"mediaType": kind, "digest": layer.as_str(), "size": document.len()}],
+            "subject": {"mediaType": MANIFEST, "digest": subject.as_str(), "size": 1}});
+        let digest = state.keep(manifest.to_string());
+        state.referrers.entry(subject.clone()).or_default().push(digest.clone());
+        digest
+    }
+
+    /// Puts signatures of cosign before version 3 beside `subject`: payloads, and their signatures in base64.
+    pub fn attach_legacy(&self, subject: &Digest, signed: &[(String, String)]) {
+        let mut state = self.state.lock().unwrap();
+        let mut layers = Vec::new();
+        for (payload, signature) in signed {
+            let layer = state.keep(payload.clone());
+            layers.push(
+                json!({"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": layer.as_str(),
+                "size": payload.len(), "annotations": {"dev.cosignproject.cosign/signature": signature}}),
+            );
+        }
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": layers,
+            "config": {"mediaType": CONFIG, "digest": Digest::of(b"{}").as_str(), "size": 2}});
+        let digest = state.keep(manifest.to_string());
+        state.tags.insert(format!("sha256-{}.sig", hex(subject)), digest);
+    }
+
+    /// Takes everything away that is beside `subject`.
+    pub fn detach(&self, subject: &Digest) {
+        let mut state = self.state.lock().unwrap();
+        state.referrers.remove(subject);
+        state.tags.remove(&format!("sha256-{}.sig", hex(subject)));
+    }
+
+    /// Loses the content of `digest`, which stays listed.
+    pub fn lose(&self, digest: &Digest) {
+        self.state.lock().unwrap().contents.remove(digest.as_str());
     }
 
     /// The commits of the repository, newest first.
@@ -230,6 +287,9 @@ impl State {
             let list: Vec<Value> = since.iter().enumerate().map(commit).take(page_size).collect();
             return request.answer(200, "Content-Type: application/json", json!(list).to_string());
         }
+        if let Some(steps) = self.list_referrers(request) {
+            return steps;
+        }
         let reference = target.rsplit('/').next().unwrap();
         let digest = self.tags.get(reference).map_or(reference, Digest::as_str);
         match self.contents.get(digest) {
@@ -240,4 +300,44 @@ impl State {
             None => request.answer(404, "Content-Type: application/json", UNKNOWN),
         }
     }
+
+    /// The answer about what is beside an image: by the API, which docker-registry has not, or by the fallback tag.
+    fn list_referrers(&self, request: &Request) -> Option<Vec<Step>> {
+        let target = &*request.target;
+        let listed = |digest: &str| {
+            let digests = Digest::parse(digest).ok().and_then(|digest| self.referrers.get(&digest));
+            // A fallback index may name wrong types, as that of GHCR does.
+            let entry = |digest: &Digest| {
+                json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": 1,
+                "artifactType": "application/vnd.oci.empty.v1+json"})
+            };
+            digests.into_iter().flatten().map(entry).collect::<Vec<_>>()
+        };
+        let index =
+            |entries: &[Value]| json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string();
+        let kind = format!("Content-Type: {INDEX}");
+        if let Some((_, asked)) = target.split_once("/referrers/") {
+            let Some(size) = self.page else {
+                return Some(request.answer(404, "Content-Type: text/plain", "404 page not found\n"));
+            };
+            let (digest, from) = asked.split_once("?from=").unwrap_or((asked, "0"));
+            let (from, all): (usize, _) = (from.parse().unwrap(), listed(digest));
+            let page = &all[from.min(all.len())..(from + size).min(all.len())];
+            let path = target.split('?').next().unwrap();
+            let next = from + size;
+            let more =
+                if next < all.len() { format!("\r\nLink: <{path}?from={next}>; rel=\"next\"") } else { String::new() };
+            return Some(request.answer(200, &format!("{kind}{more}"), index(page)));
+        }
+        let (_, digits) = target.split_once("/manifests/sha256-")?;
+        let all = listed(&format!("sha256:{digits}"));
+        if self.page.is_some() || all.is_empty() {
+            return None;
+        }
+        Some(request.answer(200, &kind, index(&all)))
+    }
+}
+
+fn hex(digest: &Digest) -> &str {
+    digest.as_str().strip_prefix("sha256:").unwrap()
 }

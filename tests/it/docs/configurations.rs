@@ -11,7 +11,8 @@ use super::page::{Block, Page, repository};
 use crate::support::{TestApp, authority::Ca};
 
 /// The keys whose values are files or folders.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 13] = [
+    "trustedRoot",
     "file",
     "ca",
     "clientCa",
@@ -119,6 +120,11 @@ fn make_files(folder: &Path, document: &Value, mut text: String) -> String {
             "ca" | "clientCa" => write(&own, &ca.pem),
             "cert" | "publicKey" => write(&own, &certificate),
             "key" => write(&own, &private_key),
+            // The key of an image's signer.
+            "file" if own.extension().is_some_and(|end| end == "pub") => {
+                write(&own, include_str!("../../../config/demo/cosign.pub"));
+            }
+            "trustedRoot" => write(&own, include_str!("../../signatures/public/root.json")),
             "dockerConfig" => write(&own, r#"{"auths": {}}"#),
             _ => write(&own, &format!("a-secret-of-at-least-32-bytes-for-{}", name.replace('/', "-"))),
         }

@@ -21,10 +21,14 @@ impl Registry {
         manifest["mediaType"] = json!(MANIFEST);
         manifest["config"] = json!({"mediaType": kind, "digest": digest, "size": config.len()});
         manifest["layers"] = json!([]);
-        let manifest = manifest.to_string();
+        self.put_manifest(repository, tags, MANIFEST, &manifest.to_string()).await
+    }
+
+    /// Puts the bytes of a manifest of a `kind` under each of `tags`, and returns its digest.
+    pub async fn put_manifest(&self, repository: &str, tags: &[&str], kind: &str, manifest: &str) -> String {
         for tag in tags {
             let path = format!("/v2/{repository}/manifests/{tag}");
-            let reply = self.request("PUT", &path, MANIFEST, &manifest).await;
+            let reply = self.request("PUT", &path, kind, manifest).await;
             assert_eq!(reply.status, 201, "{path}: {}", reply.text());
         }
         Digest::of(manifest.as_bytes()).as_str().to_owned()
@@ -36,7 +40,8 @@ impl Registry {
             .await
     }
 
-    async fn put_blob(&self, repository: &str, content: &str) -> String {
+    /// Puts a blob, and returns its digest.
+    pub async fn put_blob(&self, repository: &str, content: &str) -> String {
         let digest = Digest::of(content.as_bytes()).as_str().to_owned();
         let started = self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), "", "").await;
         let location = started.header("location").unwrap_or_else(|| panic!("{}", started.text()));

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
@@ -10,7 +12,7 @@ const NOW: Timestamp = Timestamp(1_000_000_000);
 
 fn built(name: &str, digest: &str) -> Finding {
     let parts = json!({"digest": digest}).as_object().unwrap().clone();
-    let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')) };
+    let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')), proof: None };
     Finding {
         name: name.into(),
         state: ImageState::Built(built),
@@ -51,7 +53,27 @@ fn decide(
 ) -> Result<Outcome, BackendError> {
     let before = Note::read(before.unwrap_or(&Before::default()));
     let made_by = "this".to_owned();
-    Facts { findings, ruling, tells_origin: true, before, made_by, now: NOW }.decide(fallback)
+    let last_proofs = Ok(BTreeMap::new());
+    Facts { findings, ruling, tells_origin: true, before, last_proofs, made_by, now: NOW }.decide(fallback)
+}
+
+/// A last build for which nobody vouches any more is neither served nor replaced by an empty list. A new build ends that.
+#[test]
+fn a_last_build_without_proofs_is_not_served() {
+    let decide = |finding: Finding, is_own: bool, fallback: &Fallback| {
+        let (before, made_by) = (Note::read(&before(is_own)), "this".to_owned());
+        let (findings, last_proofs) = (vec![finding], Err("the key was removed".to_owned()));
+        Facts { findings, ruling: None, tells_origin: true, before, last_proofs, made_by, now: NOW }.decide(fallback)
+    };
+    for is_bad in [false, true] {
+        for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {
+            let state = if is_bad { ImageState::Bad } else { ImageState::Unfit };
+            let error = decide(lacking("front", state), !is_bad, &fallback).unwrap_err();
+            assert!(error.message.contains("cannot be served meanwhile: the key was removed"), "{}", error.message);
+            assert!(!error.evidence.is_empty());
+        }
+    }
+    assert_eq!(summary(&decide(built("front", "new"), true, &Fallback::Omit).unwrap()), "new");
 }
 
 /// The note of an answer whose image has the digest `old`.
@@ -84,6 +106,7 @@ type Row<'a> = (&'a str, Finding, Option<RulingState>, Option<&'a Before>, &'a s
 fn the_table() {
     let there = || built("front", "new");
     let (missing, unfit) = (|| lacking("front", ImageState::Missing), || lacking("front", ImageState::Unfit));
+    let bad = || lacking("front", ImageState::Bad);
     let (own, followed) = (before(true), before(false));
     let (passed, pending, failed) = (RulingState::Passed, RulingState::Pending, RulingState::Failed);
     let table: Vec<Row<'_>> = vec![
@@ -105,6 +128,9 @@ fn the_table() {
         ("CI runs again, and the tag is missing", missing(), Some(pending), Some(&own), "old, stale", Some(15)),
         ("CI failed again, and the tag is missing", missing(), Some(failed), Some(&own), "old, stale", Some(60)),
         ("the tag moved on", unfit(), Some(passed), Some(&own), "old, stale", Some(15)),
+        ("badly signed, never seen", bad(), Some(passed), None, "[]", Some(60)),
+        ("badly signed, one before", bad(), Some(passed), Some(&followed), "old, stale", Some(60)),
+        ("badly signed, no gate", bad(), None, Some(&own), "old, stale", Some(60)),
         // The image of this very question was deleted: the guard has the last word.
         ("the tag was deleted", missing(), Some(passed), Some(&own), "[]", Some(15)),
     ];

@@ -1,0 +1,317 @@
+//! The fourth witness: who signed an image, and which commit its signed provenance names. [`crate::signature`] judges documents;
+//! [`crate::clients::oci`] finds them. What is *proven* stays proven for a digest as long as keys and roots are the same. *Not signed* and
+//! *bad* are remembered briefly, since CI may sign at any time.
+
+mod memory;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use self::memory::Memory;
+pub(super) use self::memory::ProofKey;
+use super::commit::Commit;
+use crate::{
+    backend::BuildContext,
+    clients::oci::{Digest, Documents, Registries, Subject},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    lang::template::{Template, ValueContext},
+    signature::{Asked, Candidate, Policy, Proof, ProvenanceConfig, SignatureConfig, Verdict},
+};
+
+/// How long *bad* is remembered, as a gate remembers *failed*.
+const BAD_FOR: Duration = Duration::from_mins(1);
+
+/// The signers, the provenance that they must have signed, and what is known of images.
+#[derive(Debug)]
+pub(super) struct Signatures {
+    policy: Arc<Policy>,
+    commit: Option<Template>,
+    proves_commits: bool,
+    registries: Registries,
+    memory: Memory,
+}
+
+/// The witness cannot be built; the problems are noted.
+#[derive(Debug)]
+pub(super) struct NotBuilt;
+
+/// An image that must be signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SignedImage {
+    /// The registry's host.
+    pub(crate) registry: String,
+    /// The repository.
+    pub(crate) repository: String,
+    /// The digests that a signature may name: the index, and the image that was picked from it.
+    pub(crate) digests: Vec<Digest>,
+}
+
+/// How an image is asked about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProofQuery<'a> {
+    /// The commit that must be proven. `None`: any.
+    pub(crate) commit: Option<&'a Commit>,
+    /// What the image's label names.
+    pub(crate) label: Option<&'a str>,
+    /// Proofs that earlier answers noted.
+    pub(crate) noted: &'a NotedProofs,
+    /// When the answer must be here.
+    pub(crate) deadline: Instant,
+    /// Whether a look-up that another caller began is waited for. It may have missed a change.
+    pub(crate) joins: bool,
+    /// Whether verdicts may be used that earlier requests learned. Proofs always are.
+    pub(crate) may_reuse: bool,
+    /// The age up to which *not signed* is used that another question learned.
+    pub(crate) not_signed_for: Duration,
+}
+
+/// The proofs that were noted with answers.
+pub(super) type NotedProofs = BTreeMap<ProofKey, Arc<Proven>>;
+
+/// What is proven of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Proven {
+    /// The commit, if provenance is demanded.
+    pub(crate) commit: Option<Commit>,
+    /// Who vouches for it.
+    pub(crate) signer: String,
+}
+
+/// What the witness says of an image.
+#[derive(Debug, Clone)]
+pub(super) enum Vouched {
+    /// All that is demanded is proven.
+    Proven(ProofKey, Arc<Proven>),
+    /// It is not signed yet, or for another commit.
+    NotYet(String),
+    /// A document claims to be by a signer, and is not good. The image must never be deployed.
+    Bad(String),
+}
+
+impl Signatures {
+    /// The witness; `None` without `signature` in the configuration. Problems are noted below `path`, which is that of the backend.
+    ///
+    /// # Errors
+    /// When there are problems.
+    pub(crate) fn build(
+        signature: Option<&SignatureConfig>,
+        provenance: Option<&ProvenanceConfig>,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Result<Option<Self>, NotBuilt> {
+        let Some(signature) = signature else {
+            if provenance.is_some() {
+                problems.error_with_help(
+                    &path.key("provenance"),
+                    "nobody signs it: anyone who may push could write such a provenance",
+                    "add `signature`, with the key or the identity that signs it",
+                );
+                return Err(NotBuilt);
+            }
+            return Ok(None);
+        };
+        let policy = Policy::build(signature, provenance, context.base, path, problems);
+        let commit = match provenance.and_then(|provenance| provenance.commit.as_ref()) {
+            Some(text) => {
+                let path = path.key("provenance").key("commit");
+                let template =
+                    Template::build(text, ValueContext::Text, context.scope, &path, problems).ok_or(NotBuilt)?;
+                if template.fixed_prefix() == text {
+                    problems.note(&path, Commit::parse(text)).ok_or(NotBuilt)?;
+                }
+                Some(template)
+            }
+            None => None,
+        };
+        Ok(Some(Self {
+            policy: Arc::new(policy.ok_or(NotBuilt)?),
+            commit,
+            proves_commits: provenance.is_some(),
+            registries: context.registries.clone(),
+            memory: Memory::new(context.clock),
+        }))
+    }
+
+    /// Whether signed provenance names the commit, in place of the label.
+    pub(crate) const fn proves_commits(&self) -> bool {
+        self.proves_commits
+    }
+
+    /// The template of the commit that provenance must name, if it has one of its own.
+    pub(crate) const fn commit(&self) -> Option<&Template> {
+        self.commit.as_ref()
+    }
+
+    /// Changes with the keys and roots. An answer that was made before is not served then.
+    pub(crate) fn trust(&self) -> u64 {
+        let mut start = [0; 8];
+        start.copy_from_slice(&self.policy.fingerprint()[..8]);
+        u64::from_le_bytes(start)
+    }
+
+    /// Forgets everything but proofs.
+    pub(crate) fn forget(&self) {
+        self.memory.forget();
+    }
+
+    /// What is said of `image`.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub(crate) async fn vouch(&self, image: &SignedImage, query: ProofQuery<'_>) -> Result<Vouched, BackendError> {
+        let trust = self.policy.fingerprint();
+        let key_for =
+            |commit: Option<&str>| ProofKey::of(&image.digests, &trust, commit.filter(|_| self.proves_commits));
+        let key = key_for(query.commit.map(Commit::as_str));
+        let proof = |key: &ProofKey| self.memory.proof(key).or_else(|| query.noted.get(key).cloned());
+        if let Some(proven) = proof(&key) {
+            self.memory.prove(key, Arc::clone(&proven));
+            return Ok(Vouched::Proven(key, proven));
+        }
+        // Label and proof agree on another commit: a further proof could only contradict the label.
+        if let (Some(expected), Some(label)) = (query.commit.filter(|_| self.proves_commits), query.label)
+            && let Ok(label) = Commit::parse(label)
+            && label != *expected
+            && proof(&key_for(Some(label.as_str()))).is_some()
+        {
+            return Ok(Vouched::NotYet(format!("it is proven to be of {label}, not of {expected}")));
+        }
+        if query.may_reuse
+            && let Some(vouched) = self.memory.unproven(&key, BAD_FOR, query.not_signed_for)
+        {
+            return Ok(vouched);
+        }
+        let (vouched, seen) = self.ask(image, &query, key).await?;
+        // Keys that changed meanwhile judged this. It counts, and is asked again next time.
+        if self.policy.fingerprint() == trust {
+            match &vouched {
+                Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
+                Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(key, &vouched),
+            }
+            if let Some(of_label) = seen {
+                self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));
+            }
+        }
+        Ok(vouched)
+    }
+
+    /// Asks the registry. Also returns what is proven for the commit that the label names, if that is another one.
+    async fn ask(
+        &self,
+        image: &SignedImage,
+        query: &ProofQuery<'_>,
+        key: ProofKey,
+    ) -> Result<(Vouched, Option<Proven>), BackendError> {
+        let mut found = Found::default();
+        let mut verdict = Verdict::Absent("it has no digest".to_owned());
+        for digest in &image.digests {
+            let subject = Subject { registry: &image.registry, repository: &image.repository, digest };
+            let formats = self.policy.reads();
+            match self.registries.referrers(&subject, formats, query.deadline, query.joins).await {
+                Ok(documents) => found.add(&documents, digest),
+                Err(error) => found.miss(error, digest),
+            }
+            verdict = self.judge(image, query.commit, &found.candidates).await?;
+            if let Verdict::Present(proof) = verdict {
+                let proven = self.check(proof, query.commit)?;
+                return Ok((Vouched::Proven(key, Arc::new(proven)), None));
+            }
+        }
+        // Among what was not read there may be a good signature, or one more that fails.
+        if let Some(gap) = found.gap {
+            return Err(gap);
+        }
+        match verdict {
+            Verdict::Present(_) => Err(BackendError::unavailable("the verdict changed")),
+            Verdict::Absent(why) => Ok((Vouched::NotYet(format!("{why} (asked: {})", found.places.join("; "))), None)),
+            Verdict::OtherCommit { commit, why } => {
+                let of_label = self.of_label(image, query, &commit, &found.candidates).await?;
+                Ok((Vouched::NotYet(why), of_label))
+            }
+            Verdict::Unknown(why) => Err(BackendError::unavailable(why)),
+            Verdict::Bad(why) => Ok((Vouched::Bad(why), None)),
+        }
+    }
+
+    /// What is proven if the label and the proof agree on `commit`, which is not the expected one.
+    async fn of_label(
+        &self,
+        image: &SignedImage,
+        query: &ProofQuery<'_>,
+        commit: &str,
+        candidates: &[Candidate],
+    ) -> Result<Option<Proven>, BackendError> {
+        let Ok(commit) = Commit::parse(commit) else { return Ok(None) };
+        if !query.label.is_some_and(|label| label.eq_ignore_ascii_case(commit.as_str())) {
+            return Ok(None);
+        }
+        match self.judge(image, Some(&commit), candidates).await? {
+            Verdict::Present(proof) => self.check(proof, Some(&commit)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Judges on a thread that may block: it computes for milliseconds, and may read the keys again.
+    async fn judge(
+        &self,
+        image: &SignedImage,
+        commit: Option<&Commit>,
+        candidates: &[Candidate],
+    ) -> Result<Verdict, BackendError> {
+        let (policy, candidates) = (Arc::clone(&self.policy), candidates.to_vec());
+        let digests: Vec<String> = image.digests.iter().map(|digest| digest.hex().to_owned()).collect();
+        let commit = commit.filter(|_| self.proves_commits).map(|commit| commit.as_str().to_owned());
+        let judged = tokio::task::spawn_blocking(move || {
+            policy.judge(&Asked { digests: &digests, commit: commit.as_deref() }, &candidates)
+        });
+        judged.await.map_err(|error| BackendError::unavailable(format!("judging the signatures failed: {error}")))
+    }
+
+    /// What `proof` proves.
+    ///
+    /// # Errors
+    /// When it is not the proof that was asked for.
+    fn check(&self, proof: Proof, expected: Option<&Commit>) -> Result<Proven, BackendError> {
+        let Proof { commit, signer, .. } = proof;
+        if !self.proves_commits {
+            return Ok(Proven { commit: None, signer });
+        }
+        let wrong = |why: String| BackendError::invalid_output(format!("the signed provenance: {why}"));
+        let commit = commit.ok_or_else(|| wrong("it names no commit".to_owned()))?;
+        let commit = Commit::parse(&commit).map_err(wrong)?;
+        if expected.is_some_and(|expected| *expected != commit) {
+            return Err(wrong(format!("it names {commit}")));
+        }
+        Ok(Proven { commit: Some(commit), signer })
+    }
+}
+
+/// All documents beside the digests of one image.
+#[derive(Default)]
+struct Found {
+    candidates: Vec<Candidate>,
+    gap: Option<BackendError>,
+    places: Vec<&'static str>,
+}
+
+impl Found {
+    fn add(&mut self, documents: &Documents, digest: &Digest) {
+        self.candidates.extend(documents.candidates.iter().cloned());
+        self.places
+            .extend(documents.places.iter().filter(|place| !self.places.contains(place)).copied().collect::<Vec<_>>());
+        if let Some(gap) = &documents.gap {
+            self.miss(gap.clone(), digest);
+        }
+    }
+
+    fn miss(&mut self, error: BackendError, digest: &Digest) {
+        self.gap.get_or_insert_with(|| error.within(format_args!("the signatures of {digest}")));
+    }
+}

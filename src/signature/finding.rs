@@ -1,0 +1,66 @@
+//! What one signer has to do with one document.
+
+use super::{
+    bundle::{Bundle, Content, Material},
+    claims::Claims,
+    key::{PublicKey, is_hint},
+    statement::{Says, Statement},
+};
+
+/// What one signer has to do with one document.
+#[derive(Debug)]
+pub(super) enum Finding {
+    /// The signer signed it, and it is about a digest that was asked about.
+    Signed(Box<Signed>),
+    /// It cannot be known.
+    Unknown(String),
+    /// It claims to be by the signer, and is not, or is about something else.
+    Bad(String),
+    /// It does not claim to be by the signer.
+    Foreign(String),
+}
+
+/// A document that a signer signed.
+#[derive(Debug)]
+pub(super) struct Signed {
+    /// What it says.
+    pub(super) says: Says,
+    /// What the authority says about the signer; `None` for a key.
+    pub(super) claims: Option<Claims>,
+}
+
+impl Finding {
+    /// A document that a key signed.
+    pub(super) fn signed(says: Says) -> Self {
+        Self::Signed(Box::new(Signed { says, claims: None }))
+    }
+
+    /// Judges `bundle` by `key`. The name of the key in the bundle only says for whom it is meant; it proves nothing.
+    pub(super) fn by_key(bundle: &Bundle, key: &PublicKey, digests: &[String]) -> Self {
+        let Material::Key(hint) = &bundle.material else {
+            return Self::Foreign("it was signed with a certificate, not with a key".to_owned());
+        };
+        let is_meant = hint == key.hint();
+        if !is_meant && is_hint(hint) {
+            return Self::Foreign("it names another key".to_owned());
+        }
+        let refuse = |why: String| if is_meant { Self::Bad(why) } else { Self::Foreign(why) };
+        let envelope = match &bundle.content {
+            Ok(Content::Envelope(envelope)) => envelope,
+            Ok(Content::Bytes) if is_meant => return Self::Unknown(SIGNS_BYTES.to_owned()),
+            Ok(Content::Bytes) => return Self::Foreign(SIGNS_BYTES.to_owned()),
+            Err(why) => return refuse(why.clone()),
+        };
+        if let Err(why) = key.verify(&envelope.signed_bytes(), &envelope.signature) {
+            return refuse(why.to_owned());
+        }
+        match envelope.statement(digests) {
+            Ok(Statement { says, .. }) => Self::signed(says),
+            Err(why) => Self::Bad(why),
+        }
+    }
+}
+
+/// The reason for a bundle without a statement. To verify one takes the bytes of the manifest.
+pub(super) const SIGNS_BYTES: &str =
+    "it signs bytes, not a statement, which is not supported; sign with `cosign sign`, not with `cosign sign-blob`";

@@ -1,0 +1,113 @@
+//! Keys that are removed or added: no answer, stale answer or last build lives on that the present keys do not vouch for.
+
+use serde_json::json;
+
+use super::{
+    super::{
+        fake::{Endpoint, Fake, Image, sha},
+        served_commit,
+    },
+    ask, ask_later, build, folder, proven, replace, start,
+};
+use crate::support::{
+    signing::{BUNDLE, Key},
+    upstream::refused,
+};
+
+/// A fresh answer of a removed key is not served, although it would be for a minute.
+#[tokio::test]
+async fn a_removed_key_does_not_live_on_in_the_cache() {
+    let (fake, key, other) = (Fake::start().await, Key::new(), Key::new());
+    build(&fake, &key, 'a');
+    let app = start(folder(&key), &fake, &proven(&fake)).await;
+    assert_eq!(served_commit(&ask(&app, 'a').await), "a");
+    replace(app.folder.path(), &other).await;
+    // There is nothing by the other key. The last build is not good any more, and an empty answer would delete what it made.
+    let reply = ask(&app, 'a').await;
+    refused(&reply, 502, "backend_failed", "not vouched for any more");
+    // The registry is down: no stale answer stands in either.
+    fake.fail(Endpoint::Tag, |request| request.answer(500, "", ""));
+    let reply = ask_later(&app, 'a').await;
+    assert!(reply.status >= 500, "{}", reply.text());
+    fake.heal();
+    // The other key signs.
+    let digest = Image::of('a').digest();
+    fake.attach(&digest, BUNDLE, &other.provenance(digest.as_str(), &sha('a')));
+    assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
+    // The former key comes back: its proof is still known.
+    fake.take();
+    replace(app.folder.path(), &key).await;
+    assert_eq!(served_commit(&ask(&app, 'a').await), "a");
+    assert!(!fake.take().iter().any(|each| each.contains("sha256-")), "a proof is kept by key");
+}
+
+/// A key file that cannot be read verifies nothing, and is no absence.
+#[tokio::test]
+async fn a_key_that_cannot_be_read_is_unknown() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    build(&fake, &key, 'a');
+    let app = start(folder(&key), &fake, &proven(&fake)).await;
+    assert_eq!(served_commit(&ask(&app, 'a').await), "a");
+    std::fs::remove_file(app.folder.path().join("cosign.pub")).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    for _ in 0..2 {
+        let reply = ask_later(&app, 'a').await;
+        assert_eq!(reply.status, 502, "{}", reply.text());
+    }
+    key.write(&app.folder.path().join("cosign.pub"));
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
+}
+
+/// The last build stands in under new keys only if they vouch for it. It is verified again, with its index and commit.
+#[tokio::test]
+async fn the_last_build_is_verified_under_the_present_keys() {
+    let (fake, key, other) = (Fake::start().await, Key::new(), Key::new());
+    build(&fake, &key, 'a');
+    let app = start(folder(&key), &fake, &proven(&fake)).await;
+    assert_eq!(served_commit(&ask(&app, 'a').await), "a");
+    // The next commit is not signed. The last build stands in.
+    fake.push("feat-1", &Image::of('b'));
+    assert_eq!(served_commit(&ask_later(&app, 'b').await), "a, stale");
+    replace(app.folder.path(), &other).await;
+    refused(&ask(&app, 'b').await, 502, "backend_failed", "the last build cannot be served meanwhile");
+    // The registry does not say whether the other key signed it: unknown.
+    fake.fail(Endpoint::Referrers, |request| request.answer(500, "", ""));
+    assert_eq!(ask_later(&app, 'b').await.status, 502);
+    fake.heal();
+    let digest = Image::of('a').digest();
+    fake.attach(&digest, BUNDLE, &other.provenance(digest.as_str(), &sha('a')));
+    assert_eq!(served_commit(&ask_later(&app, 'b').await), "a, stale");
+}
+
+/// A signature is demanded of a route that served without one. Its last build was never verified, and is verified now.
+#[tokio::test]
+async fn a_last_build_of_before_signatures_is_verified() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    let image = Image::of('a');
+    fake.push("feat-1", &image);
+    let unsigned = {
+        let mut backend = super::signed(&fake, None);
+        backend.as_object_mut().unwrap().remove("signature");
+        backend
+    };
+    let folder = folder(&key);
+    let text = |backend| format!("cache: {{ path: answers.redb }}\n{}", super::config(&fake, backend, json!({})));
+    let app = crate::support::TestApp::start_in(folder, &text(&unsigned)).await;
+    app.app.open_disk();
+    assert_eq!(served_commit(&ask(&app, 'a').await), "a");
+    let app = app.restart_as(&text(&super::signed(&fake, None))).await;
+    app.app.open_disk();
+    fake.push("feat-1", &Image::of('b'));
+    refused(&ask(&app, 'b').await, 502, "backend_failed", "not vouched for any more");
+    fake.attach(&image.digest(), BUNDLE, &key.signature(image.digest().as_str()));
+    assert_eq!(served_commit(&ask_later(&app, 'b').await), "a, stale");
+    // After a restart, the proof is in the note: only the new image is asked about.
+    let app = app.restart(async |_| {}).await;
+    app.app.open_disk();
+    fake.take();
+    assert_eq!(served_commit(&ask_later(&app, 'b').await), "a, stale");
+    let old = format!("sha256-{}", &image.digest().as_str()["sha256:".len()..]);
+    let asked = fake.take();
+    assert!(!asked.iter().any(|each| each.contains(&old)), "{asked:?}");
+}
