@@ -1,32 +1,74 @@
-//! The keys that a bounded map evicted. A missing entry under such a key never counts as "there was nothing".
+//! The keys that a bounded map evicted in the last week. A missing entry under such a key never counts as "there was nothing".
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use super::Key;
 
-/// How many keys are stored, at 8 bytes each.
-const MAX_KEYS: usize = 200_000;
+/// How many keys are stored of one week, at 8 bytes each.
+const MAX_KEYS: usize = 500_000;
+/// How long a key is remembered at least; twice as long at most. The marks of loss beside the cache file count as long.
+const LASTS: Duration = Duration::from_hours(7 * 24);
 
-/// Keys that were evicted, by their first bytes.
-#[derive(Debug, Default)]
+/// Keys that were evicted, by their first bytes, in two generations.
+#[derive(Debug)]
 pub(crate) struct EvictedKeys {
+    young: Generation,
+    old: Generation,
+    /// When the young generation began.
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Generation {
     keys: HashSet<[u8; 8]>,
     /// Set if there were too many keys to store. Then any key may have been evicted.
     is_full: bool,
 }
 
+impl Default for EvictedKeys {
+    fn default() -> Self {
+        Self { young: Generation::default(), old: Generation::default(), since: Instant::now() }
+    }
+}
+
 impl EvictedKeys {
     /// Notes that `key` was evicted.
     pub(crate) fn insert(&mut self, key: &Key) {
+        self.turn(Instant::now());
+        self.young.insert(key);
+    }
+
+    /// Whether `key` may have been evicted.
+    #[must_use]
+    pub(crate) fn contains(&mut self, key: &Key) -> bool {
+        self.turn(Instant::now());
+        self.young.contains(key) || self.old.contains(key)
+    }
+
+    /// Begins a new generation if it is time.
+    fn turn(&mut self, now: Instant) {
+        let lasted = now.saturating_duration_since(self.since);
+        if lasted < LASTS {
+            return;
+        }
+        let young = std::mem::take(&mut self.young);
+        self.old = if lasted < LASTS * 2 { young } else { Generation::default() };
+        self.since = now;
+    }
+}
+
+impl Generation {
+    fn insert(&mut self, key: &Key) {
         self.is_full |= self.keys.len() >= MAX_KEYS;
         if !self.is_full {
             self.keys.insert(first_bytes(key));
         }
     }
 
-    /// Whether `key` may have been evicted.
-    #[must_use]
-    pub(crate) fn contains(&self, key: &Key) -> bool {
+    fn contains(&self, key: &Key) -> bool {
         self.is_full || self.keys.contains(&first_bytes(key))
     }
 }
@@ -35,4 +77,43 @@ fn first_bytes(key: &Key) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&key.as_bytes()[..8]);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u32) -> Key {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&n.to_le_bytes());
+        Key::of_bytes(bytes)
+    }
+
+    #[test]
+    fn a_key_is_remembered_for_a_week_or_two() {
+        let mut evicted = EvictedKeys::default();
+        evicted.insert(&key(1));
+        let began = evicted.since;
+        evicted.turn(began + LASTS);
+        evicted.insert(&key(2));
+        assert!(evicted.contains(&key(1)) && evicted.contains(&key(2)) && !evicted.contains(&key(3)));
+        evicted.turn(began + LASTS * 2);
+        // The generation of `turn` begins in the future here, so that the present time changes nothing.
+        assert!(!evicted.contains(&key(1)) && evicted.contains(&key(2)));
+        evicted.turn(began + LASTS * 5);
+        assert!(!evicted.contains(&key(2)), "nothing happened for two weeks");
+    }
+
+    #[test]
+    fn too_many_keys_count_as_all_until_they_are_old() {
+        let mut evicted = EvictedKeys::default();
+        let began = evicted.since;
+        (0..=u32::try_from(MAX_KEYS).unwrap()).for_each(|n| evicted.insert(&key(n)));
+        let stranger = key(u32::MAX);
+        assert!(evicted.contains(&stranger));
+        evicted.turn(began + LASTS);
+        assert!(evicted.contains(&stranger), "they may have been evicted a moment ago");
+        evicted.turn(began + LASTS * 2);
+        assert!(!evicted.contains(&stranger));
+    }
 }
