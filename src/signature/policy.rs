@@ -68,11 +68,18 @@ impl Policy {
             (any, []) if !any.is_empty() => (false, any, "any"),
             ([], all) if !all.is_empty() => (true, all, "all"),
             _ => {
-                problems.error(&at, "it has signers under exactly one of `any` and `all`");
+                problems.error(&at, "it needs signers, under exactly one of `any` and `all`");
                 return None;
             }
         };
         let formats = formats(signature, configs, &at, problems)?;
+        if provenance.is_some() && !formats.bundle {
+            problems.error(
+                &at.key("formats"),
+                "`provenance` needs `bundle`: a legacy signature says nothing about the build",
+            );
+            return None;
+        }
         let at = at.key(key);
         let built =
             configs.iter().enumerate().map(|(index, config)| Signer::build(config, base, &at.index(index), problems));
@@ -231,7 +238,7 @@ fn formats(
         Formats { bundle: config.formats.contains(&Format::Bundle), legacy: config.formats.contains(&Format::Legacy) };
     let path = path.key("formats");
     if !formats.bundle && !formats.legacy {
-        problems.error(&path, "without a form, no signature is found");
+        problems.error(&path, "it is empty, so no signature would be found");
         return None;
     }
     if !formats.bundle && signers.iter().any(|signer| matches!(signer, SignerConfig::Keyless(_))) {

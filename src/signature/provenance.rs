@@ -80,16 +80,19 @@ impl Provenance {
         let repository = self.repository(&said, claims)?;
         self.check_workflow(&said, claims, repository)?;
         self.check_builder(&said, claims)?;
-        let event = self.event(&said, claims)?;
+        let event = event(&said, claims)?;
         let commit = commit(&said, claims, repository)?;
-        let Some(expected) = expected.filter(|expected| !expected.eq_ignore_ascii_case(&commit)) else {
-            return Ok(Built::From(commit));
-        };
+        let other = expected.filter(|expected| !expected.eq_ignore_ascii_case(&commit));
+        let is_of_merge = event.is_some_and(is_merge)
+            || claims.and_then(|claims| claims.git_ref.as_deref()).is_some_and(|name| name.starts_with("refs/pull/"));
+        // A build of a merge names another commit, whatever events are accepted. That is said below.
+        if other.is_none() || !is_of_merge {
+            self.check_event(event, claims)?;
+        }
+        let Some(expected) = other else { return Ok(Built::From(commit)) };
         let mut why = format!("its provenance names the commit {commit}, not {}", excerpt(expected.as_bytes(), 64));
-        let is_of_merge =
-            claims.and_then(|claims| claims.git_ref.as_deref()).is_some_and(|name| name.starts_with("refs/pull/"));
-        if let Some(event) = event.filter(|event| is_of_merge || is_merge(event)) {
-            let shown = excerpt(event.as_bytes(), 40);
+        if is_of_merge {
+            let shown = excerpt(event.unwrap_or("a pull request").as_bytes(), 40);
             let hint = "so the commit is that of a merge, which is in no branch: build on `push`";
             why = format!("{why}; it was built for `{shown}`, {hint}");
         }
@@ -141,21 +144,24 @@ impl Provenance {
         }
     }
 
-    /// The event that caused the build, if it is known.
-    fn event<'a>(&self, said: &Said<'a>, claims: Option<&'a Claims>) -> Result<Option<&'a str>, String> {
-        let certified = claims.and_then(|claims| claims.event.as_deref());
-        agree("event", certified, said.event)?;
-        let found = if claims.is_some() { certified } else { said.event };
+    fn check_event(&self, event: Option<&str>, claims: Option<&Claims>) -> Result<(), String> {
         if self.events.is_empty() {
-            return Ok(found);
+            return Ok(());
         }
-        let found = found.ok_or_else(|| missing("event", claims))?;
+        let found = event.ok_or_else(|| missing("event", claims))?;
         if self.events.iter().any(|event| event == found) {
-            Ok(Some(found))
+            Ok(())
         } else {
             Err(differs("event", found, &self.events.join("` or `")))
         }
     }
+}
+
+/// The event that caused the build, if it is known.
+fn event<'a>(said: &Said<'a>, claims: Option<&'a Claims>) -> Result<Option<&'a str>, String> {
+    let certified = claims.and_then(|claims| claims.event.as_deref());
+    agree("event", certified, said.event)?;
+    Ok(if claims.is_some() { certified } else { said.event })
 }
 
 /// What a predicate says.

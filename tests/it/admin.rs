@@ -29,9 +29,11 @@ async fn gateway() -> TestApp {
 
 fn routes() -> String {
     let script = json!({"script": {"command": ["sh", "-c", SCRIPT], "allow": {"read": ["."], "write": ["."]}}});
+    // The tests say which questions are asked.
+    let cache = json!({"prefetch": false});
     let routes = json!([
-        {"name": "s", "backend": script},
-        {"name": "follows", "lineage": ["branch"], "backend": script},
+        {"name": "s", "cache": cache, "backend": script},
+        {"name": "follows", "cache": cache, "lineage": ["branch"], "backend": script},
         {"name": "fixed", "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
     ]);
     format!("routes: {routes}\n")

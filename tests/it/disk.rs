@@ -89,7 +89,8 @@ async fn a_configuration_change_does_not_disable_the_guard() {
 
     // Changed lifetimes and guard rules do not change the contents of answers.
     works(folder.path(), false);
-    let gateway = restart("name: s,", "name: s, cache: { ttl: 1s }, lineage: [n], match: {},");
+    let gateway =
+        restart("cache: { prefetch: false },", "cache: { ttl: 1s, prefetch: false }, lineage: [n], match: {},");
     assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
     end(gateway);
 

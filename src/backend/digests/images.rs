@@ -238,6 +238,7 @@ impl Images {
             ttl: query.reuses_for(),
             must_ask: query.must_ask,
             omits_impossible: matches!(self.fallback, Fallback::Omit),
+            proves_commits: self.signatures.as_ref().is_some_and(Signatures::proves_commits),
         };
         let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));
         join_all(lookups).await

@@ -183,8 +183,9 @@ impl Signatures {
         {
             return Ok(Vouched::NotYet(format!("it is proven to be of {label}, not of {expected}")));
         }
+        let here = key.within(&image.registry, &image.repository);
         if query.may_reuse
-            && let Some(vouched) = self.memory.unproven(&key, BAD_FOR, query.not_signed_for)
+            && let Some(vouched) = self.memory.unproven(&here, BAD_FOR, query.not_signed_for)
         {
             return Ok(vouched);
         }
@@ -193,7 +194,7 @@ impl Signatures {
         if self.policy.fingerprint() == trust {
             match &vouched {
                 Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
-                Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(key, &vouched),
+                Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(here, &vouched),
             }
             if let Some(of_label) = seen {
                 self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));

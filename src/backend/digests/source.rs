@@ -83,6 +83,8 @@ pub(super) struct ImageLookup<'a> {
     pub(crate) must_ask: bool,
     /// Whether an image that cannot exist counts as missing (`onMissing: omit`). Otherwise it is an error.
     pub(crate) omits_impossible: bool,
+    /// Whether signed provenance names the commit, in place of the label.
+    pub(crate) proves_commits: bool,
 }
 
 impl ImageLookup<'_> {
@@ -222,7 +224,9 @@ impl Image {
         parts.insert("revision".to_owned(), revision.unwrap_or_default().into());
         parts.insert("created".to_owned(), created.unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
-        let image = Some(signed(reference, [Some(digest), picked]));
+        // A label of the index speaks for the picked image. A signature of that image alone does not cover it.
+        let counts = lookup.proves_commits || top.own_revision().is_none();
+        let image = Some(signed(reference, [Some(digest), picked.filter(|_| counts)]));
         Ok(Found { parts: Some(parts), contents, judged, tag, lacking, is_tied, image, evidence })
     }
 

@@ -76,13 +76,17 @@ fn configurations_that_make_no_sense_are_named() {
     let folder = Folder::with(&[("key.pub", &Owner::new().pem())]);
     let key = json!({"key": {"file": "key.pub"}});
     for (config, says) in [
-        (json!({"signature": {}}), "signature: it has signers under exactly one of `any` and `all`"),
+        (json!({"signature": {}}), "signature: it needs signers, under exactly one of `any` and `all`"),
         (json!({"signature": {"any": [], "all": []}}), "exactly one of `any` and `all`"),
         (json!({"signature": {"any": [key], "all": [key]}}), "exactly one of `any` and `all`"),
-        (json!({"signature": {"any": [key], "formats": []}}), "signature.formats: without a form"),
+        (json!({"signature": {"any": [key], "formats": []}}), "signature.formats: it is empty"),
         (
             json!({"signature": {"any": [{"keyless": {"issuer": "i", "identity": "a", "trustedRoot": "r"}}], "formats": ["legacy"]}}),
             "`keyless` needs `bundle`",
+        ),
+        (
+            json!({"signature": {"any": [key], "formats": ["legacy"]}, "provenance": {"repository": "r"}}),
+            "signature.formats: `provenance` needs `bundle`",
         ),
         (
             json!({"signature": {"any": [{"keyless": {"issuer": "", "identity": "a", "trustedRoot": "r"}}]}}),

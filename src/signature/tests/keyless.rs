@@ -145,7 +145,7 @@ fn builds_that_are_not_as_demanded_are_refused() {
             "other commit",
             "its provenance names the commit 2222222222222222222222222222222222222222, not 1111",
         ),
-        ("pull request", "bad", "is of the event `pull_request`, not `push`"),
+        ("pull request", "other commit", "it was built for `pull_request`, so the commit is that of a merge"),
         ("reusable workflow", "bad", "is of the builder `https://github.com/org/ci/"),
         (
             "commits disagree",

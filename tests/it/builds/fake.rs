@@ -139,6 +139,11 @@ impl Fake {
 
     /// Puts an index of images for platforms under `tag`; the digests of the index and of each image.
     pub fn push_index(&self, tag: &str, images: &[(&str, char)]) -> Vec<Digest> {
+        self.push_annotated_index(tag, images, &json!({}))
+    }
+
+    /// The same, with annotations of the index.
+    pub fn push_annotated_index(&self, tag: &str, images: &[(&str, char)], annotations: &Value) -> Vec<Digest> {
         let mut state = self.state.lock().unwrap();
         let mut entries = Vec::new();
         let mut digests: Vec<Digest> = images
@@ -156,7 +161,8 @@ impl Fake {
                 digest
             })
             .collect();
-        let index = state.keep(json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string());
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries, "annotations": annotations});
+        let index = state.keep(index.to_string());
         state.tags.insert(tag.to_owned(), index.clone());
         digests.insert(0, index);
         digests

@@ -43,6 +43,15 @@ impl ProofKey {
         }
         Self(hash.finalize().into())
     }
+
+    /// The same in one repository. A proof holds wherever a copy of the image is; that there is none is known of one repository.
+    pub(super) fn within(&self, registry: &str, repository: &str) -> Self {
+        let mut hash = Sha256::new_with_prefix(self.0);
+        hash.update(registry);
+        hash.update("/");
+        hash.update(repository);
+        Self(hash.finalize().into())
+    }
 }
 
 impl Memory {
@@ -107,5 +116,24 @@ impl fmt::Debug for ProofKey {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("proofs", &self.proofs.entry_count()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::clock::SystemClock;
+
+    #[test]
+    fn what_one_repository_lacks_says_nothing_of_another() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let memory = Memory::new(&clock);
+        let key = ProofKey::of(&[Digest::of(b"image")], &[7; 32], None);
+        memory.note(key.within("registry.example.com", "dev/app"), &Vouched::NotYet("it is not signed".to_owned()));
+        let known = |repository: &str| {
+            let minute = Duration::from_mins(1);
+            memory.unproven(&key.within("registry.example.com", repository), minute, minute).is_some()
+        };
+        assert!(known("dev/app") && !known("prod/app"));
     }
 }

@@ -160,6 +160,22 @@ async fn an_index_and_its_images() {
     }
 }
 
+/// An index that nobody signed must not lend its label to an older image that somebody signed.
+#[tokio::test]
+async fn the_label_of_an_unsigned_index_counts_for_nothing() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    let mut backend = signed(&fake, None);
+    backend["images"]["app"]["platform"] = "linux/amd64".into();
+    let label = json!({"org.opencontainers.image.revision": sha('b')});
+    let [index, old] = &fake.push_annotated_index("feat-1", &[("linux/amd64", 'a')], &label)[..] else { panic!() };
+    fake.attach(old, BUNDLE, &key.signature(old.as_str()));
+    let app = start(folder(&key), &fake, &backend).await;
+    assert_eq!(ask(&app, 'b').await.sets(), "[]");
+    fake.attach(index, BUNDLE, &key.signature(index.as_str()));
+    let app = start(folder(&key), &fake, &backend).await;
+    assert!(ask(&app, 'b').await.sets().contains(old.as_str()));
+}
+
 /// cosign's older signatures are looked for if they are wanted, at the cost of one request.
 #[tokio::test]
 async fn older_signatures() {
