@@ -2,7 +2,7 @@
 
 pub(crate) mod watch;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -50,6 +50,15 @@ impl Query {
             before: Before { own: None, lineage: None },
             items: None,
             watch: None,
+        }
+    }
+
+    /// The ApplicationSet's name, with its namespace and a `/` before it if the caller said that.
+    #[must_use]
+    pub(crate) fn asker(&self) -> Cow<'_, str> {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.application_set).into(),
+            None => (&*self.application_set).into(),
         }
     }
 

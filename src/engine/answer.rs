@@ -254,11 +254,7 @@ impl Engine {
                 let entry = answer.as_ref().ok().map(|answer| &answer.entry);
                 let run = entry.map_or(NO_RUN, |entry| entry.run_number ^ entry.stored_at.0.rotate_left(32));
                 let given = || entry.map_or(0, |entry| entry.encoded.fingerprint());
-                let query = &asked.query;
-                let qualified =
-                    query.namespace.as_ref().map(|namespace| format!("{namespace}/{}", query.application_set));
-                let name = qualified.as_deref().unwrap_or(&query.application_set);
-                self.askers.note(&asked.key, name, self.clock.now(), run, given);
+                self.askers.note(&asked.key, &asked.query.asker(), self.clock.now(), run, given);
                 return answer;
             }
         }

@@ -185,7 +185,7 @@ impl Images {
             policy: self.policy,
             expected: commit.as_ref().filter(|_| self.expect.is_some()),
             proven: commit.as_ref().filter(|_| is_compared || self.expect.is_none() || self.proof_commit().is_some()),
-            proves_commits: self.signatures.as_ref().is_some_and(Signatures::proves_commits),
+            proves_commits: self.proves_commits(),
             earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
             is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == RulingState::Passed),
         };
@@ -238,10 +238,15 @@ impl Images {
             ttl: query.reuses_for(),
             must_ask: query.must_ask,
             omits_impossible: matches!(self.fallback, Fallback::Omit),
-            proves_commits: self.signatures.as_ref().is_some_and(Signatures::proves_commits),
+            proves_commits: self.proves_commits(),
         };
         let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));
         join_all(lookups).await
+    }
+
+    /// Whether signed provenance names the commit, in place of the label.
+    fn proves_commits(&self) -> bool {
+        self.signatures.as_ref().is_some_and(Signatures::proves_commits)
     }
 
     /// Whether the answer depends on the ApplicationSet's name.

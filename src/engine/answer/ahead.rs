@@ -62,10 +62,7 @@ impl Siblings {
         if book.known >= MAX_KNOWN {
             *book = Book::default();
         }
-        let query = &asked.query;
-        let namespace = query.namespace.as_deref().unwrap_or_default();
-        let name = format!("{namespace}/{}", query.application_set).into_boxed_str();
-        let family = book.families.entry((Arc::clone(&asked.route.name), name)).or_default();
+        let family = book.families.entry((Arc::clone(&asked.route.name), asked.query.asker().into())).or_default();
         let before = family.known.len();
         if before < MAX_SIBLINGS {
             family.known.insert(asked.key);
