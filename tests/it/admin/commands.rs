@@ -184,10 +184,14 @@ async fn a_command_that_takes_long_says_so_on_a_terminal_only() {
     let gateway = Gateway::serve(&config);
     ask(&gateway).await;
     let (program, gate) = (env!("CARGO_BIN_EXE_appset-gateway"), folder.path().join("gate"));
-    for arguments in [
-        format!("explain s --admin {}", gateway.admin),
-        "call s".to_owned(),
-        format!("diff --against http://{}", gateway.admin),
+    let cases = json!({"cases": [{"name": "one", "route": "s", "expect": {"parameters": [{"name": "a"}]}}]});
+    std::fs::create_dir(folder.path().join("tests")).unwrap();
+    std::fs::write(folder.path().join("tests/cases.yaml"), cases.to_string()).unwrap();
+    for (arguments, does) in [
+        (format!("explain s --admin {}", gateway.admin), "asking the sources"),
+        ("call s".to_owned(), "asking the sources"),
+        (format!("diff --against http://{}", gateway.admin), "asking the sources"),
+        ("test".to_owned(), "playing the cases"),
     ] {
         std::fs::write(&gate, "").unwrap();
         let line = format!("{program} {arguments} -c {}", config.display());
@@ -204,13 +208,13 @@ async fn a_command_that_takes_long_says_so_on_a_terminal_only() {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         std::fs::remove_file(&gate).unwrap();
         let shown = on_terminal.await.unwrap();
-        let said = "\r\u{1b}[Kasking the sources … 1 s";
+        let said = format!("\r\u{1b}[K{does} … 1 s");
         // The line is wiped before the result.
-        assert!(shown.contains(said) && shown.contains("\r\u{1b}[K"), "{arguments}: {shown:?}");
+        assert!(shown.contains(&said) && shown.contains("\r\u{1b}[K"), "{arguments}: {shown:?}");
         let rest = shown.rsplit("\r\u{1b}[K").next().unwrap();
-        assert!(!rest.is_empty() && !rest.contains("asking the sources"), "{arguments}: {shown:?}");
+        assert!(!rest.is_empty() && !rest.contains(does), "{arguments}: {shown:?}");
         let output = std::process::Command::new("sh").args(["-c", &piped]).output().unwrap();
-        assert!(!String::from_utf8_lossy(&output.stderr).contains("asking the sources"), "{output:?}");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains(does), "{output:?}");
     }
 }
 
