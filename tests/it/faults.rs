@@ -9,9 +9,9 @@ mod foreign;
 mod kind;
 mod registries;
 mod rendition;
+mod signed;
 mod source;
 mod state;
-mod witness;
 
 use std::{fmt::Write as _, path::Path};
 

@@ -17,6 +17,7 @@ use super::{
     expected::{Because, Expected, Found, Worth},
     kind::Kind,
     rendition::{Ailment, Fault, TIMEOUT},
+    signed::{KEY, KEY_FILE},
     source::{Mode, Source},
     state::State,
 };
@@ -69,6 +70,7 @@ impl Board {
     /// Starts a gateway with routes for `faults`, which all have the same ailment or none.
     pub async fn start(state: State, faults: &[(usize, &Fault)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        KEY.write(&folder.path().join(KEY_FILE));
         let mut cells = Vec::new();
         for (index, fault) in faults {
             for kind in Kind::ALL {
@@ -236,7 +238,7 @@ fn route(cell: &Cell) -> Value {
         "guard": {"confirmAfter": 2, "confirmFor": "60s"},
     });
     match cell.kind {
-        Kind::Digests | Kind::Gate => route["output"] = json!({"app": "{{ app.digest }}"}),
+        Kind::Digests | Kind::Gate | Kind::Signature => route["output"] = json!({"app": "{{ app.digest }}"}),
         Kind::List | Kind::Tag => route["output"] = json!({"app": "{{ tag }}@{{ digest }}"}),
         _ => {}
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     kind::Kind,
-    rendition::{FAILED, HELD, INVALID, THROTTLED, TIMEOUT},
+    rendition::{FAILED, HELD, INVALID, THROTTLED, TIMEOUT, UNSIGNED},
 };
 use crate::support::{Reply, Verdict};
 
@@ -112,6 +112,9 @@ impl Expected<'_> {
             _ if self.is_nothing() => "nothing, stored".to_owned(),
             Worth::Fresh => "good, hit".to_owned(),
             Worth::Stale if self.because != Because::Resting => "good, stale".to_owned(),
+            // The last build is an answer of its own.
+            _ if *code == UNSIGNED && self.because == Because::Resting => "good, hit".to_owned(),
+            _ if *code == UNSIGNED => "good, stored".to_owned(),
             Worth::Stale | Worth::IfError => format!("good, {code}"),
             Worth::Nothing => format!("{} {code}", status(code)),
         };
@@ -129,7 +132,8 @@ impl Expected<'_> {
 
     /// Whether absence is accepted: with proof, if nothing was there before or three runs agree.
     fn is_nothing(&self) -> bool {
-        self.codes.contains(&HELD) && (!self.is_known || self.because == Because::HeldStill)
+        let is_never_built = self.codes.contains(&UNSIGNED) && !self.is_known;
+        is_never_built || (self.codes.contains(&HELD) && (!self.is_known || self.because == Because::HeldStill))
     }
 
     /// Whether the HTTP client withholds this question from the source.

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::rendition::{JSON, MANIFEST, OCI, UNKNOWN, digest};
+use super::{
+    rendition::{JSON, MANIFEST, OCI, UNKNOWN, digest},
+    signed,
+};
 use crate::support::upstream::{Request, Step, json_response};
 
 /// A registry's list of no tags.
@@ -31,10 +34,12 @@ pub enum Kind {
     Tag,
     /// `digests` with an `http` gate; CI has the fault, and the registry works.
     Gate,
+    /// `digests` with `signature`; the requests for the signatures of a new image have the fault, and its tag works.
+    Signature,
 }
 
 impl Kind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Script,
         Self::Worker,
         Self::Pipeline,
@@ -44,6 +49,7 @@ impl Kind {
         Self::List,
         Self::Tag,
         Self::Gate,
+        Self::Signature,
     ];
 
     /// The name in the table.
@@ -54,6 +60,7 @@ impl Kind {
             Self::List => "list",
             Self::Tag => "tag",
             Self::Gate => "gate",
+            Self::Signature => "signature",
             _ => self.backend(),
         }
     }
@@ -64,14 +71,14 @@ impl Kind {
             Self::Script | Self::Worker => "script",
             Self::Pipeline => "pipeline",
             Self::Http | Self::Plugin => "http",
-            Self::Digests | Self::List | Self::Tag | Self::Gate => "digests",
+            Self::Digests | Self::List | Self::Tag | Self::Gate | Self::Signature => "digests",
         }
     }
 
     /// The parameter sets of the good answer.
     pub fn good(self) -> String {
         match self {
-            Self::Digests | Self::Gate => format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)),
+            Self::Digests | Self::Gate | Self::Signature => format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)),
             Self::List | Self::Tag => {
                 let sets = TAGS.map(|tag| format!(r#"{{"app":"{tag}@{}"}}"#, digest(MANIFEST)));
                 format!("[{}]", sets.join(","))
@@ -83,7 +90,16 @@ impl Kind {
     /// Whether faults do not affect `request`.
     pub fn spares(self, request: &Request) -> bool {
         let is_struck = |of: &str| request.target.starts_with(of);
-        self == Self::Tag && !is_struck("/v2/org/app/manifests/b") && !is_struck("/token")
+        match self {
+            Self::Tag => !is_struck("/v2/org/app/manifests/b") && !is_struck("/token"),
+            Self::Signature => signed::is_tag(request),
+            _ => false,
+        }
+    }
+
+    /// The response to a request that faults do not affect.
+    pub fn spared(self, request: &Request) -> Vec<Step> {
+        if self == Self::Signature { signed::tag(request, signed::NEXT) } else { self.well(request) }
     }
 
     /// The response of a working source.
@@ -96,6 +112,7 @@ impl Kind {
                 request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)), MANIFEST)
             }
             Self::Gate => vec![Step::Send(json_response(PASSED))],
+            Self::Signature => signed::well(request),
             Self::Plugin => vec![Step::Send(json_response(format!("{{\"output\":{{\"parameters\":{SETS}}}}}")))],
             _ => vec![Step::Send(json_response(SETS))],
         }
@@ -116,7 +133,7 @@ impl Kind {
     /// The status and body of that response.
     pub const fn nothing_parts(self) -> (u16, &'static str) {
         match self {
-            Self::Digests => (404, UNKNOWN),
+            Self::Digests | Self::Signature => (404, UNKNOWN),
             Self::List | Self::Tag => (200, NO_TAGS),
             Self::Gate => (200, PASSED),
             Self::Plugin => (200, r#"{"output":{"parameters":[]}}"#),

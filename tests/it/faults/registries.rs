@@ -46,9 +46,10 @@ pub fn registries() -> Vec<Fault> {
             says(INVALID, 404, JSON, NO_NAME_OR_RIGHT),
         )
         .lenient(),
-        // The error means a missing tag, but never an empty list.
+        // The error means a missing tag, but never an empty list, and never that there are no signatures.
         Fault::new("403 for what is missing", prints(DENIED), denied(FAILED), denied(HELD))
             .listed(denied(FAILED))
+            .signed(FAILED)
             .lenient(),
         Fault::new("403, a proxy's page", prints("<html>Forbidden</html>"), page(), page()).lenient(),
         Fault::new("403 with Retry-After", runs(FAILED, "echo '[]'; exit 75"), paused(), paused()).lenient().pausing(),

@@ -18,6 +18,8 @@ pub const TIMEOUT: &str = "backend_timeout";
 pub const THROTTLED: &str = "throttled";
 /// The error code of a proof of absence after there were sets.
 pub const HELD: &str = "held";
+/// No error: the next image is not signed yet, and the last build is served.
+pub const UNSIGNED: &str = "unsigned";
 
 pub const JSON: &str = "Content-Type: application/json";
 pub const HTML: &str = "Content-Type: text/html";
@@ -39,6 +41,8 @@ pub struct Fault {
     pub list: Rendition<Wire>,
     /// Of CI, as an `http` gate asks it.
     pub gate: Rendition<Wire>,
+    /// The code if the rendition of a tag is that of the signatures.
+    pub signature_code: &'static str,
     pub ailment: Option<Ailment>,
     /// Whether the source asks for a pause by HTTP.
     pub asks_for_a_pause: bool,
@@ -106,6 +110,7 @@ impl Fault {
             // Who lists a tag, and denies to have it, is not accepted.
             Kind::Tag if self.digests.code == HELD => vec![FAILED],
             Kind::Digests | Kind::Tag => vec![self.digests.code],
+            Kind::Signature => vec![self.signature_code],
             Kind::List => vec![self.list.code],
             Kind::Gate => vec![self.gate.code],
         }
@@ -113,8 +118,22 @@ impl Fault {
 
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
         let (plugin, list, gate) = (http.clone(), digests.clone(), http.clone());
+        let signature_code = if digests.code == HELD { UNSIGNED } else { digests.code };
         let (ailment, asks_for_a_pause, is_lenient, is_wrapped) = (None, false, false, false);
-        Self { name, script, http, plugin, digests, list, gate, ailment, asks_for_a_pause, is_lenient, is_wrapped }
+        Self {
+            name,
+            script,
+            http,
+            plugin,
+            digests,
+            list,
+            gate,
+            signature_code,
+            ailment,
+            asks_for_a_pause,
+            is_lenient,
+            is_wrapped,
+        }
     }
 
     /// With a rendition of its own for each kind that is asked over the wire.
@@ -131,6 +150,11 @@ impl Fault {
     /// With a request for a pause by HTTP.
     pub fn pausing(self) -> Self {
         Self { asks_for_a_pause: true, ..self }
+    }
+
+    /// With another code for signatures.
+    pub fn signed(self, signature_code: &'static str) -> Self {
+        Self { signature_code, ..self }
     }
 
     /// With another rendition for an API, whose list is in an object.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     kind::Kind,
     rendition::{Does, Fault, Wire},
+    signed::KEY_FILE,
 };
 use crate::support::upstream::Upstream;
 
@@ -51,7 +52,7 @@ impl Source {
             Kind::Worker => return Self::worker(&fault.script.does, name, folder),
             Kind::Http => fault.http.does.clone(),
             Kind::Plugin => fault.plugin.does.clone(),
-            Kind::Digests | Kind::Tag => fault.digests.does.clone(),
+            Kind::Digests | Kind::Tag | Kind::Signature => fault.digests.does.clone(),
             Kind::List => fault.list.does.clone(),
             Kind::Gate => fault.gate.does.clone(),
         };
@@ -62,7 +63,7 @@ impl Source {
             (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 && is_wrapped => play(request),
             (mode, _) if is_wrapped => Kind::wrapped(mode == Mode::Well as u8),
             (mode, _) if mode == Mode::Well as u8 => kind.well(request),
-            (mode, _) if mode == Mode::AtFault as u8 && kind.spares(request) => kind.well(request),
+            (mode, _) if mode == Mode::AtFault as u8 && kind.spares(request) => kind.spared(request),
             (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 => play(request),
             _ => kind.nothing(request),
         })
@@ -127,6 +128,10 @@ impl Source {
         match (self, kind) {
             (Self::Wire { upstream, .. }, Kind::Digests) => {
                 json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
+            }
+            (Self::Wire { upstream, .. }, Kind::Signature) => {
+                let images = json!({"app": {"image": format!("{}/org/app:1", upstream.address)}});
+                json!({"digests": {"images": images, "signature": {"any": [{"key": {"file": KEY_FILE}}]}}})
             }
             (Self::Wire { upstream, registry: Some(registry), .. }, _) => {
                 let gate = json!({"url": format!("http://{}/builds/1", upstream.address), "verdict": "body.result"});
