@@ -2,6 +2,7 @@
 
 mod beside;
 mod keys;
+mod shadow;
 mod verdicts;
 
 use std::path::Path;

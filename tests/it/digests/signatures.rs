@@ -1,6 +1,8 @@
 //! Signatures by the real cosign in the real docker-registry, which has no referrers API: the image and the documents of
 //! `tests/signatures/make`, as cosign pushed them.
 
+mod keyless;
+
 use std::path::Path;
 
 use appset_gateway::clients::oci::Digest;
