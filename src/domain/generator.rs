@@ -223,6 +223,30 @@ pub struct Evidence {
     pub answered: String,
 }
 
+/// What a run of a backend brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OutcomeKind {
+    /// Parameter sets.
+    Present,
+    /// The proof that there are none.
+    Absent,
+    /// No answer.
+    Unknown,
+}
+
+impl OutcomeKind {
+    /// The name in logs and metrics.
+    #[must_use]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Absent => "absent",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// Whether an item exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -233,6 +257,8 @@ pub(crate) enum Verdict {
     Absent,
     /// Unknown.
     Unknown,
+    /// It exists, and must not be used: it claims what is not true.
+    Refused,
 }
 
 impl Verdict {
@@ -243,6 +269,7 @@ impl Verdict {
             Self::Present => "present",
             Self::Absent => "absent",
             Self::Unknown => "unknown",
+            Self::Refused => "refused",
         }
     }
 }
@@ -261,6 +288,11 @@ impl Evidence {
     /// Evidence that this is unknown.
     pub(crate) fn unknown(asked: impl Into<String>, answered: impl Into<String>) -> Self {
         Self { verdict: Verdict::Unknown, ..Self::present(asked, answered) }
+    }
+
+    /// Evidence that the item must not be used.
+    pub(crate) fn refused(asked: impl Into<String>, answered: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Refused, ..Self::present(asked, answered) }
     }
 
     /// Sets the name of the item.

@@ -62,7 +62,7 @@ impl Pushes {
         let mut pushed = Pushed::Untold;
         for each in evidence {
             let found = Digest::parse(&each.answered).ok();
-            if found.is_none() && each.verdict != Verdict::Absent {
+            if found.is_none() && !matches!(each.verdict, Verdict::Absent | Verdict::Refused) {
                 continue;
             }
             for digests in words(&each.asked).filter_map(|word| self.of(word)) {

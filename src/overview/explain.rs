@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     app::App,
-    domain::generator::{Evidence, Parameters, Verdict, watch::Watch},
+    domain::generator::{Evidence, OutcomeKind, Parameters, watch::Watch},
     engine::{
         answer::{
             Failure, Unknown,
@@ -36,7 +36,7 @@ pub(crate) struct Explanation {
     /// The key of its lineage.
     pub(crate) lineage: String,
     /// What the source said just now: `present`, `absent` or `unknown`.
-    pub(crate) outcome: Verdict,
+    pub(crate) outcome: OutcomeKind,
     /// How long that took.
     pub(crate) milliseconds: f64,
     /// What each backend was given and found.
@@ -95,9 +95,9 @@ pub(crate) async fn explain(
     let Explained { found, took, refused, stand_in, unusable, identity } = explained;
     let (outcome, evidence) = match &found {
         Ok(FoundNow { encoded, evidence }) => {
-            (if encoded.sets() == 0 { Verdict::Absent } else { Verdict::Present }, evidence.clone())
+            (if encoded.sets() == 0 { OutcomeKind::Absent } else { OutcomeKind::Present }, evidence.clone())
         }
-        Err(failure) => (Verdict::Unknown, failure.evidence().to_vec()),
+        Err(failure) => (OutcomeKind::Unknown, failure.evidence().to_vec()),
     };
     let body = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
     let failure: Option<Failure> = refused.or_else(|| found.as_ref().err().cloned());

@@ -41,7 +41,7 @@ pub(crate) use self::{
     store::StoreMetrics,
     traces::SpanMetrics,
 };
-use crate::domain::generator::Verdict;
+use crate::domain::generator::OutcomeKind;
 
 const LOOKUP_STATES: [Meaning; 6] = [
     ("hit", "a fresh answer"),
@@ -77,6 +77,7 @@ pub struct Metrics {
     backend_seconds: HistogramVec,
     lookups: IntCounterVec,
     failures: IntCounterVec,
+    refused: IntCounterVec,
     /// Requests under way.
     pub(crate) in_flight: IntGauge,
     max_in_flight: IntGauge,
@@ -168,19 +169,25 @@ pub(crate) struct RouteMetrics {
     present: Histogram,
     absent: Histogram,
     unknown: Histogram,
+    refused: IntCounter,
     route: String,
     failures: IntCounterVec,
 }
 
 impl RouteMetrics {
     /// Counts a run of the backend.
-    pub(crate) fn ran(&self, outcome: Verdict, took: Duration) {
+    pub(crate) fn ran(&self, outcome: OutcomeKind, took: Duration) {
         let histogram = match outcome {
-            Verdict::Present => &self.present,
-            Verdict::Absent => &self.absent,
-            Verdict::Unknown => &self.unknown,
+            OutcomeKind::Present => &self.present,
+            OutcomeKind::Absent => &self.absent,
+            OutcomeKind::Unknown => &self.unknown,
         };
         histogram.observe(took.as_secs_f64());
+    }
+
+    /// Counts an image that a run refused.
+    pub(crate) fn refused(&self) {
+        self.refused.inc();
     }
 
     /// How many runs ended without an accepted answer, by the kind of failure. Kinds without any are left out.
@@ -260,6 +267,11 @@ impl Metrics {
                 &["route", "kind"],
                 &FAILURE_KINDS,
             )?,
+            refused: registry.counters(
+                "appset_gateway_refused_images_total",
+                "Images that runs refused, since a signature or a label is not what it claims to be, by route.",
+                &["route"],
+            )?,
             in_flight: registry.gauge("appset_gateway_requests_in_flight", "Requests under way.")?,
             max_in_flight: registry.gauge(
                 "appset_gateway_requests_in_flight_limit",
@@ -304,6 +316,7 @@ impl Metrics {
             present: ran("present"),
             absent: ran("absent"),
             unknown: ran("unknown"),
+            refused: self.refused.with_label_values(&[route]),
             route: route.to_owned(),
             failures: self.failures.clone(),
         }

@@ -170,7 +170,7 @@ fn judge_proof(
         }
         Some(Vouched::Bad(why)) => {
             finding.state = ImageState::Bad;
-            finding.evidence.push(Evidence::absent(asked, why));
+            finding.evidence.push(Evidence::refused(asked, why));
             return Err(Refused);
         }
     };
@@ -184,7 +184,7 @@ fn judge_proof(
             shown.escape_debug()
         );
         finding.state = ImageState::Bad;
-        finding.evidence.push(Evidence::absent(asked, why));
+        finding.evidence.push(Evidence::refused(asked, why));
         return Err(Refused);
     }
     let spoken = if label(judged).next().is_some() { "its label agrees" } else { "it has no label" };

@@ -231,9 +231,9 @@ impl Run {
         );
     }
 
-    /// Logs the evidence of an absence, once per run: it explains why an Application is missing.
+    /// Logs the evidence if something is absent or was refused, once per run: it explains why an Application is missing.
     fn log_absence(&self, evidence: &[Evidence]) {
-        if !evidence.iter().any(|each| each.verdict == Verdict::Absent) {
+        if !evidence.iter().any(|each| matches!(each.verdict, Verdict::Absent | Verdict::Refused)) {
             return;
         }
         for each in evidence {
@@ -255,6 +255,14 @@ impl Run {
     }
 
     fn log_evidence(&self, evidence: &Evidence) {
+        if evidence.verdict == Verdict::Refused {
+            self.asked.route.metrics.refused();
+            tracing::warn!(
+                route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+                item = evidence.item, asked = evidence.asked, answered = evidence.answered, "refused: it is not what it claims to be"
+            );
+            return;
+        }
         tracing::info!(
             route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
             item = evidence.item, asked = evidence.asked, answered = evidence.answered,

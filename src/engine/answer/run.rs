@@ -16,7 +16,7 @@ use crate::{
     domain::{
         clock::{Clock, Timestamp},
         error::BackendError,
-        generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
+        generator::{Before, Evidence, Lasting, Outcome, OutcomeKind, ParameterSet, Query, Question},
     },
     engine::{
         cache::{Encoded, Key, Revision},
@@ -94,9 +94,9 @@ impl Run {
         let result = self.resolve(self.before(known)).await;
         let took = started.elapsed();
         let outcome = match &result {
-            Ok(found) if found.sets.is_empty() => Verdict::Absent,
-            Ok(_) => Verdict::Present,
-            Err(_) => Verdict::Unknown,
+            Ok(found) if found.sets.is_empty() => OutcomeKind::Absent,
+            Ok(_) => OutcomeKind::Present,
+            Err(_) => OutcomeKind::Unknown,
         };
         self.asked.route.metrics.ran(outcome, took);
         if let Some(span) = trace::current() {

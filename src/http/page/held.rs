@@ -168,6 +168,7 @@ pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
                                 Verdict::Present => span.state.good { "present" },
                                 Verdict::Absent => span.state { "absent" },
                                 Verdict::Unknown => span.state.warn { "unknown" },
+                                Verdict::Refused => span.state.warn { "refused" },
                             }
                             " "
                             @if let Some(item) = &each.item { strong { (outside(item)) } " " }

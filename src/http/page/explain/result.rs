@@ -13,7 +13,7 @@ use super::{
     question::state,
 };
 use crate::{
-    domain::{clock::Timestamp, generator::Verdict},
+    domain::{clock::Timestamp, generator::OutcomeKind},
     overview::{
         answers::RememberedAnswer,
         explain::{ExplainedAnswer, Explanation},
@@ -28,15 +28,15 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
             header {
                 h2 #verdict {
                     @match found.outcome {
-                        Verdict::Present => "The source has an answer",
-                        Verdict::Absent => "The source says that there is nothing",
-                        Verdict::Unknown => "The source gave no answer",
+                        OutcomeKind::Present => "The source has an answer",
+                        OutcomeKind::Absent => "The source says that there is nothing",
+                        OutcomeKind::Unknown => "The source gave no answer",
                     }
                 }
                 @match found.outcome {
-                    Verdict::Present => span.state.good { "present" },
-                    Verdict::Absent => span.state { "absent" },
-                    Verdict::Unknown => span.state.warn { "unknown" },
+                    OutcomeKind::Present => span.state.good { "present" },
+                    OutcomeKind::Absent => span.state { "absent" },
+                    OutcomeKind::Unknown => span.state.warn { "unknown" },
                 }
             }
             @if found.remembered.depends_on_unnamed_set() {

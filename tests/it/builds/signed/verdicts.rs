@@ -15,6 +15,11 @@ use crate::support::{
     upstream::refused,
 };
 
+/// How many images the route refused.
+async fn refusals(app: &crate::support::TestApp) -> u64 {
+    app.metric("appset_gateway_refused_images_total{route=\"a\"}").await
+}
+
 #[tokio::test]
 async fn an_image_is_served_once_its_provenance_is_signed() {
     let (fake, key) = (Fake::start().await, Key::new());
@@ -98,7 +103,8 @@ async fn a_label_that_contradicts_the_proof_is_bad() {
     let app = start(folder(&key), &fake, &proven(&fake)).await;
     assert_eq!(served_commit(&ask(&app, 'a').await), "nothing");
     let said = evidence(&app).await;
-    assert!(said.contains("one of them is wrong"), "{said}");
+    assert!(said.contains("one of them is wrong") && said.contains("\"refused\""), "{said}");
+    assert_eq!(refusals(&app).await, 1);
 }
 
 /// A registry that does not know makes the whole answer unknown, never an absence.
@@ -149,7 +155,8 @@ async fn a_forged_document_is_bad_and_a_good_one_beside_it_counts() {
     fake.attach(&image.digest(), BUNDLE, &forged.to_string());
     assert_eq!(served_commit(&ask_later(&app, 'b').await), "a, stale");
     let said = evidence(&app).await;
-    assert!(said.contains("claims to be by"), "{said}");
+    assert!(said.contains("claims to be by") && said.contains("\"refused\""), "{said}");
+    assert_eq!(refusals(&app).await, 1, "one run");
     fake.attach(&image.digest(), BUNDLE, &good.to_string());
     assert_eq!(served_commit(&ask_later(&app, 'b').await), "b");
 }
