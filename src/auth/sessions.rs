@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-use aws_lc_rs::{hmac, rand};
+use aws_lc_rs::hmac;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -49,9 +49,11 @@ impl Sessions {
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub(crate) fn new() -> Result<Self, aws_lc_rs::error::Unspecified> {
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?;
-        Ok(Self { open: Mutex::default(), key })
+    pub(crate) fn new() -> Result<Self, getrandom::Error> {
+        // From the kernel: aws-lc first gathers randomness of its own for tens of milliseconds, and each start would wait for it.
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)?;
+        Ok(Self { open: Mutex::default(), key: hmac::Key::new(hmac::HMAC_SHA256, &key) })
     }
 
     /// Opens a session for the holder of `token`. Returns its secret id and its caller.
@@ -77,7 +79,7 @@ impl Sessions {
             return Err(unfit("the API server must check it each time; use one of `auth.tokens` or `auth.jwt`"));
         }
         let mut id = [0; ID_BYTES];
-        rand::fill(&mut id).map_err(|_| Refused::Unknown("the system gives no random bytes".to_owned()))?;
+        getrandom::fill(&mut id).map_err(|_| Refused::Unknown("the system gives no random bytes".to_owned()))?;
         let id = BASE64_URL_SAFE_NO_PAD.encode(id);
         let since = auth.clock.now();
         let open = Open { token, caller: caller.name.clone(), role: caller.role, since };
