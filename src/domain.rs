@@ -6,6 +6,7 @@ pub(crate) mod difference;
 pub mod document;
 pub mod error;
 pub mod generator;
+pub(crate) mod glob;
 pub(crate) mod junit;
 pub mod lifecycle;
 pub(crate) mod pattern;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use crate::{
     domain::{
         error::BackendError,
         generator::Query,
+        glob::NameGlob,
         problem::{Path, Problems},
     },
 };
@@ -91,7 +92,7 @@ fn covers_glob(glob: &str, other: &str) -> bool {
     if glob == other {
         return true;
     }
-    let matches = |glob: &str, text: &str| Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(text));
+    let matches = |glob: &str, text: &str| NameGlob::parse(glob).is_ok_and(|glob| glob.matches(text));
     let Some(end) = other.find(['*', '?', '[', '{', '\\']) else { return matches(glob, other) };
     let beginning = &other[..end];
     let mut beginnings = (0..=end).filter_map(|end| beginning.get(..end));
@@ -101,9 +102,9 @@ fn covers_glob(glob: &str, other: &str) -> bool {
 /// A compiled [`MatchConfig`].
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    application_set: Option<GlobMatcher>,
-    namespace: Option<GlobMatcher>,
-    parameters: Vec<(String, GlobMatcher)>,
+    application_set: Option<NameGlob>,
+    namespace: Option<NameGlob>,
+    parameters: Vec<(String, NameGlob)>,
     file: Option<(PathBuf, GlobMatcher)>,
     probe: Option<Probe>,
 }
@@ -128,8 +129,7 @@ impl Matcher {
             let command = CommandConfig { command: command.clone(), args: config.args.clone() };
             Probe::build(&command, backend, around, &path.key("command"), problems)
         });
-        let mut compile =
-            |glob: &str, path: Path| problems.note(&path, Glob::new(glob)).map(|glob| glob.compile_matcher());
+        let mut compile = |glob: &str, path: Path| problems.note(&path, NameGlob::parse(glob));
         let application_set = config.application_set.as_ref().map(|glob| compile(glob, path.key("applicationSet")));
         let namespace = &config.application_set_namespace;
         let namespace = namespace.as_ref().map(|glob| compile(glob, path.key("applicationSetNamespace")));
@@ -187,13 +187,13 @@ impl Matcher {
     #[must_use]
     pub(crate) fn fits(&self, query: &Query) -> bool {
         let parameters = &*query.parameters;
-        let is_in = |glob: &GlobMatcher| query.namespace.as_ref().is_some_and(|name| glob.is_match(&**name));
-        self.application_set.as_ref().is_none_or(|glob| glob.is_match(&*query.application_set))
+        let is_in = |glob: &NameGlob| query.namespace.as_ref().is_some_and(|name| glob.matches(name));
+        self.application_set.as_ref().is_none_or(|glob| glob.matches(&query.application_set))
             && self.namespace.as_ref().is_none_or(is_in)
             && self.parameters.iter().all(|(name, glob)| {
                 parameters.get(name).is_some_and(|value| match value {
-                    Value::String(text) => glob.is_match(text),
-                    other => glob.is_match(other.to_string()),
+                    Value::String(text) => glob.matches(text),
+                    other => glob.matches(&other.to_string()),
                 })
             })
     }
