@@ -77,6 +77,13 @@ bench: ## Measure speed, in ratios to a bare reference server
 	python3 benches/run.py --gateway target/dist/appset-gateway --examples target/dist/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
+.PHONY: scale
+scale: ## Measure what one more question, route or parameter set costs, and draw it: target/scale.svg
+	@tools/need cc:gcc python3:python3
+	cargo build --profile dist --locked --bins
+	python3 benches/scale.py --gateway target/dist/appset-gateway --json target/scale.json --markdown target/scale.md \
+	  --svg target/scale.svg $(SCALE)
+
 .PHONY: soak
 soak: ## Ask 10,000 questions for ten minutes and watch the memory; then three replicas for ten, while their store fails
 	@tools/need cc:gcc python3:python3 redis-server:redis-server
