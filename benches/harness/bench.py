@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
 
-from . import evaluations, matrix, push, registry, replicas, signing
+from . import evaluations, matrix, others, push, registry, replicas, signing
 from .client import (
     JWT_SECRET,
     TOKEN,
@@ -54,11 +54,13 @@ from .scenario import (
     TARGET_EVALUATIONS_MS,
     TARGET_JWT_RATIO,
     TARGET_LATE_MS,
-    TARGET_LOOP_RATIO,
+    TARGET_GO_RATIO,
+    TARGET_HELD_MIB,
     TARGET_MATRIX_S,
     TARGET_POLLS_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_RUNS_RATIO,
+    TARGET_SERVER_RATIO,
     TARGET_SIGNED_US,
     TARGET_START_MS,
     TARGET_STORE_RATIO,
@@ -75,6 +77,7 @@ HYPER = "reference with hyper-util's client"
 LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 HOLDER = "gateway that holds much"
+KEEPER = "gateway that keeps answers"
 UNSIGNED = "gateway, unsigned images"
 SIGNED = "gateway, a hit on signed images"
 STATIC = "gateway, by a static token"
@@ -90,6 +93,8 @@ MIB = 1024 * 1024
 # The memory held by the gateway that starts programs with much memory, in answers of `HELD` bytes.
 HELD_MIB = 1024
 HELD = 200_000
+# Answers that are kept for the measurement of memory.
+KEPT, KEPT_BYTES = 10_000, 4096
 
 # Callers by JWT; the secret of the issuer is a file.
 JWT_CONFIG = """\
@@ -299,7 +304,7 @@ class Bench:
                 + f"  - {{ name: worker, backend: {{ script: {{ mode: worker, concurrency: 1, "
                 f"command: {json.dumps(self.commands()[WORKER])} }} }} }}\n",
                 signed=signing.ROUTES.format(registry=registry_port, key=signer) if signer else "",
-                held="x" * (HELD if name == HOLDER else 1),
+                held="x" * {HOLDER: HELD, KEEPER: KEPT_BYTES}.get(name, 1),
             )
         )
         return port, config
@@ -309,6 +314,10 @@ class Bench:
     ) -> Server:
         if name == CANARY:
             return self.spawn_example(CANARY, "echo")
+        if name in (others.GO, others.NGINX):
+            (port,) = free_ports(1)
+            argv = others.command(name, self.directory, port, self.token_file, HIT_PARAMETERS)
+            return self.spawn(name, argv, port)
         if name not in (REFERENCE, HYPER):
             return self.spawn_gateway(name, upstream, registry_port)
         environment = {"REFERENCE_CLIENT": "hyper-util"} if name == HYPER else {}
@@ -372,6 +381,7 @@ class Bench:
                 for candidate in [
                     *self.candidates(with_reference=scenario.has_reference),
                     *([HYPER] if name == "miss" else []),
+                    *(others.installed() if name == "hit64" else []),
                 ]
             ]
             canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
@@ -660,7 +670,7 @@ class Bench:
 
     def doubts_about_cache(self, server: Server, scenario: LoadScenario) -> list[str]:
         """A remark if the gateway reports a miss instead of a hit, or a hit instead of a miss."""
-        if server.name.startswith(REFERENCE):
+        if server.name.startswith(REFERENCE) or server.name in (others.GO, others.NGINX):
             return []
         answer: Answer = ask(server.port, scenario)
         cache_status = answer.headers.get("cache-status", "")
@@ -673,7 +683,7 @@ class Bench:
 
     def doubts_about_log(self, server: Server, scenario: LoadScenario) -> list[str]:
         """A remark if the gateway did not write one log line per request."""
-        if server.name.startswith(REFERENCE) or not scenario.is_hit:
+        if server.name.startswith(REFERENCE) or server.name in (others.GO, others.NGINX) or not scenario.is_hit:
             return []
         server.clear_log()
         driven = drive(server, scenario, WARM_UP_SECONDS, self.settings.client_core)
@@ -915,6 +925,11 @@ class Bench:
             table.data[name] = {"start_mib": after_start, "hits_mib": hits.resident_mib}
         verdict = against(table.data[GATEWAY]["start_mib"], TARGET_RESIDENT_MIB, " MiB")
         table.remarks.append(f"gateway after start: {verdict}")
+        with self.running(self.spawn_gateway(KEEPER, NOBODY, NOBODY)) as server:
+            fill(server.port, KEPT)
+            kept = server.resident_mib()
+        table.data[KEEPER] = {"kept_mib": kept}
+        table.remarks.append(f"with {KEPT:,} answers of 4 KiB: {kept:.1f} MiB, {against(kept, TARGET_HELD_MIB, ' MiB')}")
         return table
 
     def binary(self) -> Table:
@@ -980,8 +995,9 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
     targets = {
         REFERENCE: scenario.target,
         HYPER: None,
-        LOOP: TARGET_LOOP_RATIO,
-        BARE_SERVER: None,
+        LOOP: None,
+        BARE_SERVER: TARGET_SERVER_RATIO,
+        others.NGINX: None,
         STATIC: TARGET_JWT_RATIO,
         AXUM: TARGET_EDGE_RATIO,
         BASELINE: TARGET_BASELINE_RATIO,
@@ -990,6 +1006,9 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
         Ratio.between(over, rounds[GATEWAY], rounds[over]) for over in targets if over in rounds
     ]
     table.remarks = [*(ratio.text(targets[ratio.over]) for ratio in ratios), *remarks]
+    if others.GO in rounds:
+        by_go = Ratio.between(GATEWAY, rounds[others.GO], rounds[GATEWAY], of=others.GO)
+        table.remarks.append(f"{by_go.text(None)}, {at_least(by_go.median, TARGET_GO_RATIO)}")
     if HYPER in rounds:
         by_hyper = Ratio.between(REFERENCE, rounds[HYPER], rounds[REFERENCE], of=HYPER)
         table.remarks.append(by_hyper.text(None))
