@@ -205,7 +205,8 @@ impl Images {
         let last_proofs =
             if is_built { Ok(Proofs::new()) } else { self.last_proofs(&before, query).await.map_err(with_ruling)? };
         let (made_by, now) = (self.made_by.clone(), self.clock.now());
-        Facts { findings, ruling, tells_origin, before, last_proofs, made_by, now }.decide(&self.fallback)
+        let is_signed = self.signatures.is_some();
+        Facts { findings, ruling, tells_origin, before, is_signed, last_proofs, made_by, now }.decide(&self.fallback)
     }
 
     /// The commit that the images must be of, by `revision` or by `provenance`.

@@ -2,6 +2,7 @@
 
 mod beside;
 mod keys;
+mod lists;
 mod verdicts;
 
 use std::path::Path;

@@ -59,6 +59,32 @@ async fn a_key_that_cannot_be_read_is_unknown() {
     assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
 }
 
+/// The same with an image that `platform` picked: the signature of its index counts, also if the index itself is not in the answer, and
+/// another image is under the tag since.
+#[tokio::test]
+async fn a_last_build_of_before_signatures_is_verified_with_its_index() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    let mut signed = super::signed(&fake, None);
+    signed["images"]["app"]["platform"] = "linux/arm64".into();
+    let mut unsigned = signed.clone();
+    unsigned.as_object_mut().unwrap().remove("signature");
+    let text = |backend| format!("cache: {{ path: answers.redb }}\n{}", super::config(&fake, backend, json!({})));
+    let [index, _, picked] = &fake.push_index("feat-1", &[("linux/amd64", 'a'), ("linux/arm64", 'a')])[..] else {
+        panic!()
+    };
+    let app = crate::support::TestApp::start_in(folder(&key), &text(&unsigned)).await;
+    app.app.open_disk();
+    assert!(ask(&app, 'a').await.sets().contains(picked.as_str()));
+    // Not built yet: the note of this answer has the last build too.
+    fake.push_index("feat-1", &[("linux/amd64", 'b'), ("linux/arm64", 'b')]);
+    assert!(ask_later(&app, 'c').await.sets().contains(picked.as_str()));
+    let app = app.restart_as(&text(&signed)).await;
+    app.app.open_disk();
+    refused(&ask_later(&app, 'c').await, 502, "backend_failed", "not vouched for any more");
+    fake.attach(index, BUNDLE, &key.signature(index.as_str()));
+    assert!(ask_later(&app, 'c').await.sets().contains(picked.as_str()));
+}
+
 /// The last build stands in under new keys only if they vouch for it. It is verified again, with its index and commit.
 #[tokio::test]
 async fn the_last_build_is_verified_under_the_present_keys() {
