@@ -29,7 +29,7 @@ use crate::{
     domain::{
         clock::Clock,
         error::BackendError,
-        generator::{Evidence, Outcome, Query},
+        generator::{Evidence, Outcome, Query, Trust},
         problem::{Path, Problems},
     },
     lang::{
@@ -258,9 +258,9 @@ impl Images {
             || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
     }
 
-    /// Changes with the keys and roots of signers.
-    pub(crate) fn trust(&self) -> u64 {
-        self.signatures.as_ref().map_or(0, Signatures::trust)
+    /// The keys and roots of signers.
+    pub(crate) fn trust(&self) -> Trust {
+        self.signatures.as_ref().map_or(Trust::NONE, Signatures::trust)
     }
 
     /// Forgets shared look-ups and rulings.
