@@ -32,7 +32,7 @@ use crate::{
         clock::Clock,
         document::kind_of,
         error::BackendError,
-        generator::{Outcome, ParameterSet, Query},
+        generator::{Outcome, ParameterSet, Query, Trust},
         problem::{Path, Problems},
         secret::Secrets,
     },
@@ -62,10 +62,10 @@ pub(crate) trait Backend: Send + Sync + 'static {
         false
     }
 
-    /// Changes with the keys and roots by which answers are verified. An answer that was made under others is never served. Cheap: it is
-    /// asked for each call.
-    fn trust(&self) -> u64 {
-        0
+    /// The keys and roots by which answers are verified. An answer that was made under others is never served. Cheap: it is asked for each
+    /// call.
+    fn trust(&self) -> Trust {
+        Trust::NONE
     }
 
     /// What is known of an item before the source is asked.

@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 pub use self::{
     config::{Formats, ProvenanceConfig, SignatureConfig},
-    policy::Policy,
+    policy::{Current, Policy},
     verdict::{Proof, Verdict},
 };
 

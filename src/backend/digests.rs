@@ -36,7 +36,7 @@ use super::{Backend, BuildContext, ITEMS, KindConfig, Reached};
 use crate::{
     domain::{
         error::BackendError,
-        generator::{Outcome, Query},
+        generator::{Outcome, Query, Trust},
         problem::{Path, Problems},
     },
     lang::scope::ValueType,
@@ -153,7 +153,7 @@ impl Backend for Digests {
         }
     }
 
-    fn trust(&self) -> u64 {
+    fn trust(&self) -> Trust {
         match self {
             Self::Images(images) => images.trust(),
             Self::List(list) => list.trust(),

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     domain::{
         error::BackendError,
-        generator::{Outcome, Query},
+        generator::{Outcome, Query, Trust},
         problem::{Path, Problems},
         secret::Secrets,
     },
@@ -97,7 +97,7 @@ impl Backend for Merge {
         self.steps.takes_notes()
     }
 
-    fn trust(&self) -> u64 {
+    fn trust(&self) -> Trust {
         self.steps.trust()
     }
 

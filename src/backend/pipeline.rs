@@ -17,7 +17,7 @@ use super::{
 use crate::{
     domain::{
         error::BackendError,
-        generator::{Outcome, ParameterSet, Query},
+        generator::{Outcome, ParameterSet, Query, Trust},
         problem::{Path, Problems},
         secret::Secrets,
     },
@@ -84,7 +84,7 @@ impl Backend for Pipeline {
         self.0.takes_notes()
     }
 
-    fn trust(&self) -> u64 {
+    fn trust(&self) -> Trust {
         self.0.trust()
     }
 

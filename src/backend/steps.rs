@@ -12,7 +12,7 @@ use super::{
 use crate::{
     domain::{
         error::BackendError,
-        generator::{Evidence, Lasting, Outcome, ParameterSet, Parameters, Query},
+        generator::{Evidence, Lasting, Outcome, ParameterSet, Parameters, Query, Trust},
         problem::{Path, Problems},
         secret::Secrets,
     },
@@ -168,9 +168,8 @@ impl Steps {
     }
 
     /// What all steps trust.
-    pub(crate) fn trust(&self) -> u64 {
-        // Rotated, so that two steps with the same keys do not cancel each other out.
-        self.0.iter().fold(0, |all, step| all.rotate_left(1) ^ step.built.backend.trust())
+    pub(crate) fn trust(&self) -> Trust {
+        self.0.iter().fold(Trust::NONE, |all, step| all.with(step.built.backend.trust()))
     }
 
     /// Makes all steps forget.

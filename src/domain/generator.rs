@@ -1,5 +1,6 @@
 //! What Argo CD's plugin generator asks, and what it may be told. No I/O.
 
+mod trust;
 pub(crate) mod watch;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+pub(crate) use self::trust::Trust;
 use self::watch::Watch;
 
 /// The input parameters of a request, or a parameter set of an answer: names and JSON values.

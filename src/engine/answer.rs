@@ -44,7 +44,7 @@ use crate::{
         generator::{Evidence, Question},
     },
     engine::{
-        cache::{Answers, Entry, Freshness, Key, Memory, Revision, Stale},
+        cache::{Answers, Entry, Freshness, Key, MadeUnder, Memory, Stale},
         guard::Held,
         route::{ResolvedQuery, Route},
     },
@@ -198,8 +198,8 @@ impl Wanted {
 /// Answers queries, and stores the answers.
 pub struct Engine {
     known: EngineState,
-    /// By cache key and the route's revision. After a reload, no caller waits for a run of the previous route.
-    flights: Flights<(Key, Revision), Question, Landed>,
+    /// By cache key, the route's revision and its keys. After a change of these, no caller waits for a run of before.
+    flights: Flights<(Key, MadeUnder), Question, Landed>,
     confirmations: Confirmations,
     askers: Askers,
     siblings: Siblings,
@@ -336,7 +336,7 @@ impl Engine {
     /// Why the last good answer of the question, else of its lineage, is not served.
     fn unusable(&self, asked: &ResolvedQuery) -> Option<Unusable> {
         let last = [asked.key, asked.lineage()].iter().find_map(|key| self.known.answers.get(key))?;
-        let is_ours = last.revision == asked.route.revision();
+        let is_ours = last.made_under == asked.route.made_under();
         Some(if is_ours { Unusable::TooOld } else { Unusable::OtherConfiguration }(last.stored_at))
     }
 
@@ -381,17 +381,18 @@ impl Engine {
         // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
         let recheck = || {
             let (entry, now) = (self.known.answers.memory().get_rare(&asked.key)?, self.clock.now());
-            let state = route.state(entry.revision, entry.stored_at, entry.life, now);
+            let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
             let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(asked, &entry, now);
             if is_good { Some(Ok(entry)) } else { None }
         };
-        let revision = route.revision();
+        let trust = route.trust();
+        let made_under = MadeUnder { revision: route.revision(), trust: trust.fingerprint };
         self.flights.join(
-            (asked.key, revision),
+            (asked.key, made_under),
             recheck,
             || asked.question.clone(),
             |guard| {
-                let run = Run { asked: Arc::clone(asked), wanted, revision, guard };
+                let run = Run { asked: Arc::clone(asked), wanted, trust, guard };
                 run.fly(self.known.clone(), Arc::clone(&self.clock))
             },
         )

@@ -16,7 +16,7 @@ pub(crate) use disk::{Disk, Trouble, Unreadable};
 pub use entry::{Encoded, Entry, PackedQuestion};
 pub(crate) use evicted::EvictedKeys;
 pub(crate) use failing::{Failing, Rest, Wish};
-pub(crate) use key::{Key, KeyPrefix, Revision};
+pub(crate) use key::{Key, KeyPrefix, MadeUnder, Revision};
 pub(crate) use listed::Listed;
 pub(crate) use memory::{CacheLimits, Memory};
 pub(crate) use policy::{CacheConfig, Freshness, Life, Policy, Stale};

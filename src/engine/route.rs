@@ -32,11 +32,11 @@ use crate::{
     domain::{
         clock::Timestamp,
         error::BackendError,
-        generator::{Parameters, Query},
+        generator::{Parameters, Query, Trust},
         units::HumanDuration,
     },
     engine::{
-        cache::{CacheConfig, Freshness, Key, KeyPrefix, Life, Policy, Revision},
+        cache::{CacheConfig, Freshness, Key, KeyPrefix, Life, MadeUnder, Policy, Revision},
         guard::{Guard, GuardConfig},
         shadow::{Shadow, ShadowConfig},
         shape::{Nulls, Shape},
@@ -189,17 +189,29 @@ impl Route {
         }
     }
 
-    /// The revision of its configuration and of the keys by which its answers are verified. The keys may change at any time.
+    /// The revision of its configuration.
     #[must_use]
-    pub(crate) fn revision(&self) -> Revision {
-        self.revision.trusting(self.backend.trust())
+    pub(crate) const fn revision(&self) -> Revision {
+        self.revision
     }
 
-    /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. An answer of another
-    /// revision is never served.
+    /// The keys and roots by which its answers are verified. They may change at any time.
     #[must_use]
-    pub(crate) fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
-        if revision == self.revision() { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
+    pub(crate) fn trust(&self) -> Trust {
+        self.backend.trust()
+    }
+
+    /// What an answer is made under now.
+    #[must_use]
+    pub(crate) fn made_under(&self) -> MadeUnder {
+        MadeUnder { revision: self.revision, trust: self.trust().fingerprint }
+    }
+
+    /// The state at `now` of an answer that was made under `made_under` at `stored_at`, and that is fresh for `life`. An answer of another
+    /// configuration, or under other keys, is never served.
+    #[must_use]
+    pub(crate) fn state(&self, made_under: MadeUnder, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
+        if made_under == self.made_under() { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
     }
 
     /// Whether its answers may depend on the ApplicationSet that asks. If so, its name is part of each question.

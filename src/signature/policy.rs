@@ -46,7 +46,20 @@ pub struct Policy {
 struct Present {
     read_at: Instant,
     files: Arc<[Arc<Loaded>]>,
-    fingerprint: [u8; 32],
+    current: Current,
+}
+
+/// Which keys and roots are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Current {
+    /// Changes with the policy, and with the content of its keys and roots. A file that cannot be read counts as another content.
+    pub fingerprint: [u8; 32],
+    /// How often the content has changed since the policy was built. Equal numbers at two times mean that nothing else was in use in between.
+    pub changes: u64,
+    /// Since when these are in use.
+    pub since: Instant,
+    /// Whether all files can be read and used.
+    pub is_complete: bool,
 }
 
 impl Policy {
@@ -86,7 +99,7 @@ impl Policy {
         let built: Vec<Option<_>> = built.collect();
         let (signers, files): (Vec<_>, Vec<_>) = built.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
         let demands = Sha256::digest(format!("{RULES} {signature:?} {provenance:?}")).into();
-        let present = Mutex::new(Present::new(demands, files));
+        let present = Mutex::new(Present::new(demands, files, None));
         Some(Self { signers, needs_all, provenance: demanded?, formats, demands, present })
     }
 
@@ -99,7 +112,13 @@ impl Policy {
     /// Changes with the policy, and with the content of its keys and roots. A file that cannot be read counts as another content.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {
-        self.look().fingerprint
+        self.current().fingerprint
+    }
+
+    /// Which keys and roots are in use.
+    #[must_use]
+    pub fn current(&self) -> Current {
+        self.look().current
     }
 
     /// Judges all `candidates` together.
@@ -206,7 +225,7 @@ impl Policy {
             }
             now
         });
-        *present = Present::new(self.demands, files.collect());
+        *present = Present::new(self.demands, files.collect(), Some(present.current));
     }
 
     /// Looks at the files now.
@@ -217,14 +236,24 @@ impl Policy {
 }
 
 impl Present {
-    fn new(demands: [u8; 32], files: Vec<Arc<Loaded>>) -> Self {
+    /// `former` is what was in use before.
+    fn new(demands: [u8; 32], files: Vec<Arc<Loaded>>, former: Option<Current>) -> Self {
         let mut hash = Sha256::new_with_prefix(demands);
         for file in &files {
             // A file that cannot be read, or not be used, verifies nothing.
             hash.update([u8::from(file.content.is_ok())]);
             hash.update(file.hash.unwrap_or_default());
         }
-        Self { read_at: Instant::now(), files: files.into(), fingerprint: hash.finalize().into() }
+        let (read_at, fingerprint) = (Instant::now(), hash.finalize().into());
+        let is_complete = files.iter().all(|file| file.content.is_ok());
+        let current = match former {
+            Some(former) if former.fingerprint == fingerprint => former,
+            former => {
+                let changes = former.map_or(0, |former| former.changes + 1);
+                Current { fingerprint, changes, since: read_at, is_complete }
+            }
+        };
+        Self { read_at, files: files.into(), current }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod faults;
+mod keys;
 mod rollout;
 mod servers;
 
@@ -88,6 +89,8 @@ struct Options {
     store: Value,
     route: Value,
     more: Vec<Value>,
+    /// Further sections, as text.
+    extra: String,
 }
 
 impl Options {
@@ -101,7 +104,7 @@ impl Options {
             "cache": {"ttl": ttl, "staleIfError": "1h"},
             "guard": {"identity": ["name"]},
         });
-        Self { store, route, more: Vec::new() }
+        Self { store, route, more: Vec::new(), extra: String::new() }
     }
 
     fn guard(mut self, guard: Value) -> Self {
@@ -117,7 +120,7 @@ impl Options {
         let caller = json!({"name": "argocd", "sha256": hash});
         let operator = json!({"name": "operator", "role": "admin", "file": "admin-token"});
         let auth = json!({"tokens": [caller, operator]});
-        format!("server: {server}\nauth: {auth}\ncache: {cache}\nroutes: {}\n", json!(routes))
+        format!("server: {server}\nauth: {auth}\ncache: {cache}\nroutes: {}\n{}", json!(routes), self.extra)
     }
 }
 

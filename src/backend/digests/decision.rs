@@ -1,6 +1,6 @@
 //! The decision: what the witnesses' findings make of the answer. A pure function; `docs/digests.md` has the table of cases.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,6 +11,7 @@ use super::{
     finding::{Built, Finding, ImageState},
     gate::{Ruling, RulingState},
     note::{Known, Note, Proofs},
+    signatures::SignedImage,
 };
 use crate::domain::{
     clock::Timestamp,
@@ -63,6 +64,8 @@ pub(super) struct Facts {
     pub(crate) tells_origin: bool,
     /// The note of the last answer.
     pub(crate) before: Note,
+    /// Whether each image must have a proof.
+    pub(crate) is_signed: bool,
     /// The proofs of the last build's images, if a signature is demanded; or why that build is not good any more.
     pub(crate) last_proofs: Result<Proofs, String>,
     /// The fingerprint of the configuration.
@@ -81,7 +84,7 @@ impl Facts {
         let state = self.ruling.as_ref().map_or(RulingState::Passed, |ruling| ruling.state);
         let are_all_built = self.findings.iter().all(|finding| matches!(finding.state, ImageState::Built(_)));
         if state == RulingState::Passed && are_all_built {
-            return Ok(self.built(evidence));
+            return self.built(evidence);
         }
         let is_missing = self.findings.iter().any(|finding| matches!(finding.state, ImageState::Missing));
         let mut before = std::mem::take(&mut self.before);
@@ -139,9 +142,18 @@ impl Facts {
     }
 
     /// The answer with the images, all of which are built.
-    fn built(mut self, evidence: Vec<Evidence>) -> Outcome {
+    ///
+    /// # Errors
+    /// When a proof is demanded, and an image has none. No witness should have let it pass.
+    fn built(mut self, evidence: Vec<Evidence>) -> Result<Outcome, BackendError> {
+        if self.is_signed
+            && let Some(finding) = self.findings.iter().find(|finding| !finding.is_proven())
+        {
+            let why = format!("image {}: a signature is demanded, and nothing was proven", finding.name);
+            return Err(BackendError { evidence, ..BackendError::invalid_output(why) });
+        }
         let is_earlier = self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier);
-        let (origin, known, proofs) = (self.origin(), self.known(), self.proofs());
+        let (origin, known, proofs, images) = (self.origin(), self.known(), self.proofs(), self.images());
         let parts = self.findings.iter_mut().filter_map(|finding| {
             let ImageState::Built(built) = &mut finding.state else { return None };
             Some((finding.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
@@ -149,11 +161,11 @@ impl Facts {
         let mut item: Parameters = parts.collect();
         item.insert("stale".to_owned(), is_earlier.into());
         item.extend(origin);
-        let note =
-            Note { item: Some(item.clone()), is_earlier, made_by: self.made_by, known, proofs, ..Note::default() };
+        let made_by = self.made_by;
+        let note = Note { item: Some(item.clone()), is_earlier, made_by, known, proofs, images, ..Note::default() };
         let outcome = Outcome::present(ParameterSet(item), evidence).noting(note.into());
         // The commit in the question may pass at any time.
-        if is_earlier { outcome.lasting_at_most(PENDING) } else { outcome }
+        Ok(if is_earlier { outcome.lasting_at_most(PENDING) } else { outcome })
     }
 
     /// The contents of the images, without annotations, which only lists need.
@@ -169,6 +181,18 @@ impl Facts {
             Some((finding.name.clone(), (**built.proof.as_ref()?).clone()))
         };
         self.findings.iter().filter_map(proof).collect()
+    }
+
+    /// The images without a proof that have more digests than their values show, by their names.
+    fn images(&self) -> BTreeMap<String, SignedImage> {
+        let image = |finding: &Finding| {
+            let ImageState::Built(Built { parts, image: Some(image), proof: None, .. }) = &finding.state else {
+                return None;
+            };
+            let is_shown = matches!(&image.digests[..], [only] if parts["digest"] == only.as_str());
+            (!is_shown).then(|| (finding.name.clone(), image.clone()))
+        };
+        self.findings.iter().filter_map(image).collect()
     }
 
     /// The values of [`ORIGIN`], which all images have in common.
@@ -213,8 +237,8 @@ impl NotBuilt {
     fn last_build(mut self, mut item: Parameters, before: Note) -> Outcome {
         self.evidence.push(Evidence::present("the last build", describe_last_build(&item)));
         item.insert("stale".to_owned(), true.into());
-        let Note { is_earlier, made_by, proofs, .. } = before;
-        let note = Note { item: Some(item.clone()), is_earlier, made_by, proofs, ..self.note };
+        let Note { is_earlier, made_by, proofs, images, .. } = before;
+        let note = Note { item: Some(item.clone()), is_earlier, made_by, proofs, images, ..self.note };
         Outcome::present(ParameterSet(item), self.evidence).lasting_at_most(self.life).noting(note.into())
     }
 

@@ -28,6 +28,11 @@ impl Finding {
     pub(crate) const fn is_built(&self) -> bool {
         matches!(self.state, ImageState::Built(_))
     }
+
+    /// Whether somebody vouches for the image.
+    pub(crate) const fn is_proven(&self) -> bool {
+        matches!(self.state, ImageState::Built(Built { proof: Some(_), .. }))
+    }
 }
 
 /// Whether an image may be deployed.
@@ -52,6 +57,8 @@ pub(super) struct Built {
     pub(crate) created: Option<String>,
     /// The commit that its signed provenance proves, or else that its label names.
     pub(crate) revision: Option<String>,
+    /// The image in a registry, with its index, whose signature may be demanded later.
+    pub(crate) image: Option<SignedImage>,
     /// The proof of its signature, if one is demanded.
     pub(crate) proof: Option<Box<NotedProof>>,
 }

@@ -143,8 +143,8 @@ impl Found {
         if let Some(proven) = proven {
             parts.insert("revision".to_owned(), proven.as_str().into());
         }
-        let proof = proof.zip(image).map(|((key, proven), image)| Box::new(NotedProof { image, key, proven }));
-        finding.state = ImageState::Built(Built { parts, created, revision, proof });
+        let proof = proof.zip(image.clone()).map(|((key, proven), image)| Box::new(NotedProof { image, key, proven }));
+        finding.state = ImageState::Built(Built { parts, created, revision, image, proof });
         Ok(finding)
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     domain::{
         clock::Clock,
         error::BackendError,
-        generator::{Evidence, Outcome, Query},
+        generator::{Evidence, Outcome, Query, Trust},
         problem::{Path, Problems},
     },
     lang::{
@@ -205,7 +205,8 @@ impl Images {
         let last_proofs =
             if is_built { Ok(Proofs::new()) } else { self.last_proofs(&before, query).await.map_err(with_ruling)? };
         let (made_by, now) = (self.made_by.clone(), self.clock.now());
-        Facts { findings, ruling, tells_origin, before, last_proofs, made_by, now }.decide(&self.fallback)
+        let is_signed = self.signatures.is_some();
+        Facts { findings, ruling, tells_origin, before, is_signed, last_proofs, made_by, now }.decide(&self.fallback)
     }
 
     /// The commit that the images must be of, by `revision` or by `provenance`.
@@ -257,9 +258,9 @@ impl Images {
             || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
     }
 
-    /// Changes with the keys and roots of signers.
-    pub(crate) fn trust(&self) -> u64 {
-        self.signatures.as_ref().map_or(0, Signatures::trust)
+    /// The keys and roots of signers.
+    pub(crate) fn trust(&self) -> Trust {
+        self.signatures.as_ref().map_or(Trust::NONE, Signatures::trust)
     }
 
     /// Forgets shared look-ups and rulings.

@@ -29,7 +29,7 @@ use crate::{
     clients::oci::{Lookup, Patience, Reference, Registries},
     domain::{
         error::BackendError,
-        generator::{Outcome, Query},
+        generator::{Outcome, Query, Trust},
         problem::{Path, Problems},
     },
     lang::{
@@ -242,9 +242,9 @@ impl List {
             || commit.is_some_and(Template::reads_application_set)
     }
 
-    /// Changes with the keys and roots of signers.
-    pub(crate) fn trust(&self) -> u64 {
-        self.signatures.as_ref().map_or(0, Signatures::trust)
+    /// The keys and roots of signers.
+    pub(crate) fn trust(&self) -> Trust {
+        self.signatures.as_ref().map_or(Trust::NONE, Signatures::trust)
     }
 
     /// Whether the list notes proofs of signatures.

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{finding::NotedProof, signatures::NotedProofs};
+use super::{
+    finding::NotedProof,
+    signatures::{NotedProofs, SignedImage},
+};
 use crate::{
     clients::oci::{Contents, Digest},
     domain::{
@@ -37,6 +40,8 @@ pub(super) struct Note {
     pub(crate) known: Known,
     /// The proofs of the signatures of that set's images, by their names.
     pub(crate) proofs: Proofs,
+    /// The images of that set that have no proof and more digests than the set shows: an index, of which `platform` picks an image.
+    pub(crate) images: BTreeMap<String, SignedImage>,
     /// The proofs in all notes that were read.
     #[serde(skip)]
     pub(crate) noted: NotedProofs,
@@ -55,6 +60,7 @@ impl Note {
             own.item = lineage.item;
             own.made_by = lineage.made_by;
             own.proofs = lineage.proofs;
+            own.images = lineage.images;
             own.is_earlier = true;
         }
         own
@@ -64,7 +70,7 @@ impl Note {
 impl From<Note> for Value {
     fn from(note: Note) -> Self {
         // By hand: the parameter set is moved, not copied.
-        let Note { item, is_earlier, made_by, missing_since, known, proofs, noted: _ } = note;
+        let Note { item, is_earlier, made_by, missing_since, known, proofs, images, noted: _ } = note;
         let mut fields = Parameters::new();
         if let Some(item) = item {
             fields.insert("item".to_owned(), Self::Object(item));
@@ -76,6 +82,11 @@ impl From<Note> for Value {
             && let Ok(proofs) = serde_json::to_value(proofs)
         {
             fields.insert("proofs".to_owned(), proofs);
+        }
+        if !images.is_empty()
+            && let Ok(images) = serde_json::to_value(images)
+        {
+            fields.insert("images".to_owned(), images);
         }
         if !known.is_empty()
             && let Ok(known) = serde_json::to_value(known)
@@ -112,6 +123,7 @@ mod tests {
             missing_since: Some(Timestamp(7)),
             known: Known::from([(Digest::of(b""), Arc::new(contents))]),
             noted: NotedProofs::from([(proof.key, Arc::clone(&proof.proven))]),
+            images: BTreeMap::from([("back".to_owned(), proof.image.clone())]),
             proofs: Proofs::from([("front".to_owned(), proof)]),
         };
         assert_eq!(read(Some(note.clone().into()), None), note);

@@ -17,10 +17,11 @@ use crate::{
     clients::oci::{Digest, Documents, Registries, Subject},
     domain::{
         error::BackendError,
+        generator::Trust,
         problem::{Path, Problems},
     },
     lang::template::{Template, ValueContext},
-    signature::{Asked, Candidate, Policy, Proof, ProvenanceConfig, SignatureConfig, Verdict},
+    signature::{Asked, Candidate, Current, Policy, Proof, ProvenanceConfig, SignatureConfig, Verdict},
 };
 
 /// How long *bad* is remembered, as a gate remembers *failed*.
@@ -149,11 +150,13 @@ impl Signatures {
         self.commit.as_ref()
     }
 
-    /// Changes with the keys and roots. An answer that was made before is not served then.
-    pub(crate) fn trust(&self) -> u64 {
+    /// The present keys and roots. An answer that was made under others is not served.
+    pub(crate) fn trust(&self) -> Trust {
+        let Current { fingerprint, changes, since, is_complete } = self.policy.current();
         let mut start = [0; 8];
-        start.copy_from_slice(&self.policy.fingerprint()[..8]);
-        u64::from_le_bytes(start)
+        start.copy_from_slice(&fingerprint[..8]);
+        // 0 would mean that nothing is verified.
+        Trust { fingerprint: u64::from_le_bytes(start).max(1), changes, since: Some(since), is_complete }
     }
 
     /// Forgets everything but proofs.
@@ -166,9 +169,10 @@ impl Signatures {
     /// # Errors
     /// When it is not known.
     pub(crate) async fn vouch(&self, image: &SignedImage, query: ProofQuery<'_>) -> Result<Vouched, BackendError> {
-        let trust = self.policy.fingerprint();
-        let key_for =
-            |commit: Option<&str>| ProofKey::of(&image.digests, &trust, commit.filter(|_| self.proves_commits));
+        let trust = self.policy.current();
+        let key_for = |commit: Option<&str>| {
+            ProofKey::of(&image.digests, &trust.fingerprint, commit.filter(|_| self.proves_commits))
+        };
         let key = key_for(query.commit.map(Commit::as_str));
         let proof = |key: &ProofKey| self.memory.proof(key).or_else(|| query.noted.get(key).cloned());
         if let Some(proven) = proof(&key) {
@@ -190,15 +194,19 @@ impl Signatures {
             return Ok(vouched);
         }
         let (vouched, seen) = self.ask(image, &query, key).await?;
-        // Keys that changed meanwhile judged this. It counts, and is asked again next time.
-        if self.policy.fingerprint() == trust {
-            match &vouched {
-                Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
-                Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(here, &vouched),
-            }
-            if let Some(of_label) = seen {
-                self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));
-            }
+        // The proof's key names the keys by which it was judged. Which these were is not known if they changed meanwhile, even if they
+        // changed back.
+        if self.policy.current().changes != trust.changes {
+            return Err(BackendError::unavailable(
+                "the keys or roots of the signers changed while they were asked for",
+            ));
+        }
+        match &vouched {
+            Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
+            Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(here, &vouched),
+        }
+        if let Some(of_label) = seen {
+            self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));
         }
         Ok(vouched)
     }

@@ -182,7 +182,7 @@ impl Engine {
     ) -> Overview {
         let (route, key, lineage) = (&asked.route, asked.key, asked.lineage());
         let now = self.clock.now();
-        let state = answer.as_ref().map(|answer| route.state(answer.revision, answer.stored_at, answer.life, now));
+        let state = answer.as_ref().map(|answer| route.state(answer.made_under, answer.stored_at, answer.life, now));
         let state_name = state.map_or(if failed.is_some() { "failing" } else { "none" }, Freshness::as_str);
         let fresh_for = if let Some(Freshness::Fresh { left, .. }) = state { Some(left) } else { None };
         Overview {

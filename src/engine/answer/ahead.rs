@@ -135,7 +135,7 @@ impl Engine {
     /// The answer under `key`, if it is to be renewed: it is not fresh, and does not rest after a failure.
     fn due(&self, route: &Route, key: &Key, now: Timestamp) -> Option<Arc<Entry>> {
         let entry = self.known.answers.memory().get_rare(key)?;
-        let state = route.state(entry.revision, entry.stored_at, entry.life, now);
+        let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
         let is_due = !matches!(state, Freshness::Fresh { .. }) && self.known.failing.resting(key, now).is_none();
         is_due.then_some(entry)
     }

@@ -138,7 +138,7 @@ impl Run {
         let entry = Entry {
             encoded: found.encoded.clone(),
             question: PackedQuestion::from(&self.asked.question),
-            revision: self.revision,
+            made_under: self.made_under(),
             stored_at: now,
             asked_at: self.wanted.asked_at().unwrap_or(now),
             first_at: before.map_or(now, |before| before.first_at.min(now)),

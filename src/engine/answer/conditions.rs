@@ -82,7 +82,7 @@ impl Engine {
             let asked = each.0;
             let stored_at = keys(each).into_iter().find_map(|key| {
                 let entry = entries.get(&key)?;
-                let state = asked.route.state(entry.revision, entry.stored_at, entry.life, now);
+                let state = asked.route.state(entry.made_under, entry.stored_at, entry.life, now);
                 (state != Freshness::Expired).then_some(entry.stored_at)
             })?;
             Some((asked.key, stored_at))

@@ -77,12 +77,12 @@ impl Engine {
         let is_invalid = found.as_ref().is_err_and(Failure::is_invalid_question);
         let of_lineage = stored.lineage.as_ref().filter(|_| !is_invalid);
         let usable = |entry: &&Arc<Entry>| {
-            let Entry { revision, stored_at, life, .. } = ***entry;
-            asked.route.state(revision, stored_at, life, now) != Freshness::Expired
+            let Entry { made_under, stored_at, life, .. } = ***entry;
+            asked.route.state(made_under, stored_at, life, now) != Freshness::Expired
         };
         let last = stored.own.as_ref().or(of_lineage);
         let unusable = last.map(|last| {
-            let is_ours = last.revision == asked.route.revision();
+            let is_ours = last.made_under == asked.route.made_under();
             if is_ours { Unusable::TooOld(last.stored_at) } else { Unusable::OtherConfiguration(last.stored_at) }
         });
         let stand_in = stored.own.iter().chain(of_lineage).find(usable).cloned();

@@ -16,10 +16,10 @@ use crate::{
     domain::{
         clock::{Clock, Timestamp},
         error::BackendError,
-        generator::{Before, Evidence, Lasting, Outcome, OutcomeKind, ParameterSet, Query, Question},
+        generator::{Before, Evidence, Lasting, Outcome, OutcomeKind, ParameterSet, Query, Question, Trust},
     },
     engine::{
-        cache::{Encoded, Key, Revision},
+        cache::{Encoded, Key, MadeUnder},
         route::{ResolvedQuery, Route},
     },
     flight::FlightGuard,
@@ -34,9 +34,9 @@ const MARGIN: Duration = Duration::from_millis(100);
 pub(super) struct Run {
     pub(crate) asked: Arc<ResolvedQuery>,
     pub(crate) wanted: Wanted,
-    /// The route's revision when the run began. If its keys change meanwhile, the answer is not served.
-    pub(crate) revision: Revision,
-    pub(crate) guard: FlightGuard<(Key, Revision), Question, Landed>,
+    /// The keys and roots of the route when the run began.
+    pub(crate) trust: Trust,
+    pub(crate) guard: FlightGuard<(Key, MadeUnder), Question, Landed>,
 }
 
 /// The result of a run, in the form that Argo CD gets.
@@ -91,7 +91,7 @@ impl Run {
     pub(super) async fn run(&self, known: &EngineState, number: u64, clock: &dyn Clock) -> Ended {
         let began = clock.now();
         let started = StdInstant::now();
-        let result = self.resolve(self.before(known)).await;
+        let result = self.resolve(self.before(known)).await.and_then(|found| self.check_trust(found));
         let took = started.elapsed();
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => OutcomeKind::Absent,
@@ -103,6 +103,20 @@ impl Run {
             span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         }
         Ended { result, began, took, number }
+    }
+
+    /// `found`, if it was verified by the keys that the run began with, and by no others.
+    fn check_trust(&self, found: Found) -> Result<Found, Failure> {
+        if self.asked.route.trust() == self.trust {
+            return Ok(found);
+        }
+        let why = "the keys or roots of the signers changed while the answer was made; the next call asks again";
+        Err(Failure::Backend(BackendError::unavailable(why)))
+    }
+
+    /// What its answer is made under.
+    pub(super) fn made_under(&self) -> MadeUnder {
+        MadeUnder { revision: self.asked.route.revision(), trust: self.trust.fingerprint }
     }
 
     /// The run's span, in the trace of the caller that started it.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::clock::Timestamp,
     engine::{
-        cache::{Entry, Freshness, Key, Life, Revision},
+        cache::{Entry, Freshness, Key, Life, MadeUnder},
         route::RouteTable,
     },
 };
@@ -36,7 +36,7 @@ pub(super) struct Served(Arc<Mutex<HashMap<Key, Size>>>);
 struct Size {
     route: Arc<str>,
     sets: usize,
-    revision: Revision,
+    made_under: MadeUnder,
     stored_at: Timestamp,
     life: Life,
 }
@@ -46,10 +46,10 @@ impl Served {
     pub(crate) fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
         let mut sizes = self.0.lock();
         if sizes.len() < MAX_COUNTED || sizes.contains_key(&lineage) {
-            let Entry { revision, stored_at, life, .. } = *entry;
+            let Entry { made_under, stored_at, life, .. } = *entry;
             sizes.insert(
                 lineage,
-                Size { route: Arc::clone(route), sets: entry.encoded.sets(), revision, stored_at, life },
+                Size { route: Arc::clone(route), sets: entry.encoded.sets(), made_under, stored_at, life },
             );
         }
     }
@@ -59,7 +59,7 @@ impl Served {
         let mut counts = HashMap::<Arc<str>, ServedNow>::new();
         self.0.lock().retain(|_, size| {
             let state =
-                routes.by_name(&size.route).map(|route| route.state(size.revision, size.stored_at, size.life, now));
+                routes.by_name(&size.route).map(|route| route.state(size.made_under, size.stored_at, size.life, now));
             let is_served = state.is_some_and(|state| state != Freshness::Expired);
             if is_served {
                 let of_route = counts.entry(Arc::clone(&size.route)).or_default();

@@ -92,7 +92,7 @@ impl EngineState {
     /// The answer stored under `key`, unless it has expired.
     pub(crate) fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
         let entry = self.answers.get(key)?;
-        let state = route.state(entry.revision, entry.stored_at, entry.life, now);
+        let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
         (state != Freshness::Expired).then_some((entry, state))
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Life, Revision, Turn};
+use super::{Life, MadeUnder, Turn};
 use crate::domain::{
     clock::Timestamp,
     generator::{Evidence, ParameterSet, Parameters, Question},
@@ -147,8 +147,8 @@ pub struct Entry {
     pub(crate) encoded: Encoded,
     /// What was asked.
     pub(crate) question: PackedQuestion,
-    /// The route's revision that made it.
-    pub(crate) revision: Revision,
+    /// The route's configuration that made it, and the keys by which it was verified.
+    pub(crate) made_under: MadeUnder,
     /// When the backend had it.
     pub(crate) stored_at: Timestamp,
     /// When a caller last waited for it, or caused its renewal.

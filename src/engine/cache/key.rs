@@ -1,5 +1,5 @@
 //! The identity of a question: a hash of the route, the input with its keys in order, and the ApplicationSet's name
-//! if an answer may depend on it. Also the [`Revision`] of a route, which tells which configuration made an answer.
+//! if an answer may depend on it. Also [`MadeUnder`], which tells which configuration made an answer, and by which keys.
 
 use std::fmt;
 
@@ -66,12 +66,6 @@ impl Revision {
         self.0.to_le_bytes()
     }
 
-    /// This revision with what the route's backend trusts now. 0 is nothing that may change.
-    #[must_use]
-    pub(crate) const fn trusting(self, trust: u64) -> Self {
-        Self(self.0 ^ trust)
-    }
-
     /// The revision of a route's configuration as it is in the file.
     #[must_use]
     pub(crate) fn of(route: &Value) -> Self {
@@ -85,6 +79,15 @@ impl Revision {
         start.copy_from_slice(&Sha256::digest(&text)[..8]);
         Self(u64::from_le_bytes(start))
     }
+}
+
+/// The configuration that made an answer, and the keys and roots by which it was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct MadeUnder {
+    /// The route's revision.
+    pub(crate) revision: Revision,
+    /// The fingerprint of the backend's `Trust`. 0: nothing was verified.
+    pub(crate) trust: u64,
 }
 
 /// The part of a key that all questions of one route share, hashed once.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, Life, Revision, disk::record::Head};
+use super::{Entry, Life, MadeUnder, disk::record::Head};
 use crate::{
     domain::clock::Timestamp,
     domain::generator::{Evidence, Question},
@@ -13,8 +13,8 @@ use crate::{
 pub(crate) struct Listed {
     /// What was asked.
     pub(crate) question: Question,
-    /// The revision that made it.
-    pub(crate) revision: Revision,
+    /// The configuration that made it, and the keys by which it was verified.
+    pub(crate) made_under: MadeUnder,
     /// When the backend had it.
     pub(crate) stored_at: Timestamp,
     /// When a caller last asked for a new answer.
@@ -37,8 +37,8 @@ impl Listed {
     pub(super) fn kept(head: Head, size: usize) -> Self {
         Self {
             life: head.life(),
+            made_under: head.made_under(),
             question: head.question,
-            revision: head.revision,
             stored_at: head.stored_at,
             asked_at: head.asked_at,
             took: Duration::from_micros(head.took_us),
@@ -51,7 +51,7 @@ impl Listed {
     pub(crate) fn remembered(entry: &Entry) -> Self {
         Self {
             question: entry.question.open(),
-            revision: entry.revision,
+            made_under: entry.made_under,
             stored_at: entry.stored_at,
             asked_at: entry.asked_at,
             life: entry.life,

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::{clock::Timestamp, generator::Question},
-        engine::cache::{Encoded, Life, PackedQuestion, Revision, Turn},
+        engine::cache::{Encoded, Life, MadeUnder, PackedQuestion, Revision, Turn},
     };
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
                 application_set: None,
                 parameters: Arc::default(),
             }),
-            revision: Revision::of(&json!({})),
+            made_under: MadeUnder { revision: Revision::of(&json!({})), trust: 0 },
             stored_at: Timestamp(0),
             asked_at: Timestamp(0),
             first_at: Timestamp(0),

@@ -264,7 +264,7 @@ impl ApiError {
             Some(Unusable::OtherConfiguration(stored_at)) => {
                 // Without signers, nothing is trusted that may change.
                 let or_keys =
-                    if asked.route.backend.trust() == 0 { "" } else { ", or under other keys of its signers" };
+                    if asked.route.trust().fingerprint == 0 { "" } else { ", or under other keys of its signers" };
                 let date = stored_at.to_date();
                 format!("the last good answer, of {date}, was made by another configuration of this route{or_keys}")
             }

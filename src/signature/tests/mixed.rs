@@ -176,6 +176,10 @@ fn a_key_that_was_replaced_or_removed_counts_at_once() {
     std::fs::remove_file(folder.0.path().join("a.pub")).unwrap();
     policy.refresh();
     assert!(![first, second].contains(&policy.fingerprint()));
+    assert!(policy.current().changes == 2 && !policy.current().is_complete);
+    let since = policy.current().since;
+    policy.refresh();
+    assert_eq!(policy.current().since, since, "nothing has changed");
     let (verdict, text) = shown(&judge(&policy, &own, by(&next)));
     assert!(verdict == "unknown" && text.contains("a.pub: No such file"), "{verdict}: {text}");
     assert_eq!(shown(&judge(&policy, &own, by(&b))).0, "present", "the other key still counts");
@@ -187,5 +191,10 @@ fn a_key_that_was_replaced_or_removed_counts_at_once() {
     folder.put("a.pub", &next.pem());
     policy.refresh();
     assert_eq!(policy.fingerprint(), second);
+    assert_eq!(
+        policy.current(),
+        Current { changes: 4, is_complete: true, ..policy.current() },
+        "it was another in between"
+    );
     assert_eq!(shown(&judge(&policy, &own, by(&next))).0, "present");
 }

@@ -2,6 +2,7 @@
 
 mod beside;
 mod keys;
+mod lists;
 mod shadow;
 mod verdicts;
 

@@ -3,14 +3,14 @@
 
 mod keyless;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use appset_gateway::clients::oci::Digest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{config, plain};
-use crate::support::{Reply, TestApp, registry::Registry};
+use crate::support::{Reply, TestApp, registry::Registry, upstream::refused};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -104,6 +104,30 @@ async fn signatures_of_cosign_are_found_and_verified() {
     attach(&registry, &digest, &[made("p256")["scan"].clone(), made("p256")["provenance"].clone()]).await;
     assert_eq!(found(&ask(&app, json!({"sha": commit})).await), 1);
     assert_eq!(found(&ask(&app, json!({"sha": "2".repeat(40)})).await), 0, "another commit");
+}
+
+/// A list under another key than before: the tag is not left out, and the list is an error, until cosign signed by that key too.
+#[tokio::test]
+async fn a_list_under_another_key_of_cosign() {
+    let (registry, digest) = registry().await;
+    attach(&registry, &digest, &[made("p256")["sign"].clone()]).await;
+    let digests = json!({"list": {"repositories": [format!("{}/app", registry.host)]},
+        "signature": {"any": [{"key": {"file": "cosign.pub"}}]}});
+    // The guard accepts every answer.
+    let guard = json!({"onEmpty": "allow", "maxShrink": "100%"});
+    let routes = json!([{"name": "d", "backend": {"digests": digests}, "cache": {"ttl": "0s"}, "guard": guard}]);
+    let registries = json!({&*registry.host: plain()});
+    let text = format!("{}registries: {registries}\nroutes: {routes}\n", TestApp::auth());
+    let app = TestApp::start_in(folder("p256"), &text).await;
+    assert_eq!(found(&ask(&app, json!({})).await), 1);
+    std::fs::write(app.folder.path().join("cosign.pub"), made("p384")["pem"].as_str().unwrap()).unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    for _ in 0..2 {
+        refused(&ask(&app, json!({})).await, 502, "backend_failed", "is not vouched for any more");
+        app.clock.advance(Duration::from_mins(10));
+    }
+    attach(&registry, &digest, &[made("p256")["sign"].clone(), made("p384")["sign"].clone()]).await;
+    assert_eq!(found(&ask(&app, json!({})).await), 1);
 }
 
 /// Signatures of cosign before version 3, in a tag of their own.

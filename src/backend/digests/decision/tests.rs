@@ -12,7 +12,13 @@ const NOW: Timestamp = Timestamp(1_000_000_000);
 
 fn built(name: &str, digest: &str) -> Finding {
     let parts = json!({"digest": digest}).as_object().unwrap().clone();
-    let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')), proof: None };
+    let built = Built {
+        parts,
+        created: Some("2026-01-01T00:00:00Z".into()),
+        revision: Some(sha('b')),
+        image: None,
+        proof: None,
+    };
     Finding {
         name: name.into(),
         state: ImageState::Built(built),
@@ -54,7 +60,22 @@ fn decide(
     let before = Note::read(before.unwrap_or(&Before::default()));
     let made_by = "this".to_owned();
     let last_proofs = Ok(BTreeMap::new());
-    Facts { findings, ruling, tells_origin: true, before, last_proofs, made_by, now: NOW }.decide(fallback)
+    let is_signed = false;
+    Facts { findings, ruling, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }.decide(fallback)
+}
+
+/// Whatever let an image pass without a proof where one is demanded: it is not answered.
+#[test]
+fn an_image_without_a_proof_is_not_built_where_one_is_demanded() {
+    let decide = |is_signed: bool| {
+        let (findings, made_by, last_proofs) = (vec![built("front", "new")], "this".to_owned(), Ok(BTreeMap::new()));
+        let before = Note::default();
+        Facts { findings, ruling: None, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
+            .decide(&Fallback::Omit)
+    };
+    assert_eq!(summary(&decide(false).unwrap()), "new");
+    let error = decide(true).unwrap_err();
+    assert!(error.message.contains("nothing was proven") && !error.evidence.is_empty(), "{}", error.message);
 }
 
 /// A last build for which nobody vouches any more is neither served nor replaced by an empty list. A new build ends that.
@@ -63,7 +84,9 @@ fn a_last_build_without_proofs_is_not_served() {
     let decide = |finding: Finding, is_own: bool, fallback: &Fallback| {
         let (before, made_by) = (Note::read(&before(is_own)), "this".to_owned());
         let (findings, last_proofs) = (vec![finding], Err("the key was removed".to_owned()));
-        Facts { findings, ruling: None, tells_origin: true, before, last_proofs, made_by, now: NOW }.decide(fallback)
+        let is_signed = false;
+        Facts { findings, ruling: None, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
+            .decide(fallback)
     };
     for is_bad in [false, true] {
         for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {

@@ -65,7 +65,11 @@ impl Images {
         }
         for (name, _) in &self.named {
             let noted = before.proofs.get(name).map(|noted| (noted.image.clone(), noted.proven.commit.clone()));
-            let Some((image, commit)) = noted.or_else(|| of_item(item, name)) else {
+            let of_item = || {
+                let (image, commit) = of_item(item, name)?;
+                Some((before.images.get(name).cloned().unwrap_or(image), commit))
+            };
+            let Some((image, commit)) = noted.or_else(of_item) else {
                 return Ok(Err(format!("its image {name} has no digest that could be verified")));
             };
             // A set of before provenance was demanded may name no commit. Any commit would not do.

@@ -12,7 +12,7 @@ use crate::{
         commit::Commit,
         signatures::{NotedProofs, ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched},
     },
-    clients::oci::Reference,
+    clients::oci::{Digest, Reference},
     domain::{
         error::BackendError,
         generator::{Evidence, ParameterSet, Query},
@@ -32,6 +32,8 @@ pub(super) struct SignedQuery {
     commit: Option<Commit>,
     /// The proofs of earlier answers.
     noted: NotedProofs,
+    /// The images of the last answers, and the commits that were proven of them then.
+    were_proven: BTreeMap<Digest, Option<Commit>>,
 }
 
 /// A selected tag, with its proof if a signature is demanded.
@@ -53,6 +55,8 @@ pub(super) struct Kept {
 #[serde(default)]
 pub(super) struct Notes {
     proofs: BTreeMap<ProofKey, Arc<Proven>>,
+    /// Which of the proofs is that of an image. It can be read whatever the keys are now. Earlier notes lack it: they only save requests.
+    images: BTreeMap<Digest, ProofKey>,
 }
 
 impl Kept {
@@ -77,8 +81,10 @@ impl Notes {
     /// Adds the proof of `tag`. Returns its parameter set, in which the proven commit takes the place of the label's.
     pub(super) fn add(&mut self, tag: KeptTag) -> ParameterSet {
         let KeptTag { opened, proof } = tag;
+        let digest = opened.target.digest.clone();
         let mut set = opened.into_set();
         if let Some((key, proven)) = proof {
+            self.images.insert(digest, key);
             if let Some(commit) = &proven.commit {
                 set.0.insert("revision".to_owned(), commit.as_str().into());
             }
@@ -86,11 +92,17 @@ impl Notes {
         }
         set
     }
+
+    /// The images, and the commits that were proven of them.
+    fn were_proven(&self) -> impl Iterator<Item = (Digest, Option<Commit>)> {
+        let commit = |key| self.proofs.get(key).and_then(|proven| proven.commit.clone());
+        self.images.iter().map(move |(digest, key)| (digest.clone(), commit(key)))
+    }
 }
 
 impl From<Notes> for Value {
     fn from(notes: Notes) -> Self {
-        json!({ "proofs": notes.proofs })
+        json!({ "proofs": notes.proofs, "images": notes.images })
     }
 }
 
@@ -108,15 +120,20 @@ impl List {
             }
             None => None,
         };
-        let notes = [&query.before.own, &query.before.lineage].into_iter().flatten();
-        let read = notes.filter_map(|note| Notes::deserialize(&**note).ok());
-        Ok(SignedQuery { commit, noted: read.flat_map(|notes| notes.proofs).collect() })
+        let mut signed = SignedQuery { commit, ..SignedQuery::default() };
+        // The note of this very question counts more, so it is read last.
+        for note in [&query.before.lineage, &query.before.own].into_iter().flatten() {
+            let Ok(notes) = Notes::deserialize(&**note) else { continue };
+            signed.were_proven.extend(notes.were_proven());
+            signed.noted.extend(notes.proofs);
+        }
+        Ok(signed)
     }
 
     /// Adds those of `opened` to `kept` that are signed, up to the limit, in their order. Without a demand for signatures, all are.
     ///
     /// # Errors
-    /// When it is not known of a tag whether it is signed.
+    /// When it is not known of a tag whether it is signed, or when nobody vouches any more for an image that was proven.
     pub(super) async fn keep_signed(
         &self,
         opened: Vec<OpenedTag>,
@@ -131,7 +148,8 @@ impl List {
         };
         let mut judged = stream::iter(opened)
             .map(async |opened| {
-                let judged = judge(signatures, &opened, query, signed).await;
+                let tag = JudgedTag { signatures, opened: &opened, query, signed };
+                let judged = tag.judge().await;
                 (opened, judged)
             })
             .buffered(left.clamp(1, CONCURRENT_READS));
@@ -146,46 +164,100 @@ impl List {
     }
 }
 
-/// The proof of a tag's image, or why the tag is not selected.
-///
-/// # Errors
-/// When that is not known.
-async fn judge(
-    signatures: &Signatures,
-    opened: &OpenedTag,
-    query: &Query,
-    signed: &SignedQuery,
-) -> Result<Result<(ProofKey, Arc<Proven>), String>, BackendError> {
-    let Reference { registry, repository, .. } = opened.reference.clone();
-    let image = SignedImage { registry, repository, digests: vec![opened.target.digest.clone()] };
-    let label = opened.contents.revision.as_deref().map(str::trim).filter(|label| !label.is_empty());
-    let of_image = ProofQuery {
-        commit: signed.commit.as_ref(),
-        label,
-        noted: &signed.noted,
-        deadline: query.deadline,
-        joins: !query.must_ask,
-        may_reuse: !query.reuses_for().is_zero(),
-        not_signed_for: NOT_SIGNED_FOR,
-    };
-    let vouched = signatures.vouch(&image, of_image).await.map_err(|mut error| {
-        let asked = asked(signatures, &opened.reference);
-        error.evidence = vec![Evidence::unknown(&*asked, error.message.as_str())];
-        error.within(asked)
-    })?;
-    Ok(match vouched {
-        Vouched::Proven(key, proven) => match (label, &proven.commit) {
-            (Some(label), Some(commit)) if commit.is_contradicted_by(label) => {
-                let shown: String = label.chars().take(64).collect();
-                Err(format!("its label names {}, and its signed provenance {commit}", shown.escape_debug()))
-            }
-            _ => Ok((key, proven)),
-        },
-        Vouched::NotYet(why) | Vouched::Bad(why) => Err(why),
-    })
+/// A tag, and what is asked about its image.
+struct JudgedTag<'a> {
+    signatures: &'a Signatures,
+    opened: &'a OpenedTag,
+    query: &'a Query,
+    signed: &'a SignedQuery,
+}
+
+impl JudgedTag<'_> {
+    /// The proof of the tag's image, or why the tag is not selected.
+    ///
+    /// # Errors
+    /// When that is not known, or when the image was proven and nobody vouches for it any more.
+    async fn judge(&self) -> Result<Result<(ProofKey, Arc<Proven>), String>, BackendError> {
+        let contents = &self.opened.contents;
+        let label = contents.revision.as_deref().map(str::trim).filter(|label| !label.is_empty());
+        let why = match self.vouch(self.signed.commit.as_ref(), label).await? {
+            Vouched::Proven(key, proven) => match (label, &proven.commit) {
+                (Some(label), Some(commit)) if commit.is_contradicted_by(label) => {
+                    let shown: String = label.chars().take(64).collect();
+                    format!("its label names {}, and its signed provenance {commit}", shown.escape_debug())
+                }
+                _ => return Ok(Ok((key, proven))),
+            },
+            Vouched::NotYet(why) | Vouched::Bad(why) => why,
+        };
+        self.check_former(&why).await?;
+        Ok(Err(why))
+    }
+
+    /// Checks that an image that is not proven was not proven for the last answer either, unless that was for another commit.
+    ///
+    /// # Errors
+    /// When it was. The answer would lose a tag, whose Application runs, because of the present keys.
+    async fn check_former(&self, why: &str) -> Result<(), BackendError> {
+        let Some(former) = self.signed.were_proven.get(&self.opened.target.digest) else { return Ok(()) };
+        if let (Some(former), Some(expected)) = (former, &self.signed.commit)
+            && former != expected
+            && matches!(self.vouch(Some(former), None).await?, Vouched::Proven(..))
+        {
+            return Ok(());
+        }
+        let asked = asked(self.signatures, &self.opened.reference);
+        let message = format!(
+            "{asked}: the image was proven for the last answer, and is not vouched for any more: {why}; sign it again, or name its key \
+             again; to give it up, delete the tag or leave it out with `tags.ignore`"
+        );
+        Err(BackendError { evidence: vec![Evidence::unknown(asked, why)], ..BackendError::unavailable(message) })
+    }
+
+    /// What the witness says of the image, with provenance for `commit`.
+    ///
+    /// # Errors
+    /// When it does not know.
+    async fn vouch(&self, commit: Option<&Commit>, label: Option<&str>) -> Result<Vouched, BackendError> {
+        let Reference { registry, repository, .. } = self.opened.reference.clone();
+        let image = SignedImage { registry, repository, digests: vec![self.opened.target.digest.clone()] };
+        let of_image = ProofQuery {
+            commit,
+            label,
+            noted: &self.signed.noted,
+            deadline: self.query.deadline,
+            joins: !self.query.must_ask,
+            may_reuse: !self.query.reuses_for().is_zero(),
+            not_signed_for: NOT_SIGNED_FOR,
+        };
+        self.signatures.vouch(&image, of_image).await.map_err(|mut error| {
+            let asked = asked(self.signatures, &self.opened.reference);
+            error.evidence = vec![Evidence::unknown(&*asked, error.message.as_str())];
+            error.within(asked)
+        })
+    }
 }
 
 fn asked(signatures: &Signatures, reference: &Reference) -> String {
     let what = if signatures.proves_commits() { "the signed provenance" } else { "the signature" };
     format!("{what} of {reference}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A note of before images were noted saves requests. It says nothing about images.
+    #[test]
+    fn an_earlier_note_is_read() {
+        let (key, proven) = ("ab".repeat(32), json!({"commit": "ab".repeat(20), "signer": "cosign.pub"}));
+        let earlier = Notes::deserialize(&json!({"proofs": {&key: proven}})).unwrap();
+        assert_eq!((earlier.proofs.len(), earlier.were_proven().count()), (1, 0));
+        let digest = Digest::of(b"image");
+        let present = json!({"proofs": {&key: proven}, "images": {digest.as_str(): key}});
+        let notes = Notes::deserialize(&present).unwrap();
+        let were_proven: Vec<_> = notes.were_proven().collect();
+        assert_eq!(were_proven, [(digest, Commit::parse(&"ab".repeat(20)).ok())]);
+        assert_eq!(Value::from(notes), present);
+    }
 }

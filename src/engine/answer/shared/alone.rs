@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::{
     answer::{Answer, AnswerSource, Engine, Failure, Unknown, stand_in},
-    cache::{Entry, Freshness},
+    cache::{Entry, Freshness, MadeUnder},
     route::ResolvedQuery,
 };
 
@@ -23,8 +23,9 @@ impl Engine {
         let is_in_contact = self.known.shared.as_ref().is_some_and(|shared| shared.is_in_contact());
         for key in [asked.key, asked.lineage()] {
             let Some(entry) = self.known.answers.get(&key) else { continue };
-            // Another revision's answer is served if the store names that revision.
-            let is_usable = is_in_contact || entry.revision == route.revision();
+            // Another revision's answer is served if the store names that revision. One that this replica's keys do not vouch for never is.
+            let MadeUnder { revision, trust } = entry.made_under;
+            let is_usable = (is_in_contact || revision == route.revision()) && route.trust().accepts(trust);
             let freshness = route.policy.state(entry.stored_at, entry.life, now);
             let Some(stale) = freshness.stale().filter(|_| is_usable) else { continue };
             if let Freshness::Fresh { age, left } = freshness

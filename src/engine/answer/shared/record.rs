@@ -16,6 +16,7 @@ use crate::{
             disk::record::{Head, opened, sealed},
         },
         guard::{Baseline, Held},
+        route::RouteTable,
     },
 };
 
@@ -41,6 +42,17 @@ pub(super) struct SharedFailure {
     pub(super) rest: Rest<Failed>,
     /// The number of the last invalidation before it. A later one ends the rest.
     pub(super) invalidation: u64,
+    /// The fingerprint of the keys and roots of its run. Under others, the question may well be answered.
+    #[serde(default)]
+    pub(super) trust: u64,
+}
+
+impl SharedFailure {
+    /// Whether it was under the keys that its route has here.
+    pub(super) fn counts(&self, routes: &RouteTable) -> bool {
+        let route = routes.by_name(&self.rest.failure.question.route);
+        route.is_none_or(|route| route.trust().fingerprint == self.trust)
+    }
 }
 
 /// An answer from the store.
@@ -97,9 +109,9 @@ impl Field for Baseline {}
 impl Field for Held {}
 impl Field for SharedFailure {}
 
-/// `rest`, which began after the invalidation with this number.
-pub(super) fn failure(rest: &Rest<Failed>, invalidation: u64) -> Option<Bytes> {
-    other(&SharedFailure { rest: rest.clone(), invalidation })
+/// `rest`, which began after the invalidation with this number, under the keys with the fingerprint `trust`.
+pub(super) fn failure(rest: &Rest<Failed>, invalidation: u64, trust: u64) -> Option<Bytes> {
+    other(&SharedFailure { rest: rest.clone(), invalidation, trust })
 }
 
 /// `selector` as bytes.

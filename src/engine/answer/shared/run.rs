@@ -10,7 +10,10 @@ use tokio::{
 use super::{Basis, Shared, record};
 use crate::{
     clients::store::{Commit, Committed, Field, Lease, StoreError, Write},
-    domain::clock::Clock,
+    domain::{
+        clock::{Clock, Timestamp},
+        error::BackendError,
+    },
     engine::{
         answer::{
             Failure, Landed,
@@ -18,7 +21,7 @@ use crate::{
             run::{Ended, Run},
             state::EngineState,
         },
-        cache::{Freshness, Key},
+        cache::{Freshness, Key, MadeUnder},
     },
 };
 
@@ -26,6 +29,8 @@ use crate::{
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// How often changes are decided again because another commit came first.
 const MAX_ATTEMPTS: usize = 8;
+/// For how long an answer is not replaced that another replica made under other keys.
+const CONTESTED_FOR: Duration = Duration::from_secs(10);
 /// A wait for another replica's run ends this long before the caller's deadline.
 const MARGIN: Duration = Duration::from_millis(100);
 
@@ -35,6 +40,14 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// Another replica has keys that this one does not have, or the other way round.
+fn other_keys() -> Failure {
+    Failure::Backend(BackendError::unavailable(
+        "another replica has just answered under other keys or roots of the signers than this one has; they must have the same files; this \
+         one asks again after 10 s",
+    ))
+}
+
 impl Run {
     pub(in crate::engine::answer) async fn fly_shared(
         &self,
@@ -42,11 +55,19 @@ impl Run {
         shared: &Arc<Shared>,
         clock: &dyn Clock,
     ) -> Landed {
+        if !self.trust.is_complete {
+            // Nobody else would trust what is verified without it.
+            let why = "a file with a key or a trusted root of the signers cannot be read here, and the log of this replica says why";
+            return Err(Failure::Backend(BackendError::unavailable(why)));
+        }
         if let Some(why) = shared.why_alone(&self.asked.route) {
             return self.fly_unrecorded(known, clock, why).await;
         }
         let until = self.asked.query.deadline.checked_sub(MARGIN).unwrap_or(self.asked.query.deadline);
         let number = loop {
+            if self.is_contested(known, clock.now()) {
+                return Err(other_keys());
+            }
             match shared.begin(&self.asked.key).await? {
                 Lease::Ours(number) => break number,
                 Lease::Behind => shared.next_sync(until).await?,
@@ -68,6 +89,19 @@ impl Run {
         self.let_follow(known, &landed);
         shared.settled(&[self.asked.key, self.asked.lineage()]).await;
         landed
+    }
+
+    /// Whether another replica answered the question a moment ago, under keys that this one does not have. While a file with a key reaches
+    /// one replica after the other, these would otherwise ask in turn, for each call. An answer of before this replica's present keys is
+    /// replaced at once.
+    fn is_contested(&self, known: &EngineState, now: Timestamp) -> bool {
+        let (Some(since), Some(entry)) = (self.trust.since, known.answers.get(&self.asked.key)) else { return false };
+        let MadeUnder { revision, trust } = entry.made_under;
+        if revision != self.asked.route.revision() || trust == self.trust.fingerprint {
+            return false;
+        }
+        let age = now.since(entry.stored_at).unwrap_or_default();
+        age < CONTESTED_FOR && age < since.elapsed()
     }
 
     /// The result of another replica's run that ended meanwhile.
@@ -99,8 +133,9 @@ impl Run {
                 && !answer.is_latest
                 && let Some(later) = known.answers.get(&key)
             {
-                // A later run has stored its answer. Its callers and these get the same one.
-                return Ok(later);
+                // A later run has stored its answer. Its callers and these get the same one, unless they trust other keys.
+                let is_trusted = later.made_under.trust == self.trust.fingerprint;
+                return if is_trusted { Ok(later) } else { Err(other_keys()) };
             }
             let is_unreadable = shared.copy().unreadable.contains(&key);
             let writes = self.writes(&changes, &basis, is_unreadable).ok_or(Failure::Crashed)?;
@@ -152,7 +187,7 @@ impl Run {
                 }
             }
             Err(rest) if changes.is_current => {
-                write(key, Field::Failure, Some(record::failure(rest, basis.invalidation)?));
+                write(key, Field::Failure, Some(record::failure(rest, basis.invalidation, self.trust.fingerprint)?));
             }
             Err(_) => {}
         }

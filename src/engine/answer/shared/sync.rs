@@ -156,7 +156,7 @@ impl Engine {
         }
         for (key, record) in &reply.changed {
             let _judging = self.known.judging.lock();
-            self.apply_record(shared, Key::of_bytes(*key), record);
+            self.apply_record(shared, routes, Key::of_bytes(*key), record);
         }
         let mut copy = shared.copy();
         if let Some((_, last)) = reply.changed.last() {
@@ -171,7 +171,7 @@ impl Engine {
     }
 
     /// Makes this replica's copy of the record under `key` the same as `record`.
-    fn apply_record(&self, shared: &Shared, key: Key, record: &Record) {
+    fn apply_record(&self, shared: &Shared, routes: &RouteTable, key: Key, record: &Record) {
         if !shared.is_newer(&[key], record.version) {
             return;
         }
@@ -202,9 +202,13 @@ impl Engine {
             None if known.held.remove(&key) => known.erase(key),
             None => {}
         }
-        let failure = record.get(Field::Failure).and_then(|content| read_other::<SharedFailure>(content));
-        match failure.filter(|of| !shared.copy().is_invalidated(of.invalidation, &of.rest.failure.question)) {
-            Some(failure) => known.failing.put(key, failure.rest),
+        match record.get(Field::Failure).and_then(|content| read_other::<SharedFailure>(content)) {
+            Some(of) if shared.copy().is_invalidated(of.invalidation, &of.rest.failure.question) => {
+                known.failing.recovered(&key);
+            }
+            // A replica with other keys failed. That says nothing about this one, nor ends a rest of this one.
+            Some(of) if !of.counts(routes) => {}
+            Some(of) => known.failing.put(key, of.rest),
             None => known.failing.recovered(&key),
         }
         if !is_readable {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::{Encoded, Entry, Life, PackedQuestion, Revision, Turn};
+use super::super::{Encoded, Entry, Life, MadeUnder, PackedQuestion, Revision, Turn};
 use crate::domain::{
     clock::Timestamp,
     generator::{Evidence, Question},
@@ -34,6 +34,10 @@ pub(in crate::engine) struct Head {
     pub(crate) question: Question,
     /// The revision that made the answer.
     pub(crate) revision: Revision,
+    /// The fingerprint of the keys and roots by which it was verified. A record of before this field has them in its revision, so that
+    /// it is of no present revision if anything was verified.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) trust: u64,
     /// When the backend had the answer.
     pub(crate) stored_at: Timestamp,
     /// When a caller last asked for a new answer.
@@ -53,7 +57,17 @@ pub(in crate::engine) struct Head {
     pub(crate) note: Option<Arc<Value>>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature wants it")]
+const fn is_zero(trust: &u64) -> bool {
+    *trust == 0
+}
+
 impl Head {
+    /// What the answer was made under.
+    pub(in crate::engine::cache) const fn made_under(&self) -> MadeUnder {
+        MadeUnder { revision: self.revision, trust: self.trust }
+    }
+
     /// For how long the answer is fresh: not at all.
     pub(in crate::engine::cache) const fn life(&self) -> Life {
         if self.is_over { Life::For(Duration::ZERO) } else { Life::Restored }
@@ -136,7 +150,8 @@ impl Head {
     pub(in crate::engine) fn of(entry: &Entry) -> Self {
         Self {
             question: entry.question.open(),
-            revision: entry.revision,
+            revision: entry.made_under.revision,
+            trust: entry.made_under.trust,
             stored_at: entry.stored_at,
             asked_at: entry.asked_at,
             first_at: entry.first_at,
@@ -153,7 +168,7 @@ impl Head {
         let life = self.life();
         Some(Entry {
             encoded: Encoded::restore(Bytes::copy_from_slice(body), self.sets)?,
-            revision: self.revision,
+            made_under: self.made_under(),
             stored_at: self.stored_at,
             asked_at: self.asked_at,
             first_at: self.first_at,

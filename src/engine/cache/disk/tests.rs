@@ -6,7 +6,7 @@ use crate::{
         clock::{SystemClock, Timestamp},
         generator::{Evidence, ParameterSet, Parameters, Question},
     },
-    engine::cache::{Encoded, Life, PackedQuestion, Revision},
+    engine::cache::{Encoded, Life, MadeUnder, PackedQuestion, Revision},
 };
 
 fn entry(text: &str) -> Entry {
@@ -18,7 +18,7 @@ fn entry(text: &str) -> Entry {
             application_set: None,
             parameters: Arc::default(),
         }),
-        revision: Revision::of(&json!({})),
+        made_under: MadeUnder { revision: Revision::of(&json!({})), trust: 7 },
         stored_at: Timestamp(1_700_000_000_000),
         asked_at: Timestamp(1_700_000_000_000),
         first_at: Timestamp(1_700_000_000_000),

@@ -1,5 +1,7 @@
 //! Keys that are removed or added: no answer, stale answer or last build lives on that the present keys do not vouch for.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
 };
 use crate::support::{
     signing::{BUNDLE, Key},
-    upstream::refused,
+    upstream::{Step, refused},
 };
 
 /// A fresh answer of a removed key is not served, although it would be for a minute.
@@ -56,6 +58,67 @@ async fn a_key_that_cannot_be_read_is_unknown() {
     }
     key.write(&app.folder.path().join("cosign.pub"));
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
+}
+
+/// The same with an image that `platform` picked: the signature of its index counts, also if the index itself is not in the answer, and
+/// another image is under the tag since.
+#[tokio::test]
+async fn a_last_build_of_before_signatures_is_verified_with_its_index() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    let mut signed = super::signed(&fake, None);
+    signed["images"]["app"]["platform"] = "linux/arm64".into();
+    let mut unsigned = signed.clone();
+    unsigned.as_object_mut().unwrap().remove("signature");
+    let text = |backend| format!("cache: {{ path: answers.redb }}\n{}", super::config(&fake, backend, json!({})));
+    let [index, _, picked] = &fake.push_index("feat-1", &[("linux/amd64", 'a'), ("linux/arm64", 'a')])[..] else {
+        panic!()
+    };
+    let app = crate::support::TestApp::start_in(folder(&key), &text(&unsigned)).await;
+    app.app.open_disk();
+    assert!(ask(&app, 'a').await.sets().contains(picked.as_str()));
+    // Not built yet: the note of this answer has the last build too.
+    fake.push_index("feat-1", &[("linux/amd64", 'b'), ("linux/arm64", 'b')]);
+    assert!(ask_later(&app, 'c').await.sets().contains(picked.as_str()));
+    let app = app.restart_as(&text(&signed)).await;
+    app.app.open_disk();
+    refused(&ask_later(&app, 'c').await, 502, "backend_failed", "not vouched for any more");
+    fake.attach(index, BUNDLE, &key.signature(index.as_str()));
+    assert!(ask_later(&app, 'c').await.sets().contains(picked.as_str()));
+}
+
+/// The key changes while an answer is made: it is not known by which keys that was verified, so nothing is served or kept.
+#[tokio::test]
+async fn a_key_that_changes_while_an_answer_is_made() {
+    let (fake, key, other) = (Fake::start().await, Key::new(), Key::new());
+    fake.has_referrers_api(10);
+    let digest = Image::of('a').digest();
+    fake.push("feat-1", &Image::of('a'));
+    let document = fake.attach(&digest, BUNDLE, &other.provenance(digest.as_str(), &sha('a')));
+    let app = start(folder(&key), &fake, &proven(&fake)).await;
+    let entry = json!({"mediaType": "x", "digest": document.as_str(), "size": 1});
+    let listed = json!({"schemaVersion": 2, "manifests": [entry]}).to_string();
+    let file = app.folder.path().join("cosign.pub");
+    let other_pem = {
+        let elsewhere = tempfile::tempdir().unwrap();
+        other.write(&elsewhere.path().join("pem"));
+        std::fs::read_to_string(elsewhere.path().join("pem")).unwrap()
+    };
+    fake.fail(Endpoint::Referrers, move |request| {
+        std::fs::write(&file, &other_pem).unwrap();
+        let mut steps = request.answer(200, "Content-Type: application/vnd.oci.image.index.v1+json", &listed);
+        // Later than the file is looked at again.
+        let Step::Send(mut answer) = steps.remove(0) else { panic!() };
+        steps.insert(0, Step::Send(answer.split_off(1)));
+        steps.insert(0, Step::Drip(answer, Duration::from_millis(1200)));
+        steps
+    });
+    refused(&ask(&app, 'a').await, 502, "backend_failed", "changed while");
+    fake.heal();
+    replace(app.folder.path(), &key).await;
+    let reply = ask_later(&app, 'a').await;
+    assert_eq!(served_commit(&reply), "nothing", "the key of before signed nothing");
+    replace(app.folder.path(), &other).await;
     assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
 }
 

@@ -97,7 +97,7 @@ fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
     let is_stood_in = last_good.as_ref().is_some_and(|entry| {
         let setup = app.setup();
         let route = setup.routes.by_name(&held.question.route);
-        let state = route.map(|route| route.state(entry.revision, entry.stored_at, entry.life, app.now()));
+        let state = route.map(|route| route.state(entry.made_under, entry.stored_at, entry.life, app.now()));
         state.is_some_and(|state| state != Freshness::Expired)
     });
     Shown { held, asked_by, last_good: last_good.map(|entry| entry.encoded.sets()), is_stood_in, stays: Vec::new() }
