@@ -83,6 +83,19 @@ pub struct ProvenanceConfig {
     pub(crate) events: Vec<String>,
 }
 
+impl SignerConfig {
+    /// Whether both describe the same signer, whatever their files hold.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(key), Self::Key(other)) => key.file == other.file,
+            (Self::Keyless(keyless), Self::Keyless(other)) => {
+                keyless.issuer == other.issuer && keyless.identity == other.identity
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Which forms of signatures are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formats {
