@@ -14,7 +14,7 @@ use super::{
 };
 
 /// What is known of one image so far, under the keys and roots of the moment in which it began.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Judgement {
     files: Arc<[Arc<Loaded>]>,
     fingerprint: [u8; 32],
@@ -27,7 +27,7 @@ pub struct Judgement {
 }
 
 /// Provenance by one of the signers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct SignedBuild {
     place: String,
     /// The index of the signer, and who it is exactly.
@@ -64,7 +64,9 @@ impl Policy {
     #[must_use]
     pub fn judge(&self, asked: &Asked<'_>, candidates: &[Candidate]) -> Verdict {
         let mut judgement = self.begin(asked.digests.to_vec());
-        candidates.iter().for_each(|candidate| judgement.weigh(self, candidate));
+        for candidate in candidates {
+            judgement.weigh(self, candidate);
+        }
         judgement.verdict(self, asked.commit)
     }
 }
@@ -105,7 +107,9 @@ impl Judgement {
         let mut signed = self.signed.clone();
         let mut demands = Vec::new();
         if policy.needs_all {
-            policy.twins(&self.files).into_iter().for_each(|(signer, _)| signed[signer].clear_good());
+            for (signer, _) in policy.twins(&self.files) {
+                signed[signer].clear_good();
+            }
             Tally::share(&mut signed);
             let named = policy.signers.iter().zip(signed);
             demands.extend(named.map(|(signer, tally)| (format!("there is no signature by {}", signer.name), tally)));

@@ -1,0 +1,160 @@
+//! What is read for one look-up, and how much more may be. A look-up asks about an image and the index that it was picked from, by API, fallback
+//! tag and cosign's older tag. All of them share one budget, since whoever may push can put documents beside each.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
+
+use super::Digest;
+use crate::domain::error::{BackendError, ErrorKind};
+
+/// The most documents that are opened for one look-up, and the most signatures in them.
+const MAX_OPENED: usize = 128;
+/// The most bytes of one look-up: manifests and signatures. Real ones have about 15 KiB each.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// After so many documents that the registry fails to give, the others are not asked for: it may be down. A few may be damaged.
+const MAX_FAILURES: usize = 3;
+
+/// The content of a blob, or why it is not known.
+type Blob = Arc<OnceCell<Result<Bytes, BackendError>>>;
+
+/// What one look-up has read so far. Nothing is read twice.
+#[derive(Debug, Default)]
+pub(crate) struct Reading(Mutex<State>);
+
+#[derive(Debug, Default, Clone)]
+struct State {
+    /// The documents that were opened, or tried.
+    opened: BTreeSet<Digest>,
+    /// The signatures that were found: the digest of each, and how it is to be read.
+    signatures: HashSet<(Digest, SignatureLayer)>,
+    blobs: HashMap<Digest, Blob>,
+    bytes: usize,
+    failures: usize,
+    /// Nothing more is read.
+    is_over: bool,
+}
+
+/// How a layer is to be read. One layer may be named in several ways, of which one is right.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum SignatureLayer {
+    /// As a Sigstore bundle.
+    Bundle,
+    /// As a payload of cosign's older signatures, with the signature that its annotation has. Several keys may have signed one payload.
+    SimpleSigning(Option<String>),
+}
+
+/// Whether something is still to be read.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// It is new.
+    New,
+    /// It was read for this look-up already.
+    Known,
+    /// It is not read. The reason is a gap; there is none if the reason was given before.
+    Over(Option<BackendError>),
+}
+
+impl Clone for Reading {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.0.lock().clone()))
+    }
+}
+
+impl Reading {
+    /// The same for the same things read. Look-ups that go on from there alike share one.
+    pub(super) fn fingerprint(&self) -> [u8; 32] {
+        let state = self.0.lock();
+        let mut hash = Sha256::new();
+        for digest in &state.opened {
+            hash.update(digest.as_str());
+        }
+        hash.update(format!("{} {} {} {}", state.signatures.len(), state.bytes, state.failures, state.is_over));
+        hash.finalize().into()
+    }
+
+    /// Whether nothing more is read. The reason was given as a gap.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.lock().is_over
+    }
+
+    /// Whether the document `digest` is to be opened.
+    pub(super) fn open(&self, digest: &Digest) -> Next {
+        let mut state = self.0.lock();
+        if state.opened.contains(digest) {
+            return Next::Known;
+        }
+        if state.is_over {
+            return Next::Over(None);
+        }
+        if state.opened.len() >= MAX_OPENED {
+            let why = format!("more documents are beside the image, of which only {MAX_OPENED} are opened");
+            return state.end(why);
+        }
+        state.opened.insert(digest.clone());
+        Next::New
+    }
+
+    /// Whether the signature `layer` in the blob `digest` is to be read.
+    pub(super) fn find(&self, digest: &Digest, layer: &SignatureLayer) -> Next {
+        let mut state = self.0.lock();
+        let found = (digest.clone(), layer.clone());
+        if state.signatures.contains(&found) {
+            return Next::Known;
+        }
+        if state.is_over {
+            return Next::Over(None);
+        }
+        if state.signatures.len() >= MAX_OPENED {
+            let why = format!("more signatures are beside the image, of which only {MAX_OPENED} are read");
+            return state.end(why);
+        }
+        state.signatures.insert(found);
+        Next::New
+    }
+
+    /// The place for the content of the blob `digest`, which is read once.
+    pub(super) fn blob(&self, digest: &Digest) -> Blob {
+        Arc::clone(self.0.lock().blobs.entry(digest.clone()).or_default())
+    }
+
+    /// Counts `bytes` that were read.
+    ///
+    /// # Errors
+    /// When these are more than may be read.
+    pub(super) fn take(&self, bytes: usize) -> Result<(), BackendError> {
+        let mut state = self.0.lock();
+        state.bytes += bytes;
+        if state.bytes <= MAX_BYTES {
+            return Ok(());
+        }
+        state.is_over = true;
+        Err(BackendError::invalid_output(format!("the documents beside the image have more than {MAX_BYTES} bytes")))
+    }
+
+    /// Notes that something was not read. A document that is missing or wrong says nothing of the others.
+    pub(super) fn fail(&self, error: &BackendError) {
+        let mut state = self.0.lock();
+        match error.kind {
+            ErrorKind::InvalidOutput | ErrorKind::InvalidInput => {}
+            ErrorKind::Throttled { .. } => state.is_over = true,
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Denied => {
+                state.failures += 1;
+                state.is_over |= state.failures >= MAX_FAILURES;
+            }
+        }
+    }
+}
+
+impl State {
+    fn end(&mut self, why: String) -> Next {
+        self.is_over = true;
+        Next::Over(Some(BackendError::invalid_output(why)))
+    }
+}
