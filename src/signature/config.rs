@@ -12,7 +12,7 @@ pub struct SignatureConfig {
     /// Signers of whom one is enough, such as the old and the new key while keys are rotated. Or `all`.
     #[serde(default)]
     pub(crate) any: Vec<SignerConfig>,
-    /// Signers who must all have signed. Or `any`.
+    /// Signers who must all have signed. Whoever signed counts for one of them. Or `any`.
     #[serde(default)]
     pub(crate) all: Vec<SignerConfig>,
     /// The forms of signatures that are looked for. `legacy` costs more requests.

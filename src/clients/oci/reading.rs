@@ -2,7 +2,7 @@
 //! tag and cosign's older tag. All of them share one budget, since whoever may push can put documents beside each.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -33,7 +33,7 @@ struct State {
     /// The documents that were opened, or tried.
     opened: BTreeSet<Digest>,
     /// The signatures that were found: the digest of each, and how it is to be read.
-    signatures: HashSet<(Digest, SignatureLayer)>,
+    signatures: BTreeSet<(Digest, SignatureLayer)>,
     blobs: HashMap<Digest, Blob>,
     bytes: usize,
     failures: usize,
@@ -42,7 +42,7 @@ struct State {
 }
 
 /// How a layer is to be read. One layer may be named in several ways, of which one is right.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SignatureLayer {
     /// As a Sigstore bundle.
     Bundle,
@@ -72,10 +72,8 @@ impl Reading {
     pub(super) fn fingerprint(&self) -> [u8; 32] {
         let state = self.0.lock();
         let mut hash = Sha256::new();
-        for digest in &state.opened {
-            hash.update(digest.as_str());
-        }
-        hash.update(format!("{} {} {} {}", state.signatures.len(), state.bytes, state.failures, state.is_over));
+        let State { opened, signatures, bytes, failures, is_over, .. } = &*state;
+        hash.update(format!("{opened:?} {signatures:?} {bytes} {failures} {is_over}"));
         hash.finalize().into()
     }
 

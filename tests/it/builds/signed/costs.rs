@@ -266,3 +266,22 @@ async fn one_digest_in_two_repositories() {
         }
     }
 }
+
+/// A hostile document lists the good bundle as a signature of the older form, before the good document does. It is read once, and judged as both.
+#[tokio::test]
+async fn a_good_bundle_may_also_be_listed_as_something_else() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    fake.has_referrers_api(100);
+    let digest = Image::of('a').digest();
+    fake.push("feat-1", &Image::of('a'));
+    let good = key.provenance(digest.as_str(), &sha('a'));
+    fake.attach(&digest, "application/vnd.dev.cosign.simplesigning.v1+json", &good);
+    fake.attach(&digest, BUNDLE, &good);
+    let mut backend = proven(&fake);
+    backend["signature"]["formats"] = json!(["bundle", "legacy"]);
+    let app = start(folder(&key), &fake, &backend).await;
+    assert_eq!(served_commit(&ask(&app, 'a').await), "a");
+    let asked = fake.take();
+    let (blobs, _) = counted(&asked);
+    assert_eq!(blobs[Digest::of(good.as_bytes()).as_str()], 1, "{asked:?}");
+}
