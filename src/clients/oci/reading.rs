@@ -156,3 +156,70 @@ impl State {
         Next::Over(Some(BackendError::invalid_output(why)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: usize) -> Digest {
+        Digest::of(number.to_string().as_bytes())
+    }
+
+    fn signed(text: &str) -> SignatureLayer {
+        SignatureLayer::SimpleSigning(Some(text.to_owned()))
+    }
+
+    #[test]
+    fn everything_is_read_once_and_the_reason_for_the_end_is_given_once() {
+        let reading = Reading::default();
+        for number in 0..MAX_OPENED {
+            assert!(matches!(reading.open(&digest(number)), Next::New));
+            assert!(matches!(reading.open(&digest(number)), Next::Known));
+        }
+        assert!(matches!(reading.open(&digest(MAX_OPENED)), Next::Over(Some(_))) && reading.is_over());
+        assert!(matches!(reading.open(&digest(MAX_OPENED)), Next::Over(None)));
+        assert!(matches!(reading.find(&digest(0), &SignatureLayer::Bundle), Next::Over(None)));
+        let reading = Reading::default();
+        // Several keys may have signed one payload.
+        for layer in [SignatureLayer::Bundle, signed("a"), signed("b"), SignatureLayer::SimpleSigning(None)] {
+            assert!(matches!(reading.find(&digest(0), &layer), Next::New));
+            assert!(matches!(reading.find(&digest(0), &layer), Next::Known));
+        }
+        for number in 4..MAX_OPENED {
+            assert!(matches!(reading.find(&digest(0), &signed(&number.to_string())), Next::New));
+        }
+        assert!(matches!(reading.find(&digest(0), &signed("more")), Next::Over(Some(_))) && reading.is_over());
+    }
+
+    #[test]
+    fn bytes_and_failures_end_it() {
+        let reading = Reading::default();
+        assert!(reading.take(MAX_BYTES).is_ok() && !reading.is_over());
+        assert!(reading.take(1).is_err() && reading.is_over());
+        let after = |kinds: &[ErrorKind]| {
+            let reading = Reading::default();
+            for kind in kinds {
+                reading.fail(&BackendError::new(*kind, "why"));
+            }
+            reading.is_over()
+        };
+        let (denied, down, late) = (ErrorKind::Denied, ErrorKind::Unavailable, ErrorKind::Timeout);
+        assert!(!after(&[denied, down]) && after(&[denied, down, late]));
+        assert!(!after(&[ErrorKind::InvalidOutput; 100]), "a document that is missing says nothing of the others");
+        assert!(after(&[ErrorKind::Throttled { retry_after: None }]));
+    }
+
+    #[test]
+    fn look_ups_that_read_the_same_are_alike() {
+        let (one, other) = (Reading::default(), Reading::default());
+        assert_eq!(one.fingerprint(), other.fingerprint());
+        one.open(&digest(1));
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        assert_eq!(one.fingerprint(), one.clone().fingerprint());
+        other.open(&digest(1));
+        assert_eq!(one.fingerprint(), other.fingerprint());
+        one.find(&digest(2), &signed("a"));
+        other.find(&digest(2), &signed("b"));
+        assert_ne!(one.fingerprint(), other.fingerprint());
+    }
+}

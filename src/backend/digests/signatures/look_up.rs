@@ -180,3 +180,75 @@ impl<'a> LookUp<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rcgen::KeyPair;
+    use serde_json::json;
+
+    use super::{super::Memory, *};
+    use crate::{
+        clients::{oci::Registries, outbound::Outbound},
+        domain::{
+            clock::{Clock, SystemClock},
+            error::ErrorKind,
+            problem::{Path, Problems},
+        },
+        file::base_dir::BaseDir,
+        signature::{Form, Policy},
+    };
+
+    /// A witness with one key.
+    fn witness() -> Signatures {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key.pub"), KeyPair::generate().unwrap().public_key_pem()).unwrap();
+        let (base, mut problems) = (BaseDir::new(folder.path()), Problems::default());
+        let signature = serde_json::from_value(json!({"any": [{"key": {"file": "key.pub"}}]})).unwrap();
+        let policy = Policy::build(&signature, None, &base, &Path::root(), &mut problems).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let registries =
+            Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
+        let memory = Memory::new(&clock);
+        Signatures { policy: Arc::new(policy), commit: None, proves_commits: false, registries, memory }
+    }
+
+    /// Judges ten documents of nobody until `deadline`.
+    async fn judge(witness: &Signatures, deadline: Instant) -> Result<Verdict, BackendError> {
+        let (registry, repository) = ("registry.example.com".to_owned(), "org/app".to_owned());
+        let image = SignedImage { registry, repository, digests: vec![Digest::of(b"image")] };
+        let (noted, not_signed_for) = (BTreeMap::new(), Duration::ZERO);
+        let query = ProofQuery {
+            commit: None,
+            label: None,
+            noted: &noted,
+            deadline,
+            joins: true,
+            may_reuse: true,
+            not_signed_for,
+        };
+        let mut look_up = LookUp::new(witness, &image, &query);
+        let document = |number| Candidate { place: format!("place {number}"), form: Form::Bundle("{}".into()) };
+        look_up.judge((0..10).map(document).collect()).await?;
+        Ok(look_up.verdict())
+    }
+
+    /// What is not judged in time is unknown, and no absence.
+    #[tokio::test]
+    async fn judging_ends_at_the_deadline() {
+        let witness = witness();
+        let soon = || Instant::now() + Duration::from_millis(50);
+        let late = judge(&witness, Instant::now()).await.unwrap_err();
+        assert!(late.kind == ErrorKind::Timeout && late.message.contains("judge all documents"), "{late}");
+        let turns = [witness.registries.turn_to_judge(soon()).await, witness.registries.turn_to_judge(soon()).await];
+        let late = judge(&witness, soon()).await.unwrap_err();
+        assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to judge"), "{late}");
+        drop(turns);
+        for _ in 0..3 {
+            let verdict = judge(&witness, Instant::now() + Duration::from_mins(1)).await.unwrap();
+            assert!(matches!(verdict, Verdict::Absent(_)), "{verdict:?}");
+        }
+    }
+}
