@@ -6,6 +6,7 @@ mod bundle;
 mod claims;
 mod config;
 mod finding;
+mod judgement;
 mod key;
 #[cfg(feature = "keyless")]
 mod keyless;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 
 pub use self::{
     config::{Formats, ProvenanceConfig, SignatureConfig},
+    judgement::Judgement,
     policy::{Current, Policy},
     verdict::{Proof, Verdict},
 };

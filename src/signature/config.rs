@@ -12,7 +12,7 @@ pub struct SignatureConfig {
     /// Signers of whom one is enough, such as the old and the new key while keys are rotated. Or `all`.
     #[serde(default)]
     pub(crate) any: Vec<SignerConfig>,
-    /// Signers who must all have signed. Or `any`.
+    /// Signers who must all have signed. Whoever signed counts for one of them. Or `any`.
     #[serde(default)]
     pub(crate) all: Vec<SignerConfig>,
     /// The forms of signatures that are looked for. `legacy` costs more requests.
@@ -81,6 +81,19 @@ pub struct ProvenanceConfig {
     /// The events that may have caused the build, such as `push`. By default all.
     #[serde(default)]
     pub(crate) events: Vec<String>,
+}
+
+impl SignerConfig {
+    /// Whether both describe the same signer, whatever their files hold.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(key), Self::Key(other)) => key.file == other.file,
+            (Self::Keyless(keyless), Self::Keyless(other)) => {
+                keyless.issuer == other.issuer && keyless.identity == other.identity
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Which forms of signatures are looked for.

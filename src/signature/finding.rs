@@ -27,12 +27,14 @@ pub(super) struct Signed {
     pub(super) says: Says,
     /// What the authority says about the signer; `None` for a key.
     pub(super) claims: Option<Claims>,
+    /// Who signed it, exactly: the name of the key as bundles have it, or issuer and identity.
+    pub(super) by: String,
 }
 
 impl Finding {
-    /// A document that a key signed.
-    pub(super) fn signed(says: Says) -> Self {
-        Self::Signed(Box::new(Signed { says, claims: None }))
+    /// A document that `key` signed.
+    pub(super) fn signed(says: Says, key: &PublicKey) -> Self {
+        Self::Signed(Box::new(Signed { says, claims: None, by: key.hint().to_owned() }))
     }
 
     /// Judges `bundle` by `key`. The name of the key in the bundle only says for whom it is meant; it proves nothing.
@@ -55,7 +57,7 @@ impl Finding {
             return refuse(why.to_owned());
         }
         match envelope.statement(digests) {
-            Ok(Statement { says, .. }) => Self::signed(says),
+            Ok(Statement { says, .. }) => Self::signed(says, key),
             Err(why) => Self::Bad(why),
         }
     }

@@ -17,6 +17,10 @@ use super::{
     statement::Statement,
 };
 
+/// The reason for a bundle whose log has only promised to have it.
+const PROMISE_ALONE: &str = "an entry of it has only the promise of the transparency log, not the proof that it is in there, which \
+                             is not supported; sign again, such as with cosign 3";
+
 /// Judges `bundle`, which was read from `bytes`. `is_signer` says whether a certificate's issuer and identity are those of the signer;
 /// `needs_log`, whether the signature and the certificate must be in transparency logs.
 pub(super) fn judge(
@@ -53,7 +57,8 @@ pub(super) fn judge(
     match verify(bytes, root, needs_log, &digest) {
         // The crate's result counts, not what was read before.
         Ok(proven) if is_signer(&proven.issuer, &proven.identity) => {
-            Finding::Signed(Box::new(Signed { says, claims: Some(proven) }))
+            let by = format!("{} {}", proven.issuer, proven.identity);
+            Finding::Signed(Box::new(Signed { says, claims: Some(proven), by }))
         }
         Ok(other) => Finding::Bad(format!("it is by {}", by(&other))),
         Err(error) => refusal(&error, root, leaf, bytes),
@@ -69,6 +74,11 @@ fn verify(bytes: &[u8], root: &Root, needs_log: bool, digest: &str) -> Result<Cl
         policy = policy.skip_tlog_unsafe().skip_sct();
     }
     let proven = root.verifier.verify(digest, &parsed, &policy)?;
+    // The specification lets a bundle v0.1 do with the log's promise. But nobody signs the version of a bundle.
+    let entries = &parsed.verification_material.tlog_entries;
+    if needs_log && entries.iter().any(|entry| entry.inclusion_proof.is_none()) {
+        return Err(Error::UnsupportedBundle(PROMISE_ALONE.to_owned()));
+    }
     let is_whole = proven.certificate_verified() && (!needs_log || (proven.sct_verified() && proven.tlog_verified()));
     match proven.certificate() {
         Some(info) if is_whole => Ok(claims(info)),
@@ -97,6 +107,7 @@ fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> Finding {
         Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) if root::is_ahead(bytes) => {
             return Finding::Unknown(format!("it was signed in the future, by the clock of this machine: {error}"));
         }
+        Error::UnsupportedBundle(why) => return Finding::Unknown(why.clone()),
         _ => None,
     };
     match outdated {

@@ -9,13 +9,9 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Asked, Candidate, Verdict,
     config::{Format, Formats, ProvenanceConfig, SignatureConfig, SignerConfig},
-    finding::{Finding, Signed},
-    provenance::{Built, Provenance},
-    signer::{Loaded, Read, Signer},
-    statement::Says,
-    verdict::Tally,
+    provenance::Provenance,
+    signer::{Loaded, Signer},
 };
 use crate::{
     domain::problem::{Path, Problems},
@@ -31,10 +27,10 @@ const RULES: u8 = 1;
 /// What a configuration demands. It reads its keys and roots again while the gateway runs.
 #[derive(Debug)]
 pub struct Policy {
-    signers: Vec<Signer>,
+    pub(super) signers: Vec<Signer>,
     /// Whether all of the signers must have signed, not only one.
-    needs_all: bool,
-    provenance: Option<Provenance>,
+    pub(super) needs_all: bool,
+    pub(super) provenance: Option<Provenance>,
     formats: Formats,
     /// The hash of the configuration.
     demands: [u8; 32],
@@ -98,6 +94,9 @@ impl Policy {
             configs.iter().enumerate().map(|(index, config)| Signer::build(config, base, &at.index(index), problems));
         let built: Vec<Option<_>> = built.collect();
         let (signers, files): (Vec<_>, Vec<_>) = built.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        if needs_all && name_twins(configs, &files, &at, problems) {
+            return None;
+        }
         let demands = Sha256::digest(format!("{RULES} {signature:?} {provenance:?}")).into();
         let present = Mutex::new(Present::new(demands, files, None));
         Some(Self { signers, needs_all, provenance: demanded?, formats, demands, present })
@@ -121,88 +120,21 @@ impl Policy {
         self.look().current
     }
 
-    /// Judges all `candidates` together.
-    ///
-    /// Each demand is judged by itself: that one signer signed (`any`), that each signer signed (`all`), and that one of them signed
-    /// provenance as demanded. A demand that one candidate meets is met, whatever the other candidates are: a foreign or broken signature
-    /// beside a good one changes nothing. If any demand is not met, the verdict is the first of this list that holds for an unmet demand:
-    ///
-    /// | verdict | a candidate … | before the next because |
-    /// |---|---|---|
-    /// | unknown | may be the one: its key or root cannot be used, its form is not supported, it is too large | it may outweigh the others |
-    /// | bad | claims to be by a signer, and is not, or is about another digest or build | it will not get better, and somebody should look |
-    /// | another commit | is valid provenance of another commit | it says more than that there is none |
-    /// | absent | is by nobody of the policy, or there is none | |
-    #[must_use]
-    pub fn judge(&self, asked: &Asked<'_>, candidates: &[Candidate]) -> Verdict {
-        let files = self.look().files;
-        let mut signed: Vec<Tally> = self.signers.iter().map(|_| Tally::default()).collect();
-        let mut built = Tally::default();
-        for Candidate { place, form } in candidates {
-            let read = Read::of(form);
-            for ((signer, file), signed) in self.signers.iter().zip(&*files).zip(&mut signed) {
-                let finding = signer.judge(file, &read, asked.digests);
-                if let Finding::Signed(found) = finding {
-                    self.count(&found, asked, (place, signer), signed, &mut built);
-                    continue;
-                }
-                for tally in [signed, &mut built] {
-                    match &finding {
-                        Finding::Signed(_) => {}
-                        Finding::Unknown(why) => tally.unknown(place, why),
-                        Finding::Bad(why) => tally.bad(place, &format!("{why} (it claims to be by {})", signer.name)),
-                        Finding::Foreign(why) => tally.absent(place, why),
-                    }
-                }
-            }
-        }
-        let mut demands = Vec::new();
-        if self.needs_all {
-            let named = self.signers.iter().zip(signed);
-            demands.extend(named.map(|(signer, tally)| (format!("there is no signature by {}", signer.name), tally)));
-        } else {
-            let merged = signed.into_iter().fold(Tally::default(), Tally::or);
-            demands.push(("there is no signature by one of the signers".to_owned(), merged));
-        }
-        if self.provenance.is_some() {
-            demands.push(("there is no provenance signed by one of the signers".to_owned(), built));
-        }
-        Verdict::of(demands)
+    /// The present content of the files, in the order of the signers, and the fingerprint that goes with it.
+    pub(super) fn present_files(&self) -> (Arc<[Arc<Loaded>]>, [u8; 32]) {
+        let Present { files, current, .. } = self.look();
+        (files, current.fingerprint)
     }
 
-    /// Counts a document of `signer` at `place` for what it says.
-    fn count(
-        &self,
-        found: &Signed,
-        asked: &Asked<'_>,
-        (place, signer): (&str, &Signer),
-        vouched: &mut Tally,
-        built: &mut Tally,
-    ) {
-        match &found.says {
-            Says::Signed => {
-                vouched.good(place, &signer.name, None);
-                built.absent(place, "it is a signature, not provenance");
-            }
-            Says::Other(kind) => {
-                let why = format!(
-                    "{} signed it, but a statement of the type `{kind}` does not vouch for an image",
-                    signer.name
-                );
-                for tally in [vouched, built] {
-                    tally.absent(place, &why);
-                }
-            }
-            Says::Built(predicate) => {
-                vouched.good(place, &signer.name, None);
-                let Some(provenance) = &self.provenance else { return };
-                match provenance.check(predicate, found.claims.as_ref(), asked.commit) {
-                    Ok(Built::From(commit)) => built.good(place, &signer.name, Some(commit)),
-                    Ok(Built::Other { commit, why }) => built.other(place, commit, &why),
-                    Err(why) => built.bad(place, &why),
-                }
-            }
-        }
+    /// The signers of `all` whose key an earlier signer has too, and the earlier one. One signature would count for both. This is an error
+    /// of the configuration, but files also change later.
+    pub(super) fn twins(&self, files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
+        if self.needs_all { twins(files) } else { Vec::new() }
+    }
+
+    /// Why the signer with the key of `other` cannot count.
+    pub(super) fn is_twin_of(&self, other: usize) -> String {
+        format!("it is the same key as {}, so one signature would count twice", self.signers[other].name)
     }
 
     /// The present content of the files. A file that cannot be read any more is not replaced by what it held: a key that was removed must not
@@ -255,6 +187,45 @@ impl Present {
         };
         Self { read_at, files: files.into(), current }
     }
+}
+
+/// The files with the key of an earlier one, and the earlier one.
+fn twins(files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
+    let pairs = files.iter().enumerate().filter_map(|(index, file)| {
+        let name = file.key_name()?;
+        let earlier = files[..index].iter().position(|other| other.key_name() == Some(name))?;
+        Some((index, earlier))
+    });
+    pairs.collect()
+}
+
+/// Notes the signers of `all` that stand twice. Whether there are any.
+fn name_twins(configs: &[SignerConfig], files: &[Arc<Loaded>], path: &Path, problems: &mut Problems) -> bool {
+    let mut pairs = twins(files);
+    for (index, config) in configs.iter().enumerate() {
+        let earlier = configs[..index].iter().position(|other| config.is_like(other));
+        pairs.extend(
+            earlier
+                .map(|earlier| (index, earlier))
+                .filter(|pair| !pairs.contains(pair))
+                .into_iter()
+                .collect::<Vec<_>>(),
+        );
+    }
+    for (index, earlier) in &pairs {
+        let what = match (&configs[*index], &configs[*earlier]) {
+            (SignerConfig::Key(own), SignerConfig::Key(other)) => {
+                format!("{} holds the same key as {}", own.file.display(), other.file.display())
+            }
+            _ => "issuer and identity are the same".to_owned(),
+        };
+        problems.error_with_help(
+            &path.index(*index),
+            format!("{what} at {}, so one signature would count twice", path.index(*earlier)),
+            "name each signer once",
+        );
+    }
+    !pairs.is_empty()
 }
 
 fn formats(

@@ -21,6 +21,18 @@ pub(super) struct Provenance {
     events: Vec<String>,
 }
 
+/// A build that is as demanded, but for its commit and its event.
+#[derive(Debug, Clone)]
+pub(super) struct Build {
+    commit: String,
+    /// The event that caused it, for messages.
+    event: String,
+    /// Whether its commit may be that of a merge.
+    is_of_merge: bool,
+    /// Why the event is not one that is accepted.
+    wrong_event: Option<String>,
+}
+
 /// A build that is as demanded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Built {
@@ -33,6 +45,30 @@ pub(super) enum Built {
         /// The text for the evidence.
         why: String,
     },
+}
+
+impl Build {
+    /// Compares it with the expected commit. `None`: any.
+    ///
+    /// # Errors
+    /// When an event caused it that is not accepted.
+    pub(super) fn compare(&self, expected: Option<&str>) -> Result<Built, String> {
+        let other = expected.filter(|expected| !expected.eq_ignore_ascii_case(&self.commit));
+        // A build of a merge names another commit, whatever events are accepted. That is said below.
+        if (other.is_none() || !self.is_of_merge)
+            && let Some(why) = &self.wrong_event
+        {
+            return Err(why.clone());
+        }
+        let commit = self.commit.clone();
+        let Some(expected) = other else { return Ok(Built::From(commit)) };
+        let mut why = format!("its provenance names the commit {commit}, not {}", excerpt(expected.as_bytes(), 64));
+        if self.is_of_merge {
+            let hint = "so the commit is that of a merge, which is in no branch: build on `push`";
+            why = format!("{why}; it was built for `{}`, {hint}", self.event);
+        }
+        Ok(Built::Other { commit, why })
+    }
 }
 
 impl Provenance {
@@ -66,37 +102,23 @@ impl Provenance {
         Some(Self { repository, workflow, builder, events })
     }
 
-    /// Checks the build that `predicate` describes, whose signer has `claims`.
+    /// Checks the build that `predicate` describes, whose signer has `claims`. Which commit is expected is compared later: see
+    /// [`Build::compare`].
     ///
     /// # Errors
     /// When it is not as demanded, or `predicate` and `claims` disagree.
-    pub(super) fn check(
-        &self,
-        predicate: &Value,
-        claims: Option<&Claims>,
-        expected: Option<&str>,
-    ) -> Result<Built, String> {
+    pub(super) fn check(&self, predicate: &Value, claims: Option<&Claims>) -> Result<Build, String> {
         let said = Said::read(predicate)?;
         let repository = self.repository(&said, claims)?;
         self.check_workflow(&said, claims, repository)?;
         self.check_builder(&said, claims)?;
         let event = event(&said, claims)?;
         let commit = commit(&said, claims, repository)?;
-        let other = expected.filter(|expected| !expected.eq_ignore_ascii_case(&commit));
         let is_of_merge = event.is_some_and(is_merge)
             || claims.and_then(|claims| claims.git_ref.as_deref()).is_some_and(|name| name.starts_with("refs/pull/"));
-        // A build of a merge names another commit, whatever events are accepted. That is said below.
-        if other.is_none() || !is_of_merge {
-            self.check_event(event, claims)?;
-        }
-        let Some(expected) = other else { return Ok(Built::From(commit)) };
-        let mut why = format!("its provenance names the commit {commit}, not {}", excerpt(expected.as_bytes(), 64));
-        if is_of_merge {
-            let shown = excerpt(event.unwrap_or("a pull request").as_bytes(), 40);
-            let hint = "so the commit is that of a merge, which is in no branch: build on `push`";
-            why = format!("{why}; it was built for `{shown}`, {hint}");
-        }
-        Ok(Built::Other { commit, why })
+        let wrong_event = self.check_event(event, claims).err();
+        let event = excerpt(event.unwrap_or("a pull request").as_bytes(), 40);
+        Ok(Build { commit, event, is_of_merge, wrong_event })
     }
 
     /// The repository that was built.

@@ -205,6 +205,11 @@ impl Kind {
 }
 
 impl Loaded {
+    /// How bundles name the key; `None` if there is none.
+    pub(super) fn key_name(&self) -> Option<&str> {
+        self.key().ok().map(PublicKey::hint)
+    }
+
     fn key(&self) -> Result<&PublicKey, &str> {
         match &self.content {
             Ok(Content::Key(key)) => Ok(key),

@@ -38,7 +38,7 @@ impl SimpleSigning<'_> {
             return Finding::Foreign(why.to_owned());
         }
         match names(self.payload, digests) {
-            Ok(()) => Finding::signed(Says::Signed),
+            Ok(()) => Finding::signed(Says::Signed, key),
             Err(why) => Finding::Bad(why),
         }
     }

@@ -1,6 +1,7 @@
 //! Signatures by the real cosign and real public ones, and forgeries of them: each is refused for its own reason.
 
 mod configuration;
+mod counted_once;
 mod forged;
 #[cfg(feature = "keyless")]
 mod keyless;

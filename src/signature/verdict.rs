@@ -1,5 +1,7 @@
 //! The verdict over all documents that were found beside an image.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::domain::document::excerpt;
 
 /// How much of the reasons is shown, in characters.
@@ -39,26 +41,32 @@ pub struct Proof {
 }
 
 /// What all candidates together say to one demand.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Tally {
-    good: Option<Good>,
+    /// The first document of each who signed one.
+    good: Vec<Good>,
     unknown: Vec<String>,
     bad: Vec<String>,
     other: Option<(String, String)>,
     absent: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Good {
     place: String,
     signer: String,
+    /// Who signed it, exactly.
+    by: String,
     commit: Option<String>,
 }
 
 impl Tally {
-    /// The candidate at `place` meets the demand. The first one counts.
-    pub(super) fn good(&mut self, place: &str, signer: &str, commit: Option<String>) {
-        self.good.get_or_insert_with(|| Good { place: place.to_owned(), signer: signer.to_owned(), commit });
+    /// The candidate at `place`, which `by` signed, meets the demand of `signer`. The first one of each counts.
+    pub(super) fn good(&mut self, place: &str, signer: &str, by: &str, commit: Option<String>) {
+        if self.good.iter().all(|good| good.by != by) {
+            let [place, signer, by] = [place, signer, by].map(str::to_owned);
+            self.good.push(Good { place, signer, by, commit });
+        }
     }
 
     /// The candidate may meet it.
@@ -86,16 +94,64 @@ impl Tally {
         self.unknown.extend(other.unknown);
         self.bad.extend(other.bad);
         self.absent.extend(other.absent);
-        Self { good: self.good.or(other.good), other: self.other.or(other.other), ..self }
+        self.good.extend(other.good);
+        Self { other: self.other.or(other.other), ..self }
     }
+
+    /// No candidate meets the demand.
+    pub(super) fn clear_good(&mut self) {
+        self.good.clear();
+    }
+
+    /// Leaves each of `tallies` at most one who signed, and another one for each. Whoever signed counts once, although several demands may
+    /// describe them.
+    pub(super) fn share(tallies: &mut [Self]) {
+        let mut taken = HashMap::new();
+        for demand in 0..tallies.len() {
+            take(demand, tallies, &mut taken, &mut HashSet::new());
+        }
+        let taken: HashMap<usize, String> = taken.into_iter().map(|(by, demand)| (demand, by.to_owned())).collect();
+        for (demand, tally) in tallies.iter_mut().enumerate() {
+            let own = taken.get(&demand);
+            let shared: Vec<Good> = tally.good.extract_if(.., |good| own != Some(&good.by)).collect();
+            if own.is_none() {
+                for good in shared {
+                    tally.absent(&good.place, "whoever signed it counts for another signer already");
+                }
+            }
+        }
+    }
+}
+
+/// Finds somebody for `demand`, if need be by finding somebody else for another demand. `tried` were tried for it already.
+fn take<'a>(
+    demand: usize,
+    tallies: &'a [Tally],
+    taken: &mut HashMap<&'a str, usize>,
+    tried: &mut HashSet<&'a str>,
+) -> bool {
+    for Good { by, .. } in &tallies[demand].good {
+        if !tried.insert(by) {
+            continue;
+        }
+        let is_free = match taken.get(&**by) {
+            Some(&other) => take(other, tallies, taken, tried),
+            None => true,
+        };
+        if is_free {
+            taken.insert(by, demand);
+            return true;
+        }
+    }
+    false
 }
 
 impl Verdict {
     /// The verdict on several demands, each with the text for when nothing has to do with it.
     pub(super) fn of(demands: Vec<(String, Tally)>) -> Self {
-        let (met, unmet): (Vec<_>, Vec<_>) = demands.into_iter().partition(|(_, tally)| tally.good.is_some());
+        let (met, unmet): (Vec<_>, Vec<_>) = demands.into_iter().partition(|(_, tally)| !tally.good.is_empty());
         if unmet.is_empty() {
-            return Self::Present(Proof::of(met.into_iter().filter_map(|(_, tally)| tally.good)));
+            return Self::Present(Proof::of(met.into_iter().filter_map(|(_, tally)| tally.good.into_iter().next())));
         }
         let all = |reasons: fn(&Tally) -> &Vec<String>| {
             let found: Vec<&String> = unmet.iter().flat_map(|(_, tally)| reasons(tally)).collect();
@@ -122,7 +178,7 @@ impl Verdict {
 impl Proof {
     fn of(good: impl Iterator<Item = Good>) -> Self {
         let (mut proof, mut signers) = (Self::default(), Vec::new());
-        for Good { place, signer, commit } in good {
+        for Good { place, signer, commit, .. } in good {
             proof.commit = proof.commit.or(commit);
             if !signers.contains(&signer) {
                 signers.push(signer);

@@ -2,6 +2,7 @@
 //! [`crate::clients::oci`] finds them. What is *proven* stays proven for a digest as long as keys and roots are the same. *Not signed* and
 //! *bad* are remembered briefly, since CI may sign at any time.
 
+mod look_up;
 mod memory;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -9,19 +10,22 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use self::memory::Memory;
 pub(super) use self::memory::ProofKey;
+use self::{
+    look_up::{LookUp, LookedUp},
+    memory::Memory,
+};
 use super::commit::Commit;
 use crate::{
     backend::BuildContext,
-    clients::oci::{Digest, Documents, Registries, Subject},
+    clients::oci::{Digest, Registries},
     domain::{
         error::BackendError,
         generator::Trust,
         problem::{Path, Problems},
     },
     lang::template::{Template, ValueContext},
-    signature::{Asked, Candidate, Current, Policy, Proof, ProvenanceConfig, SignatureConfig, Verdict},
+    signature::{Current, Policy, Proof, ProvenanceConfig, SignatureConfig},
 };
 
 /// How long *bad* is remembered, as a gate remembers *failed*.
@@ -193,10 +197,10 @@ impl Signatures {
         {
             return Ok(vouched);
         }
-        let (vouched, seen) = self.ask(image, &query, key).await?;
+        let LookedUp { vouched, of_label, trust: judged_by } = LookUp::new(self, image, &query).run(key).await?;
         // The proof's key names the keys by which it was judged. Which these were is not known if they changed meanwhile, even if they
         // changed back.
-        if self.policy.current().changes != trust.changes {
+        if self.policy.current().changes != trust.changes || judged_by != trust.fingerprint {
             return Err(BackendError::unavailable(
                 "the keys or roots of the signers changed while they were asked for",
             ));
@@ -205,82 +209,10 @@ impl Signatures {
             Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
             Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(here, &vouched),
         }
-        if let Some(of_label) = seen {
+        if let Some(of_label) = of_label {
             self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));
         }
         Ok(vouched)
-    }
-
-    /// Asks the registry. Also returns what is proven for the commit that the label names, if that is another one.
-    async fn ask(
-        &self,
-        image: &SignedImage,
-        query: &ProofQuery<'_>,
-        key: ProofKey,
-    ) -> Result<(Vouched, Option<Proven>), BackendError> {
-        let mut found = Found::default();
-        let mut verdict = Verdict::Absent("it has no digest".to_owned());
-        for digest in &image.digests {
-            let subject = Subject { registry: &image.registry, repository: &image.repository, digest };
-            let formats = self.policy.reads();
-            match self.registries.referrers(&subject, formats, query.deadline, query.joins).await {
-                Ok(documents) => found.add(&documents, digest),
-                Err(error) => found.miss(error, digest),
-            }
-            verdict = self.judge(image, query.commit, &found.candidates).await?;
-            if let Verdict::Present(proof) = verdict {
-                let proven = self.check(proof, query.commit)?;
-                return Ok((Vouched::Proven(key, Arc::new(proven)), None));
-            }
-        }
-        // Among what was not read there may be a good signature, or one more that fails.
-        if let Some(gap) = found.gap {
-            return Err(gap);
-        }
-        match verdict {
-            Verdict::Present(_) => Err(BackendError::unavailable("the verdict changed")),
-            Verdict::Absent(why) => Ok((Vouched::NotYet(format!("{why} (asked: {})", found.places.join("; "))), None)),
-            Verdict::OtherCommit { commit, why } => {
-                let of_label = self.of_label(image, query, &commit, &found.candidates).await?;
-                Ok((Vouched::NotYet(why), of_label))
-            }
-            Verdict::Unknown(why) => Err(BackendError::unavailable(why)),
-            Verdict::Bad(why) => Ok((Vouched::Bad(why), None)),
-        }
-    }
-
-    /// What is proven if the label and the proof agree on `commit`, which is not the expected one.
-    async fn of_label(
-        &self,
-        image: &SignedImage,
-        query: &ProofQuery<'_>,
-        commit: &str,
-        candidates: &[Candidate],
-    ) -> Result<Option<Proven>, BackendError> {
-        let Ok(commit) = Commit::parse(commit) else { return Ok(None) };
-        if !query.label.is_some_and(|label| label.eq_ignore_ascii_case(commit.as_str())) {
-            return Ok(None);
-        }
-        match self.judge(image, Some(&commit), candidates).await? {
-            Verdict::Present(proof) => self.check(proof, Some(&commit)).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// Judges on a thread that may block: it computes for milliseconds, and may read the keys again.
-    async fn judge(
-        &self,
-        image: &SignedImage,
-        commit: Option<&Commit>,
-        candidates: &[Candidate],
-    ) -> Result<Verdict, BackendError> {
-        let (policy, candidates) = (Arc::clone(&self.policy), candidates.to_vec());
-        let digests: Vec<String> = image.digests.iter().map(|digest| digest.hex().to_owned()).collect();
-        let commit = commit.filter(|_| self.proves_commits).map(|commit| commit.as_str().to_owned());
-        let judged = tokio::task::spawn_blocking(move || {
-            policy.judge(&Asked { digests: &digests, commit: commit.as_deref() }, &candidates)
-        });
-        judged.await.map_err(|error| BackendError::unavailable(format!("judging the signatures failed: {error}")))
     }
 
     /// What `proof` proves.
@@ -299,28 +231,5 @@ impl Signatures {
             return Err(wrong(format!("it names {commit}")));
         }
         Ok(Proven { commit: Some(commit), signer })
-    }
-}
-
-/// All documents beside the digests of one image.
-#[derive(Default)]
-struct Found {
-    candidates: Vec<Candidate>,
-    gap: Option<BackendError>,
-    places: Vec<&'static str>,
-}
-
-impl Found {
-    fn add(&mut self, documents: &Documents, digest: &Digest) {
-        self.candidates.extend(documents.candidates.iter().cloned());
-        self.places
-            .extend(documents.places.iter().filter(|place| !self.places.contains(place)).copied().collect::<Vec<_>>());
-        if let Some(gap) = &documents.gap {
-            self.miss(gap.clone(), digest);
-        }
-    }
-
-    fn miss(&mut self, error: BackendError, digest: &Digest) {
-        self.gap.get_or_insert_with(|| error.within(format_args!("the signatures of {digest}")));
     }
 }

@@ -1,5 +1,8 @@
 //! The documents beside an image that may be signatures, and whether there may be more.
 
+use std::sync::Arc;
+
+use super::reading::Reading;
 use crate::{domain::error::BackendError, signature::Candidate};
 
 /// The documents beside one image.
@@ -11,6 +14,11 @@ pub(crate) struct Documents {
     pub(crate) gap: Option<BackendError>,
     /// Where the documents were looked for, in words. Without a gap, this is the proof of an absence.
     pub(crate) places: Vec<&'static str>,
+    /// Whether the referrers API was not asked, since it is remembered that the registry has none. Nothing may be taken for absent before it
+    /// was asked.
+    pub(crate) relies_on_memory: bool,
+    /// What was read for the look-up so far.
+    pub(crate) reading: Arc<Reading>,
 }
 
 impl Documents {
@@ -23,6 +31,7 @@ impl Documents {
     pub(super) fn add(&mut self, other: Self) {
         self.candidates.extend(other.candidates);
         self.places.extend(other.places);
+        self.relies_on_memory |= other.relies_on_memory;
         other.gap.into_iter().for_each(|gap| self.miss(gap));
     }
 }

@@ -7,28 +7,25 @@
 mod artifact;
 mod list;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::{Digest, documents::Documents, registries::Registries, registry::Registry};
+use super::{
+    Digest,
+    documents::Documents,
+    reading::{Next, Reading},
+    registries::Registries,
+    registry::Registry,
+};
 use crate::{
     domain::error::{BackendError, ErrorKind},
     flight::{FlightGuard, wait::wait},
     signature::Formats,
 };
 
-/// The most documents beside one image that are opened.
-const MAX_OPENED: usize = 128;
-/// The most bytes of one document. Real ones have about 15 KiB.
-const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
-/// The most bytes of all documents beside one image.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How many manifests beside one image are read at once. The registry's own `concurrency` may be lower.
 const CONCURRENT_READS: usize = 8;
 
@@ -43,8 +40,28 @@ pub(crate) struct Subject<'a> {
     pub(crate) digest: &'a Digest,
 }
 
+/// What is wanted of the documents beside an image.
+#[derive(Debug, Clone)]
+pub(crate) struct Search {
+    /// The forms of signatures.
+    pub(crate) formats: Formats,
+    /// The lists that are read.
+    pub(crate) lists: Lists,
+    /// What the look-up has read already. It is not read again.
+    pub(crate) reading: Arc<Reading>,
+}
+
+/// The lists of documents that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lists {
+    /// All that the formats need.
+    All,
+    /// The referrers API alone, also if it is remembered that there is none.
+    Api,
+}
+
 impl Registries {
-    /// The documents beside `subject`. One look-up serves all callers who wait. With `joins` false, a look-up that has begun earlier is not
+    /// The documents beside `subject` that were not read yet. One look-up serves all callers who wait. With `joins` false, a look-up that has begun earlier is not
     /// waited for: it may have missed a change.
     ///
     /// # Errors
@@ -52,13 +69,15 @@ impl Registries {
     pub(crate) async fn referrers(
         &self,
         subject: &Subject<'_>,
-        formats: Formats,
+        search: &Search,
         deadline: Instant,
         joins: bool,
     ) -> Result<Arc<Documents>, BackendError> {
         let Subject { registry, repository, digest } = *subject;
-        let kind = format!("{} {}", formats.bundle, formats.legacy);
-        let key: [u8; 32] = Sha256::digest(format!("{kind} {registry}/{repository}@{digest}")).into();
+        let Search { formats, lists, reading } = search;
+        let mut key = Sha256::new_with_prefix(reading.fingerprint());
+        key.update(format!("{lists:?} {} {} {registry}/{repository}@{digest}", formats.bundle, formats.legacy));
+        let key: [u8; 32] = key.finalize().into();
         let within = |error: BackendError| error.within(format_args!("registry {registry}"));
         let origin = self.origin(registry).map_err(within)?;
         let searches = self.searches();
@@ -67,9 +86,10 @@ impl Registries {
         }
         let ask = || {
             let (origin, repository, digest) = (Arc::clone(&origin), repository.to_owned(), digest.clone());
+            let search = search.clone();
             let work = move |seat: FlightGuard<_, _, _>| async move {
                 let _seat = seat;
-                origin.referrers(&repository, &digest, formats, deadline).await.map(Arc::new)
+                origin.referrers(&repository, &digest, search, deadline).await.map(Arc::new)
             };
             searches.join(key, || None, || key, work)
         };
@@ -77,93 +97,84 @@ impl Registries {
     }
 }
 
+/// The look-up of the documents beside one image.
+struct Beside<'a> {
+    registry: &'a Registry,
+    repository: &'a str,
+    digest: &'a Digest,
+    formats: Formats,
+    reading: Reading,
+    deadline: Instant,
+}
+
 impl Registry {
     async fn referrers(
         &self,
         repository: &str,
         digest: &Digest,
-        formats: Formats,
+        search: Search,
         deadline: Instant,
     ) -> Result<Documents, BackendError> {
         if self.is_low(repository).await {
             let why = "little is left of what it allows, so that signatures are not read until it allows more";
             return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
         }
-        let room = Room::default();
-        let bundles = async {
-            if formats.bundle {
-                self.listed(repository, digest, formats, &room, deadline).await
-            } else {
-                Documents::default()
-            }
-        };
-        let legacy = async {
-            if formats.legacy { self.legacy(repository, digest, &room, deadline).await } else { Documents::default() }
-        };
-        let (mut all, legacy) = tokio::join!(bundles, legacy);
-        all.add(legacy);
+        let Search { formats, lists, reading } = search;
+        let reading = Reading::clone(&reading);
+        let beside = Beside { registry: self, repository, digest, formats, reading, deadline };
+        let mut all = Box::pin(beside.read(lists)).await;
+        all.reading = Arc::new(beside.reading);
         // Nothing was learned, and a caller with a later deadline may ask again.
         match all.gap {
             Some(gap) if all.candidates.is_empty() && gap.kind == ErrorKind::Timeout => Err(gap),
             _ => Ok(all),
         }
     }
+}
+
+impl Beside<'_> {
+    async fn read(&self, lists: Lists) -> Documents {
+        if self.reading.is_over() {
+            let why = "nothing more is read beside the image";
+            return Documents { gap: Some(BackendError::invalid_output(why)), ..Documents::default() };
+        }
+        let bundles = async { if self.formats.bundle { self.listed(lists).await } else { Documents::default() } };
+        let legacy = async {
+            if self.formats.legacy && lists == Lists::All { self.legacy().await } else { Documents::default() }
+        };
+        let (mut all, legacy) = tokio::join!(bundles, legacy);
+        all.add(legacy);
+        all
+    }
 
     /// The documents that the registry lists as referrers.
-    async fn listed(
-        &self,
-        repository: &str,
-        digest: &Digest,
-        formats: Formats,
-        room: &Room,
-        deadline: Instant,
-    ) -> Documents {
-        let mut list = match self.list_referrers(repository, digest, deadline).await {
+    async fn listed(&self, lists: Lists) -> Documents {
+        let list = match lists {
+            Lists::All => self.registry.list_referrers(self.repository, self.digest, self.deadline).await,
+            Lists::Api => self.registry.list_by_api(self.repository, self.digest, self.deadline).await,
+        };
+        let list = match list {
             Ok(list) => list,
             Err(gap) => return Documents { gap: Some(gap), ..Documents::default() },
         };
-        let mut found = Documents { places: vec![list.place], gap: list.gap.take(), ..Documents::default() };
-        if list.digests.len() > MAX_OPENED {
-            let why =
-                format!("{} documents are beside {digest}, of which only {MAX_OPENED} are opened", list.digests.len());
-            found.miss(BackendError::invalid_output(why));
-            list.digests.truncate(MAX_OPENED);
-        }
-        let mut reads = stream::iter(list.digests)
-            .map(async |referrer| self.documents(repository, &referrer, formats, room, deadline).await)
-            .buffered(CONCURRENT_READS);
+        let (gap, relies_on_memory) = (list.gap, list.relies_on_memory);
+        let mut found = Documents { places: vec![list.place], gap, relies_on_memory, ..Documents::default() };
+        let mut reads =
+            stream::iter(list.digests).map(async |referrer| self.open(&referrer).await).buffered(CONCURRENT_READS);
         while let Some(read) = reads.next().await {
-            let is_down = read.gap.as_ref().is_some_and(|gap| gap.kind != ErrorKind::InvalidOutput);
+            let Some(read) = read else { break };
             found.add(read);
-            if is_down {
-                // The registry has trouble: it is not asked for the rest.
-                break;
-            }
         }
         found
     }
-}
 
-/// How many bytes of documents may still be read for one image.
-#[derive(Debug)]
-struct Room(AtomicUsize);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(AtomicUsize::new(MAX_BYTES))
-    }
-}
-
-impl Room {
-    /// Takes `bytes` of what is left.
-    ///
-    /// # Errors
-    /// When less is left.
-    fn take(&self, bytes: usize) -> Result<(), BackendError> {
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
-        let full = |_| {
-            BackendError::invalid_output(format!("the documents beside the image have more than {MAX_BYTES} bytes"))
-        };
-        taken.map(drop).map_err(full)
+    /// The signatures in the document `referrer`; `None` if nothing more is read.
+    async fn open(&self, referrer: &Digest) -> Option<Documents> {
+        match self.reading.open(referrer) {
+            Next::New => Some(self.documents(referrer).await),
+            Next::Known => Some(Documents::default()),
+            Next::Over(Some(gap)) => Some(Documents { gap: Some(gap), ..Documents::default() }),
+            Next::Over(None) => None,
+        }
     }
 }

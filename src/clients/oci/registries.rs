@@ -9,7 +9,10 @@ use std::{
 use moka::sync::Cache;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Digest, Reference,
@@ -36,6 +39,8 @@ use crate::{
 const MAX_CONTENTS: u64 = 16 * 1024 * 1024;
 /// How many tags are remembered.
 const MAX_TAGS: u64 = 10_000;
+/// How many threads judge what is beside images, at most.
+const JUDGED_AT_ONCE: usize = 2;
 /// How much longer a remembered tag is used when little is left of its registry's rate limit.
 const STRETCH: u32 = 4;
 
@@ -55,6 +60,7 @@ struct Shared {
     lookups: Flights<[u8; 32], [u8; 32], Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
     searches: Searches,
+    judging: Arc<Semaphore>,
 }
 
 /// Look-ups of the documents beside images that are under way.
@@ -124,6 +130,7 @@ impl Registries {
             lookups: Flights::default(),
             readings: Flights::default(),
             searches: Flights::default(),
+            judging: Arc::new(Semaphore::new(JUDGED_AT_ONCE)),
         }))
     }
 
@@ -192,6 +199,20 @@ impl Registries {
     pub fn forget_tags(&self) {
         self.0.lookups.supersede(|_| true, || self.0.tags.invalidate_all());
         self.0.searches.supersede(|_| true, || ());
+    }
+
+    /// A turn to judge what is beside an image, which computes. Turns are given in the order of asking, so whoever has much to judge should take
+    /// several short ones.
+    ///
+    /// # Errors
+    /// When there is none by `deadline`.
+    pub async fn turn_to_judge(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, BackendError> {
+        let turn = Arc::clone(&self.0.judging).acquire_owned();
+        match timeout_at(deadline, turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) => Err(BackendError::unavailable("nothing is judged any more")),
+            Err(_) => Err(BackendError::timeout("there was no time to judge the documents beside the image")),
+        }
     }
 
     /// The registry called `name`, after its mirrors.

@@ -119,6 +119,41 @@ fn another_commit_comes_after_bad_and_before_absent() {
     assert_eq!(proof.commit, Some(two));
 }
 
+/// What was weighed is verified. Another commit needs only another verdict, and a further document only itself.
+#[test]
+fn documents_may_come_one_after_the_other() {
+    let (a, b) = (Owner::new(), Owner::new());
+    let mut config = config("all");
+    config["provenance"] = json!({});
+    let policy = folder(&a, &b).policy(&config);
+    let own = digest('a');
+    let [one, two] = ["1", "2"].map(|digit| digit.repeat(40));
+    let built = |owner: &Owner, commit: &str| {
+        let mut statement = statement(&own);
+        statement["predicateType"] = json!("https://slsa.dev/provenance/v1");
+        let source = json!({"uri": "git+https://git.example/a", "digest": {"gitCommit": commit}});
+        statement["predicate"] = json!({"buildDefinition": {"resolvedDependencies": [source]}});
+        bundle(&owner.bundle(&statement))
+    };
+    let mut judgement = policy.begin(vec![own.clone()]);
+    assert_eq!(judgement.fingerprint(), policy.fingerprint());
+    let mut given: Vec<Form> = Vec::new();
+    for (form, expected) in [
+        (Form::Bundle("junk".into()), ["absent", "absent"]),
+        (built(&a, &one), ["absent", "other commit"]),
+        (built(&a, &two), ["absent", "absent"]),
+        (built(&b, &two), ["present", "present"]),
+    ] {
+        judgement.weigh(&policy, &Candidate { place: format!("place {}", given.len()), form: form.clone() });
+        given.push(form);
+        for (commit, expected) in [&one, &two].into_iter().zip(expected) {
+            let verdict = judgement.verdict(&policy, Some(commit));
+            assert_eq!(verdict, judge_commit(&policy, &own, Some(commit), given.clone()));
+            assert_eq!(shown(&verdict).0, expected, "{} documents, {commit}: {verdict:?}", given.len());
+        }
+    }
+}
+
 #[test]
 fn a_commit_of_another_source_is_not_that_of_the_build() {
     let (a, b) = (Owner::new(), Owner::new());

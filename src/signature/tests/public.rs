@@ -115,6 +115,26 @@ fn changed_entries_of_a_log_are_refused() {
     );
 }
 
+/// The specification lets a bundle v0.1 have the log's promise alone. But whoever may push can write any version.
+#[test]
+fn a_promise_of_the_log_is_no_proof() {
+    let (folder, config, conda) = public(CONDA, ISSUER);
+    let policy = folder.policy(&config);
+    let earlier = |proven: bool| {
+        with(&conda, |bundle| {
+            bundle["mediaType"] = json!("application/vnd.dev.sigstore.bundle+json;version=0.1");
+            if !proven {
+                bundle["verificationMaterial"]["tlogEntries"][0].as_object_mut().unwrap().remove("inclusionProof");
+            }
+        })
+    };
+    let cases = vec![
+        ("v0.1 with the proof", earlier(true), "absent", "signed it, but a statement of the type"),
+        ("v0.1 with the promise alone", earlier(false), "unknown", "only the promise of the transparency log"),
+    ];
+    check(&policy, CONDA[1], cases);
+}
+
 #[test]
 fn an_entry_of_another_bundle_is_refused() {
     let issuer = issuer_of(&fixture("public/staging.json"));

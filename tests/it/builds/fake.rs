@@ -38,7 +38,8 @@ impl Image {
         Self { revision: format!("{number:040x}") }
     }
 
-    fn config(&self) -> String {
+    /// Its configuration, with the label.
+    pub fn config(&self) -> String {
         json!({"created": "2026-07-20T01:00:00Z", "os": "linux", "architecture": "amd64",
             "config": {"Labels": {"org.opencontainers.image.revision": self.revision}}})
         .to_string()
@@ -66,6 +67,12 @@ struct State {
     referrers: HashMap<Digest, Vec<Digest>>,
     /// Whether there is a referrers API, and the size of its pages. Without it there are fallback tags.
     page: Option<usize>,
+    /// What the fallback tags still list, since the time before there was an API.
+    before_api: HashMap<Digest, Vec<Digest>>,
+    /// The only repository that has documents beside its images.
+    documented: Option<String>,
+    /// Contents that are there and cannot be given: the status by digest.
+    damaged: HashMap<String, u16>,
     runs: Vec<Value>,
     history: Vec<char>,
     fault: Option<(Endpoint, Arc<Play>)>,
@@ -173,14 +180,41 @@ impl Fake {
         self.state.lock().unwrap().page = Some(size);
     }
 
+    /// The registry gets a referrers API. Its fallback tags stay as they are.
+    pub fn gets_referrers_api(&self, size: usize) {
+        let mut state = self.state.lock().unwrap();
+        (state.page, state.before_api) = (Some(size), state.referrers.clone());
+    }
+
+    /// Only images of `repository` have documents beside them.
+    pub fn document_only(&self, repository: &str) {
+        self.state.lock().unwrap().documented = Some(repository.to_owned());
+    }
+
+    /// From now on the registry answers `status` to requests for the content of `digest`.
+    pub fn damage(&self, digest: &Digest, status: u16) {
+        self.state.lock().unwrap().damaged.insert(digest.as_str().to_owned(), status);
+    }
+
     /// Puts `document`, a layer of the type `kind`, beside the image `subject`; the digest of its manifest.
     pub fn attach(&self, subject: &Digest, kind: &str, document: &str) -> Digest {
+        self.attach_layers(subject, kind, &[document.to_owned()], document.len())
+    }
+
+    /// Puts one document with several layers beside the image `subject`. Its manifest says that each layer has `size` bytes.
+    pub fn attach_layers(&self, subject: &Digest, kind: &str, layers: &[String], size: usize) -> Digest {
         let mut state = self.state.lock().unwrap();
-        let layer = state.keep(document.to_owned());
-        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind,
+        let number = state.referrers.values().map(Vec::len).sum::<usize>().to_string();
+        let entry = |digest: Digest| json!({"mediaType": kind, "digest": digest.as_str(), "size": size});
+        let several = layers.len() > 1;
+        let layers: Vec<Value> = layers.iter().map(|layer| entry(state.keep(layer.clone()))).collect();
+        let mut manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind, "layers": layers,
             "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": Digest::of(b"{}").as_str(), "size": 2},
-            "layers": [{"mediaType": kind, "digest": layer.as_str(), "size": document.len()}],
             "subject": {"mediaType": MANIFEST, "digest": subject.as_str(), "size": 1}});
+        if several {
+            // Documents with the same layers are documents of their own.
+            manifest["annotations"] = json!({"number": number});
+        }
         let digest = state.keep(manifest.to_string());
         state.referrers.entry(subject.clone()).or_default().push(digest.clone());
         digest
@@ -298,6 +332,9 @@ impl State {
         }
         let reference = target.rsplit('/').next().unwrap();
         let digest = self.tags.get(reference).map_or(reference, Digest::as_str);
+        if let Some(status) = self.damaged.get(digest) {
+            return request.answer(*status, "Content-Type: text/plain", "it is damaged");
+        }
         match self.contents.get(digest) {
             Some(content) => {
                 let kind = if content.contains("\"manifests\"") { INDEX } else { MANIFEST };
@@ -310,8 +347,9 @@ impl State {
     /// The answer about what is beside an image: by the API, which docker-registry has not, or by the fallback tag.
     fn list_referrers(&self, request: &Request) -> Option<Vec<Step>> {
         let target = &*request.target;
-        let listed = |digest: &str| {
-            let digests = Digest::parse(digest).ok().and_then(|digest| self.referrers.get(&digest));
+        let is_documented = self.documented.as_ref().is_none_or(|name| target.starts_with(&format!("/v2/{name}/")));
+        let listed = |all: &HashMap<Digest, Vec<Digest>>, digest: &str| {
+            let digests = Digest::parse(digest).ok().and_then(|digest| all.get(&digest)).filter(|_| is_documented);
             // A fallback index may name wrong types, as that of GHCR does.
             let entry = |digest: &Digest| {
                 json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": 1,
@@ -327,7 +365,7 @@ impl State {
                 return Some(request.answer(404, "Content-Type: text/plain", "404 page not found\n"));
             };
             let (digest, from) = asked.split_once("?from=").unwrap_or((asked, "0"));
-            let (from, all): (usize, _) = (from.parse().unwrap(), listed(digest));
+            let (from, all): (usize, _) = (from.parse().unwrap(), listed(&self.referrers, digest));
             let page = &all[from.min(all.len())..(from + size).min(all.len())];
             let path = target.split('?').next().unwrap();
             let next = from + size;
@@ -336,8 +374,9 @@ impl State {
             return Some(request.answer(200, &format!("{kind}{more}"), index(page)));
         }
         let (_, digits) = target.split_once("/manifests/sha256-")?;
-        let all = listed(&format!("sha256:{digits}"));
-        if self.page.is_some() || all.is_empty() {
+        let lists = if self.page.is_some() { &self.before_api } else { &self.referrers };
+        let all = listed(lists, &format!("sha256:{digits}"));
+        if all.is_empty() {
             return None;
         }
         Some(request.answer(200, &kind, index(&all)))

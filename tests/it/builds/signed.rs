@@ -1,6 +1,7 @@
 //! Signed images: the five verdicts, which of label and proof speaks, the last build, and keys that are removed.
 
 mod beside;
+mod costs;
 mod keys;
 mod lists;
 mod shadow;

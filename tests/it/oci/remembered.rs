@@ -165,3 +165,19 @@ async fn an_answer_from_before_the_tags_were_cleared_is_not_cached() {
     expect_digest(registries.look_up(&reference, patience(60)).await);
     assert_eq!(registry.requests().len(), 2);
 }
+
+/// Two judge at once what is beside images. Others wait, until their own deadline.
+#[tokio::test(start_paused = true)]
+async fn turns_to_judge_are_limited() {
+    let registries = registries(&json!({}));
+    let turns =
+        [registries.turn_to_judge(deadline()).await.unwrap(), registries.turn_to_judge(deadline()).await.unwrap()];
+    let late = registries.turn_to_judge(deadline()).await.unwrap_err();
+    assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to judge"), "{late}");
+    let next = registries.turn_to_judge(deadline());
+    let give = async {
+        tokio::task::yield_now().await;
+        drop(turns);
+    };
+    assert!(tokio::join!(next, give).0.is_ok());
+}

@@ -4,19 +4,22 @@ use std::{collections::BTreeMap, fmt};
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::{
-    super::{Digest, documents::Documents, registry::Registry},
-    MAX_DOCUMENT_BYTES, MAX_OPENED, Room,
+    super::{
+        Digest,
+        documents::Documents,
+        reading::{Next, SignatureLayer},
+    },
+    Beside,
 };
 use crate::{
-    domain::{
-        document,
-        error::{BackendError, ErrorKind},
-    },
-    signature::{Candidate, Form, Formats},
+    domain::{document, error::BackendError},
+    signature::{Candidate, Form},
 };
+
+/// The most bytes of one signature. Real ones have about 15 KiB.
+const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 
 /// The beginning of the media types of Sigstore bundles, of all versions.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
@@ -50,13 +53,6 @@ struct Layer {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// A layer that may be a signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Bundle,
-    SimpleSigning,
-}
-
 impl Artifact {
     /// Whether it is of the type `name`, by its own word or by that of its configuration.
     fn is(&self, name: &str) -> bool {
@@ -66,33 +62,31 @@ impl Artifact {
 }
 
 impl Layer {
-    fn kind(&self) -> Option<Kind> {
+    /// How it is to be read, if it may be a signature.
+    fn kind(&self) -> Option<SignatureLayer> {
         let essence = self.media_type.split(';').next().unwrap_or_default().trim();
         if essence.starts_with(BUNDLE) {
-            Some(Kind::Bundle)
+            Some(SignatureLayer::Bundle)
         } else if essence == SIMPLE_SIGNING {
-            Some(Kind::SimpleSigning)
+            let signature = self.annotations.as_ref().and_then(|annotations| annotations.get(SIGNATURE));
+            Some(SignatureLayer::SimpleSigning(signature.cloned()))
         } else {
             None
         }
     }
 }
 
-impl Registry {
-    /// The signatures in the document `referrer`, of the wanted `formats`.
-    pub(super) async fn documents(
-        &self,
-        repository: &str,
-        referrer: &Digest,
-        formats: Formats,
-        room: &Room,
-        deadline: Instant,
-    ) -> Documents {
+impl Beside<'_> {
+    /// The signatures in the document `referrer`.
+    pub(super) async fn documents(&self, referrer: &Digest) -> Documents {
         let within = |error: BackendError| error.within(format_args!("the document {referrer}"));
         let mut found = Documents::default();
-        let artifact = match self.artifact(repository, referrer, deadline).await {
+        let artifact = match self.artifact(referrer).await {
             Ok(artifact) => artifact,
-            Err(error) => return Documents { gap: Some(within(error)), ..found },
+            Err(error) => {
+                self.reading.fail(&error);
+                return Documents { gap: Some(within(error)), ..found };
+            }
         };
         let unsupported = if artifact.is(NOTATION) {
             Some("a signature of Notation")
@@ -104,24 +98,26 @@ impl Registry {
         let place = referrer.to_string();
         let unsupported = unsupported.map(|name| Form::Unsupported(name.to_owned()));
         found.candidates.extend(unsupported.map(|form| Candidate { place: place.clone(), form }));
-        let wanted = |kind| match kind {
-            Kind::Bundle => true,
-            Kind::SimpleSigning => formats.legacy,
-        };
-        self.read_layers(&mut found, repository, &place, artifact, wanted, room, deadline).await;
+        let wanted = |layer: &SignatureLayer| *layer == SignatureLayer::Bundle || self.formats.legacy;
+        self.read_layers(&mut found, &place, artifact, wanted).await;
         found
     }
 
-    /// The signatures under cosign's older tag for `digest`.
-    pub(super) async fn legacy(&self, repository: &str, digest: &Digest, room: &Room, deadline: Instant) -> Documents {
-        let tag = format!("sha256-{}.sig", digest.hex());
+    /// The signatures under cosign's older tag.
+    pub(super) async fn legacy(&self) -> Documents {
+        let tag = format!("sha256-{}.sig", self.digest.hex());
         let mut found = Documents { places: vec!["the tag `sha256-….sig`"], ..Documents::default() };
-        let read = self.tagged(repository, &tag, deadline).await;
-        let parsed = read.and_then(|reply| reply.map(|reply| parse(&reply.body)).transpose());
-        match parsed {
+        let read = async {
+            let Some(reply) = self.registry.tagged(self.repository, &tag, self.deadline).await? else {
+                return Ok(None);
+            };
+            self.reading.take(reply.body.len())?;
+            parse(&reply.body).map(Some)
+        };
+        match read.await {
             Ok(Some(artifact)) => {
-                let wanted = |kind| kind == Kind::SimpleSigning;
-                self.read_layers(&mut found, repository, &tag, artifact, wanted, room, deadline).await;
+                let wanted = |layer: &SignatureLayer| *layer != SignatureLayer::Bundle;
+                self.read_layers(&mut found, &tag, artifact, wanted).await;
             }
             Ok(None) => {}
             Err(error) => found.miss(error.within(format_args!("the tag {tag}"))),
@@ -129,81 +125,69 @@ impl Registry {
         found
     }
 
-    /// Reads the layers of `artifact` that are `wanted`, one after the other, until the registry has trouble.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    /// Reads the layers of `artifact` that are `wanted`, one after the other.
     async fn read_layers(
         &self,
         found: &mut Documents,
-        repository: &str,
         place: &str,
         artifact: Artifact,
-        wanted: impl Fn(Kind) -> bool,
-        room: &Room,
-        deadline: Instant,
+        wanted: impl Fn(&SignatureLayer) -> bool,
     ) {
-        let mut layers: Vec<(Kind, Layer)> = artifact
-            .layers
-            .into_iter()
-            .flatten()
-            .filter_map(|layer| Some((layer.kind().filter(|kind| wanted(*kind))?, layer)))
-            .collect();
-        if layers.len() > MAX_OPENED {
-            let why = format!("{place} has {} signatures, of which only {MAX_OPENED} are read", layers.len());
-            found.miss(BackendError::invalid_output(why));
-            layers.truncate(MAX_OPENED);
-        }
-        for (kind, layer) in layers {
-            let bytes = match self.layer(repository, &layer, room, deadline).await {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    let is_down = error.kind != ErrorKind::InvalidOutput;
-                    found.miss(error.within(format_args!("{} in {place}", Shown(&layer.digest))));
-                    if is_down {
-                        break;
+        for layer in artifact.layers.into_iter().flatten() {
+            let Some(kind) = layer.kind().filter(&wanted) else { continue };
+            let read = match Digest::parse(&layer.digest).map_err(BackendError::invalid_output) {
+                Err(why) => Err(why),
+                Ok(digest) => match self.reading.find(&digest, &kind) {
+                    Next::New => self.layer(&digest, layer.size).await,
+                    Next::Known => continue,
+                    Next::Over(gap) => {
+                        if let Some(gap) = gap {
+                            found.miss(gap);
+                        }
+                        return;
                     }
+                },
+            };
+            let form = match (read, kind) {
+                (Ok(bytes), SignatureLayer::Bundle) => Form::Bundle(bytes),
+                (Ok(payload), SignatureLayer::SimpleSigning(signature)) => {
+                    Form::SimpleSigning { payload, signature, layer_digest: layer.digest }
+                }
+                (Err(error), _) => {
+                    found.miss(error.within(format_args!("{} in {place}", Shown(&layer.digest))));
                     continue;
                 }
-            };
-            let form = match kind {
-                Kind::Bundle => Form::Bundle(bytes),
-                Kind::SimpleSigning => Form::SimpleSigning {
-                    payload: bytes,
-                    signature: layer.annotations.unwrap_or_default().remove(SIGNATURE),
-                    layer_digest: layer.digest,
-                },
             };
             found.candidates.push(Candidate { place: place.to_owned(), form });
         }
     }
 
-    async fn artifact(&self, repository: &str, referrer: &Digest, deadline: Instant) -> Result<Artifact, BackendError> {
-        parse(&self.manifest_bytes(repository, referrer, deadline).await?)
+    async fn artifact(&self, referrer: &Digest) -> Result<Artifact, BackendError> {
+        let bytes = self.registry.manifest_bytes(self.repository, referrer, self.deadline).await?;
+        self.reading.take(bytes.len())?;
+        parse(&bytes)
     }
 
-    /// The bytes of `layer`, which have its digest.
-    async fn layer(
-        &self,
-        repository: &str,
-        layer: &Layer,
-        room: &Room,
-        deadline: Instant,
-    ) -> Result<Bytes, BackendError> {
+    /// The bytes of the layer `digest`, which have that digest. Its manifest says that they are `size`.
+    async fn layer(&self, digest: &Digest, size: Option<u64>) -> Result<Bytes, BackendError> {
         let too_large =
             || BackendError::invalid_output(format!("it has more than the {MAX_DOCUMENT_BYTES} bytes that are read"));
-        if layer.size.is_some_and(|size| size > MAX_DOCUMENT_BYTES as u64) {
+        if size.is_some_and(|size| size > MAX_DOCUMENT_BYTES as u64) {
             return Err(too_large());
         }
-        let digest = Digest::parse(&layer.digest).map_err(BackendError::invalid_output)?;
-        let reply = self.blob(repository, digest.as_str(), deadline).await?;
-        if reply.body.len() > MAX_DOCUMENT_BYTES {
-            return Err(too_large());
-        }
-        let got = Digest::of(&reply.body);
-        if got != digest {
-            return Err(BackendError::invalid_output(format!("its content has the digest {got}")));
-        }
-        room.take(reply.body.len())?;
-        Ok(reply.body)
+        let read = async {
+            let reply = self.registry.blob(self.repository, digest.as_str(), self.deadline).await;
+            let body = reply.inspect_err(|error| self.reading.fail(error))?.body;
+            self.reading.take(body.len())?;
+            if body.len() > MAX_DOCUMENT_BYTES {
+                return Err(too_large());
+            }
+            match Digest::of(&body) {
+                got if got == *digest => Ok(body),
+                got => Err(BackendError::invalid_output(format!("its content has the digest {got}"))),
+            }
+        };
+        self.reading.blob(digest).get_or_init(|| read).await.clone()
     }
 }
 

@@ -26,6 +26,11 @@ const MAX_PAGES: usize = 100;
 /// For how long it is remembered that a registry has no referrers API.
 const LACKS_FOR: Duration = Duration::from_mins(10);
 
+/// The most bytes of all pages of one list.
+const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
+/// What was asked if there is no list at all.
+const NEITHER: &str = "the registry has no referrers API, and no fallback tag for it";
+
 /// The documents that are listed for one digest.
 #[derive(Debug, Default)]
 pub(super) struct List {
@@ -35,6 +40,8 @@ pub(super) struct List {
     pub(super) gap: Option<BackendError>,
     /// What was asked, in words.
     pub(super) place: &'static str,
+    /// Whether the API was not asked, since it is remembered that there is none.
+    pub(super) relies_on_memory: bool,
 }
 
 #[derive(Deserialize)]
@@ -61,7 +68,8 @@ enum Api {
 }
 
 impl Registry {
-    /// The documents that are listed for `digest`.
+    /// The documents that are listed for `digest`. If it is remembered that there is no API, only the fallback tag is asked for. That proves
+    /// no absence: the registry may have the API since, or what answered 404 was not the registry. [`Self::list_by_api`] finds out.
     ///
     /// # Errors
     /// When nothing is known of the list. An empty list is proven: by the API, or by the API's 404 and the words of a registry that the
@@ -72,26 +80,39 @@ impl Registry {
         digest: &Digest,
         deadline: Instant,
     ) -> Result<List, BackendError> {
-        let is_known_to_lack = self.referrers_api.is_lacking();
-        if !is_known_to_lack && let Api::List(list) = self.ask_api(repository, digest, deadline).await? {
+        let relies_on_memory = self.referrers_api.is_lacking();
+        if !relies_on_memory && let Api::List(list) = self.ask_api(repository, digest, deadline).await? {
             return Ok(list);
         }
-        if let Some(list) = self.fallback(repository, digest, deadline).await? {
-            return Ok(list);
+        let list =
+            self.fallback(repository, digest, deadline).await?.unwrap_or(List { place: NEITHER, ..List::default() });
+        Ok(List { relies_on_memory, ..list })
+    }
+
+    /// The documents that the API lists for `digest`, whatever is remembered of it. None if there is no API.
+    ///
+    /// # Errors
+    /// When nothing is known of the list.
+    pub(super) async fn list_by_api(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<List, BackendError> {
+        match self.ask_api(repository, digest, deadline).await? {
+            Api::List(list) => {
+                self.referrers_api.forget();
+                Ok(list)
+            }
+            Api::Lacking => Ok(List { place: "the referrers API, which is still missing", ..List::default() }),
         }
-        // Neither list exists. What is only remembered proves no absence: the registry may have the API since.
-        if is_known_to_lack && let Api::List(list) = self.ask_api(repository, digest, deadline).await? {
-            self.referrers_api.forget();
-            return Ok(list);
-        }
-        Ok(List { place: "the registry has no referrers API, and no fallback tag for it", ..List::default() })
     }
 
     /// Asks the referrers API, for all pages. Without a filter: the documents themselves say what they are.
     async fn ask_api(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Api, BackendError> {
         let within = |error: BackendError| error.within(format_args!("the referrers of {digest}"));
         let path = format!("referrers/{digest}");
-        let (mut digests, mut seen) = (Digests::default(), HashSet::new());
+        let (mut digests, mut seen, mut bytes) = (Digests::default(), HashSet::new(), 0);
         let mut query: Option<String> = None;
         let gap = loop {
             let question = RegistryRequest { method: Method::GET, repository, path: &path, query: query.as_deref() };
@@ -103,7 +124,10 @@ impl Registry {
                     }
                     return Ok(Api::Lacking);
                 }
-                Ok(reply) => digests.add(&reply).and_then(|()| next(&reply, &self.url(&question)?)),
+                Ok(reply) => {
+                    bytes += reply.body.len();
+                    digests.add(&reply).and_then(|()| next(&reply, &self.url(&question)?))
+                }
                 Err(error) => Err(error),
             };
             match page {
@@ -113,9 +137,11 @@ impl Registry {
                 Ok(None) => break None,
                 Ok(Some(link)) => {
                     seen.insert(query.take());
-                    if digests.all.len() > MAX_LISTED || seen.len() > MAX_PAGES || seen.contains(&Some(link.clone())) {
+                    let is_long = digests.all.len() > MAX_LISTED || seen.len() > MAX_PAGES || bytes > MAX_LIST_BYTES;
+                    if is_long || seen.contains(&Some(link.clone())) {
                         let why = format!(
-                            "its list has more than {MAX_LISTED} documents or {MAX_PAGES} pages, or its pages lead in a circle"
+                            "its list has more than {MAX_LISTED} documents, {MAX_PAGES} pages or {MAX_LIST_BYTES} bytes, or its pages lead in \
+                             a circle"
                         );
                         break Some(within(BackendError::invalid_output(why)));
                     }
@@ -208,6 +234,6 @@ impl Digests {
             self.strange.map(|why| BackendError::invalid_output(format!("a document beside the image: {why}")));
         let (first, then): (Vec<_>, Vec<_>) = self.all.into_iter().partition(|(_, is_signature)| *is_signature);
         let digests = first.into_iter().chain(then).map(|(digest, _)| digest).collect();
-        List { digests, gap: gap.or(strange), place }
+        List { digests, gap: gap.or(strange), place, relies_on_memory: false }
     }
 }
