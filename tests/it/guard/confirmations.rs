@@ -78,7 +78,7 @@ async fn answers_that_wait_for_an_operator_are_not_confirmed() {
     }
     assert_eq!(detail(&ask_later(&app).await), "held");
     let held = app.operate("/admin/held", None).await.json()["held"][0].clone();
-    assert!(held["message"].as_str().unwrap().contains("it is not accepted however often it is said"), "{held}");
+    assert!(held["message"].as_str().unwrap().contains("it is not accepted without an operator"), "{held}");
     let id = held["id"].as_str().unwrap();
     app.operate(&format!("/admin/held/{id}/release"), Some(json!({}))).await;
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);

@@ -139,8 +139,8 @@ impl fmt::Display for Held {
             let apart = humantime::format_duration(self.apart);
             write!(f, "; accepted once {} further runs, {apart} apart, agree", self.wanted)?;
         } else {
-            f.write_str("; it is not accepted however often it is said")?;
+            f.write_str("; it is not accepted without an operator")?;
         }
-        write!(f, "; `appset-gateway held release {}` believes it", self.lineage)
+        write!(f, "; if it is right, accept it now with `appset-gateway held release {}`", self.lineage)
     }
 }
