@@ -60,7 +60,7 @@ pub(crate) struct KeylessConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Format {
-    /// Sigstore bundles, beside the image.
+    /// Sigstore bundles, attached to the image as OCI referrers.
     Bundle,
     /// The signatures of cosign before version 3, with a key, in a tag `sha256-<hex>.sig`.
     Legacy,

@@ -164,7 +164,12 @@ async fn empty_answers_for_different_commits_do_not_confirm_each_other() {
         assert_eq!((reply.sets().as_str(), detail(&reply)), (r#"[{"name":"c1"}]"#, "held"), "{round}");
     }
     let held = app.operate("/admin/held", None).await.json()["held"][0]["message"].as_str().unwrap().to_owned();
-    assert!(held.contains("it is not accepted without an operator; if it is right, accept it now with `appset-gateway held release "), "{held}");
+    assert!(
+        held.contains(
+            "it is not accepted without an operator; if it is right, accept it now with `appset-gateway held release "
+        ),
+        "{held}"
+    );
 
     // Sets that disappear for the same commit are a real loss.
     built("c1", &[]);

@@ -92,7 +92,7 @@ impl Reading {
             return Next::Over(None);
         }
         if state.opened.len() >= MAX_OPENED {
-            let why = format!("more documents are beside the image, of which only {MAX_OPENED} are opened");
+            let why = format!("the image has more signatures and attestations than the {MAX_OPENED} that are opened");
             return state.end(why);
         }
         state.opened.insert(digest.clone());
@@ -110,7 +110,7 @@ impl Reading {
             return Next::Over(None);
         }
         if state.signatures.len() >= MAX_OPENED {
-            let why = format!("more signatures are beside the image, of which only {MAX_OPENED} are read");
+            let why = format!("the image has more signatures than the {MAX_OPENED} that are read");
             return state.end(why);
         }
         state.signatures.insert(found);
@@ -133,7 +133,9 @@ impl Reading {
             return Ok(());
         }
         state.is_over = true;
-        Err(BackendError::invalid_output(format!("the documents beside the image have more than {MAX_BYTES} bytes")))
+        Err(BackendError::invalid_output(format!(
+            "the signatures and attestations of the image have more than {MAX_BYTES} bytes"
+        )))
     }
 
     /// Notes that something was not read. A document that is missing or wrong says nothing of the others.

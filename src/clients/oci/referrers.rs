@@ -135,7 +135,7 @@ impl Registry {
 impl Beside<'_> {
     async fn read(&self, lists: Lists) -> Documents {
         if self.reading.is_over() {
-            let why = "nothing more is read beside the image";
+            let why = "no more of its referrers are read";
             return Documents { gap: Some(BackendError::invalid_output(why)), ..Documents::default() };
         }
         let bundles = async { if self.formats.bundle { self.listed(lists).await } else { Documents::default() } };

@@ -211,7 +211,9 @@ impl Registries {
         match timeout_at(deadline, turn).await {
             Ok(Ok(turn)) => Ok(turn),
             Ok(Err(_)) => Err(BackendError::unavailable("nothing is judged any more")),
-            Err(_) => Err(BackendError::timeout("there was no time to judge the documents beside the image")),
+            Err(_) => {
+                Err(BackendError::timeout("there was no time to verify the signatures and attestations of the image"))
+            }
         }
     }
 

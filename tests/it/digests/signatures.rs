@@ -123,7 +123,7 @@ async fn a_list_under_another_key_of_cosign() {
     std::fs::write(app.folder.path().join("cosign.pub"), made("p384")["pem"].as_str().unwrap()).unwrap();
     tokio::time::sleep(Duration::from_millis(1100)).await;
     for _ in 0..2 {
-        refused(&ask(&app, json!({})).await, 502, "backend_failed", "is not vouched for any more");
+        refused(&ask(&app, json!({})).await, 502, "backend_failed", "is no longer signed as the configuration demands");
         app.clock.advance(Duration::from_mins(10));
     }
     attach(&registry, &digest, &[made("p256")["sign"].clone(), made("p384")["sign"].clone()]).await;

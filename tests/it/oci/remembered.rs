@@ -173,7 +173,7 @@ async fn turns_to_judge_are_limited() {
     let turns =
         [registries.turn_to_judge(deadline()).await.unwrap(), registries.turn_to_judge(deadline()).await.unwrap()];
     let late = registries.turn_to_judge(deadline()).await.unwrap_err();
-    assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to judge"), "{late}");
+    assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to verify"), "{late}");
     let next = registries.turn_to_judge(deadline());
     let give = async {
         tokio::task::yield_now().await;

@@ -78,7 +78,11 @@ impl Images {
             }
             match last_proof(signatures, image, commit.as_ref(), before, query).await {
                 Ok(Ok(proof)) => drop(proofs.insert(name.clone(), proof)),
-                Ok(Err(why)) => return Ok(Err(format!("its image {name} is not vouched for any more: {why}"))),
+                Ok(Err(why)) => {
+                    return Ok(Err(format!(
+                        "its image {name} is no longer signed as the configuration demands: {why}"
+                    )));
+                }
                 Err(error) => return Err(error.within(format_args!("the last build: image {name}"))),
             }
         }

@@ -15,7 +15,7 @@ use crate::{
     clients::oci::{Digest, Reference},
     domain::{
         error::BackendError,
-        generator::{Evidence, ParameterSet, Query},
+        generator::{Evidence, ParameterSet, Query, Verdict},
     },
     lang::evaluator::Context,
 };
@@ -68,7 +68,10 @@ impl Kept {
             more => Evidence::present(asked, format!("{more} tags are selected")),
         };
         let mut evidence = vec![selected];
-        evidence.extend(self.not_signed.iter().take(MAX_NAMED).cloned());
+        // What is refused concerns somebody, so it is named first.
+        let (refused, missing): (Vec<_>, Vec<_>) =
+            self.not_signed.iter().cloned().partition(|each| each.verdict == Verdict::Refused);
+        evidence.extend(refused.into_iter().chain(missing).take(MAX_NAMED));
         let more = self.not_signed.len().saturating_sub(MAX_NAMED);
         if more > 0 {
             evidence.push(Evidence::absent("the signatures of other tags", format!("{more} more are not selected")));
@@ -157,7 +160,7 @@ impl List {
             let Some((opened, judged)) = judged.next().await else { break };
             match judged? {
                 Ok(proof) => kept.tags.push(KeptTag { opened, proof: Some(proof) }),
-                Err(why) => kept.not_signed.push(Evidence::absent(asked(signatures, &opened.reference), why)),
+                Err(because) => kept.not_signed.push(because),
             }
         }
         Ok(())
@@ -177,21 +180,26 @@ impl JudgedTag<'_> {
     ///
     /// # Errors
     /// When that is not known, or when the image was proven and nobody vouches for it any more.
-    async fn judge(&self) -> Result<Result<(ProofKey, Arc<Proven>), String>, BackendError> {
+    async fn judge(&self) -> Result<Result<(ProofKey, Arc<Proven>), Evidence>, BackendError> {
         let contents = &self.opened.contents;
         let label = contents.revision.as_deref().map(str::trim).filter(|label| !label.is_empty());
-        let why = match self.vouch(self.signed.commit.as_ref(), label).await? {
+        let asked = asked(self.signatures, &self.opened.reference);
+        let because = match self.vouch(self.signed.commit.as_ref(), label).await? {
             Vouched::Proven(key, proven) => match (label, &proven.commit) {
                 (Some(label), Some(commit)) if commit.is_contradicted_by(label) => {
                     let shown: String = label.chars().take(64).collect();
-                    format!("its label names {}, and its signed provenance {commit}", shown.escape_debug())
+                    Evidence::refused(
+                        asked,
+                        format!("its label names {}, and its signed provenance {commit}", shown.escape_debug()),
+                    )
                 }
                 _ => return Ok(Ok((key, proven))),
             },
-            Vouched::NotYet(why) | Vouched::Bad(why) => why,
+            Vouched::NotYet(why) => Evidence::absent(asked, why),
+            Vouched::Bad(why) => Evidence::refused(asked, why),
         };
-        self.check_former(&why).await?;
-        Ok(Err(why))
+        self.check_former(&because.answered).await?;
+        Ok(Err(because))
     }
 
     /// Checks that an image that is not proven was not proven for the last answer either, unless that was for another commit.
@@ -208,8 +216,8 @@ impl JudgedTag<'_> {
         }
         let asked = asked(self.signatures, &self.opened.reference);
         let message = format!(
-            "{asked}: the image was proven for the last answer, and is not vouched for any more: {why}; sign it again, or name its key \
-             again; to give it up, delete the tag or leave it out with `tags.ignore`"
+            "{asked}: the image was in the last answer, and is no longer signed as the configuration demands: {why}; sign it again, or name its \
+             key again; to give it up, delete the tag or leave it out with `tags.ignore`"
         );
         Err(BackendError { evidence: vec![Evidence::unknown(asked, why)], ..BackendError::unavailable(message) })
     }

@@ -137,7 +137,9 @@ impl<'a> LookUp<'a> {
     async fn judge(&mut self, mut candidates: VecDeque<Candidate>) -> Result<(), BackendError> {
         while !candidates.is_empty() && !matches!(self.verdict(), Verdict::Present(_)) {
             if Instant::now() >= self.query.deadline {
-                return Err(BackendError::timeout("there was no time to judge all documents beside the image"));
+                return Err(BackendError::timeout(
+                    "there was no time to verify all signatures and attestations of the image",
+                ));
             }
             let turn = self.signatures.registries.turn_to_judge(self.query.deadline).await?;
             let (policy, judgement) = (Arc::clone(&self.signatures.policy), self.judgement.clone());
@@ -241,10 +243,10 @@ mod tests {
         let witness = witness();
         let soon = || Instant::now() + Duration::from_millis(50);
         let late = judge(&witness, Instant::now()).await.unwrap_err();
-        assert!(late.kind == ErrorKind::Timeout && late.message.contains("judge all documents"), "{late}");
+        assert!(late.kind == ErrorKind::Timeout && late.message.contains("verify all signatures"), "{late}");
         let turns = [witness.registries.turn_to_judge(soon()).await, witness.registries.turn_to_judge(soon()).await];
         let late = judge(&witness, soon()).await.unwrap_err();
-        assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to judge"), "{late}");
+        assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to verify"), "{late}");
         drop(turns);
         for _ in 0..3 {
             let verdict = judge(&witness, Instant::now() + Duration::from_mins(1)).await.unwrap();

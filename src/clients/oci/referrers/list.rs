@@ -230,8 +230,7 @@ impl Digests {
     }
 
     fn into_list(self, place: &'static str, gap: Option<BackendError>) -> List {
-        let strange =
-            self.strange.map(|why| BackendError::invalid_output(format!("a document beside the image: {why}")));
+        let strange = self.strange.map(|why| BackendError::invalid_output(format!("a referrer of the image: {why}")));
         let (first, then): (Vec<_>, Vec<_>) = self.all.into_iter().partition(|(_, is_signature)| *is_signature);
         let digests = first.into_iter().chain(then).map(|(digest, _)| digest).collect();
         List { digests, gap: gap.or(strange), place, relies_on_memory: false }

@@ -42,7 +42,7 @@ async fn a_thousand_foreign_signatures() {
     fake.detach(&digest);
     attach(0, 1000);
     let app = start(folder(&key), &fake, &proven(&fake)).await;
-    refused(&ask(&app, 'a').await, 502, "backend_output_invalid", "only 128 are opened");
+    refused(&ask(&app, 'a').await, 502, "backend_output_invalid", "than the 128 that are opened");
 }
 
 /// A page of the list is missing. What was read counts; nothing is taken for absent.

@@ -90,7 +90,7 @@ async fn an_index_and_its_image_share_one_budget() {
     let good = key.provenance(pushed[1].as_str(), &sha('a'));
     fake.attach(&pushed[1], BUNDLE, &good);
     let app = start(folder(&key), &fake, &backend).await;
-    is_error(&ask(&app, 'a').await, "of which only 128 are");
+    is_error(&ask(&app, 'a').await, "than the 128 that are");
     let asked = fake.take();
     let (blobs, manifests) = counted(&asked);
     assert!(blobs.len() <= 128 + 1 && manifests.len() <= 128 + 2, "{} {}", blobs.len(), manifests.len());

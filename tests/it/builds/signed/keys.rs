@@ -26,7 +26,7 @@ async fn a_removed_key_does_not_live_on_in_the_cache() {
     replace(app.folder.path(), &other).await;
     // There is nothing by the other key. The last build is not good any more, and an empty answer would delete what it made.
     let reply = ask(&app, 'a').await;
-    refused(&reply, 502, "backend_failed", "not vouched for any more");
+    refused(&reply, 502, "backend_failed", "no longer signed as the configuration demands");
     // The registry is down: no stale answer stands in either.
     fake.fail(Endpoint::Tag, |request| request.answer(500, "", ""));
     let reply = ask_later(&app, 'a').await;
@@ -82,7 +82,7 @@ async fn a_last_build_of_before_signatures_is_verified_with_its_index() {
     assert!(ask_later(&app, 'c').await.sets().contains(picked.as_str()));
     let app = app.restart_as(&text(&signed)).await;
     app.app.open_disk();
-    refused(&ask_later(&app, 'c').await, 502, "backend_failed", "not vouched for any more");
+    refused(&ask_later(&app, 'c').await, 502, "backend_failed", "no longer signed as the configuration demands");
     fake.attach(index, BUNDLE, &key.signature(index.as_str()));
     assert!(ask_later(&app, 'c').await.sets().contains(picked.as_str()));
 }
@@ -162,7 +162,7 @@ async fn a_last_build_of_before_signatures_is_verified() {
     let app = app.restart_as(&text(&super::signed(&fake, None))).await;
     app.app.open_disk();
     fake.push("feat-1", &Image::of('b'));
-    refused(&ask(&app, 'b').await, 502, "backend_failed", "not vouched for any more");
+    refused(&ask(&app, 'b').await, 502, "backend_failed", "no longer signed as the configuration demands");
     fake.attach(&image.digest(), BUNDLE, &key.signature(image.digest().as_str()));
     assert_eq!(served_commit(&ask_later(&app, 'b').await), "a, stale");
     // After a restart, the proof is in the note: only the new image is asked about.

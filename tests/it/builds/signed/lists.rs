@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// What an error says of an image that the present keys do not vouch for.
-const GONE: &str = "is not vouched for any more";
+const GONE: &str = "is no longer signed as the configuration demands";
 
 /// A registry whose tags `1.0.0` and `1.1.0` have the images of `a`, signed by `former` only, and of `b`, signed by both keys.
 struct Tags {
@@ -186,4 +186,28 @@ async fn another_commit_is_no_change_of_keys() {
     refused(&ask(&app, asked('b')).await, 502, "backend_failed", GONE);
     registry.sign(&registry.present, 'a');
     assert_eq!(tags(&ask(&app, asked('b')).await), ["1.1.0"]);
+}
+
+/// A forged signature is refused, and named first however many tags are only not signed.
+#[tokio::test]
+async fn a_forged_tag_is_refused() {
+    let registry = Tags::start().await;
+    let names: Vec<String> = (0..12).map(|number| format!("2.0.{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        registry.fake.push(name, &Image::numbered(number + 1));
+    }
+    let forged = Image::numbered(1).digest();
+    let of_other = registry.former.provenance(Image::of('a').digest().as_str(), &sha('a'));
+    registry.fake.attach(&forged, BUNDLE, &of_other);
+    let all: Vec<&str> = ["1.0.0"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    registry.list(&all);
+    let app = TestApp::start_in(folder(&registry.former), &registry.config(&semver(), &json!({}))).await;
+    assert_eq!(tags(&ask(&app, json!({})).await), ["1.0.0"]);
+    assert_eq!(app.metric("appset_gateway_refused_images_total{route=\"a\"}").await, 1);
+    let answers = app.operate("/admin/answers", None).await.json();
+    let evidence = answers["answers"][0]["evidence"].as_array().unwrap();
+    assert!(
+        evidence[1]["verdict"] == "refused" && evidence[1]["asked"].as_str().unwrap().contains("2.0.0"),
+        "{answers}"
+    );
 }
