@@ -77,6 +77,14 @@ bench: ## Measure speed, in ratios to a bare reference server
 	python3 benches/run.py --gateway target/dist/appset-gateway --examples target/dist/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
+# With the names of functions, for `--profile FILE`.
+.PHONY: instructions
+instructions: ## Count the instructions of a hit, a miss and a look-up, beside a bare reference server
+	@tools/need cc:gcc python3:python3 valgrind:valgrind strace:strace docker-registry:docker-registry skopeo:skopeo
+	CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --bins --examples
+	python3 benches/instructions.py --gateway target/release/appset-gateway --examples target/release/examples \
+	  --json target/instructions.json --markdown target/instructions.md $(INSTRUCTIONS)
+
 .PHONY: scale
 scale: ## Measure what one more question, route or parameter set costs, and draw it: target/scale.svg
 	@tools/need cc:gcc python3:python3

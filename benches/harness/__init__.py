@@ -1,1 +1,1 @@
-"""What run.py drives: the scenarios, the processes, the client, the tables."""
+"""What run.py and instructions.py drive: the scenarios, the processes, the client, the tables."""

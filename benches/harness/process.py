@@ -63,8 +63,13 @@ class Server:
             finally:
                 os.sched_setaffinity(0, before)
 
-    def wait_until(self, ready: Callable[[Server], bool], pause: float = 0.005) -> None:
-        deadline = time.monotonic() + READY_WITHIN_SECONDS
+    def wait_until(
+        self,
+        ready: Callable[[Server], bool],
+        pause: float = 0.005,
+        within: float = READY_WITHIN_SECONDS,
+    ) -> None:
+        deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise BenchError(
@@ -75,7 +80,7 @@ class Server:
                 return
             time.sleep(pause)
         raise BenchError(
-            f"{self.name}: not ready after {READY_WITHIN_SECONDS:.0f} s\n{self.log_tail()}"
+            f"{self.name}: not ready after {within:.0f} s\n{self.log_tail()}"
         )
 
     def stop(self, patience: float = 5.0) -> None:

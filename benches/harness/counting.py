@@ -1,0 +1,201 @@
+"""Instructions and system calls per request: the difference between a long and a short run of the same server.
+
+Both runs begin with the same questions, one after the other over one connection. The long run asks as many again. So the
+start, the first questions and the end cancel out. Callgrind counts what the server's own process does, without the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .bench import BARE_SERVER, GATEWAY, NOBODY, REFERENCE, Bench, Settings, Surroundings, progress
+from .client import TOKEN, free_ports, listens
+from .costs import Costs, Shares, per, read_callgrind, read_strace
+from .error import BenchError
+from .process import Server
+from .report import Table
+from .scenario import BRANCHES, LOAD_SCENARIOS
+
+# Each is asked as the scenario of wrk asks.
+COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups"}
+TITLES = {
+    "hit": "a cache hit",
+    "miss": "a miss to a local upstream",
+    "lookups": "two images looked up in docker-registry for each answer",
+}
+TOOLS = {"hit": (), "miss": (), "lookups": ("docker-registry", "skopeo")}
+
+# A server is many times slower under callgrind.
+PATIENCE_SECONDS = 120.0
+# Functions and system calls that are shown.
+MOST_FUNCTIONS, MOST_CALLS = 80, 6
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What one request costs a server."""
+
+    instructions: Shares
+    # By name; empty without strace.
+    calls: dict[str, float]
+
+
+class Counting:
+    def __init__(self, settings: Settings, directory: Path, requests: int, runs: int) -> None:
+        self.bench = Bench(settings, directory)
+        self.settings = settings
+        self.directory = directory
+        self.requests = requests
+        self.runs = runs
+        self.numbers = itertools.count()
+
+    def run(self, name: str) -> tuple[Table, dict[str, Counted]]:
+        counted: dict[str, Counted] = {}
+        with self.bench.surroundings(COUNTED[name]) as around:
+            for server in (GATEWAY, BARE_SERVER if name == "lookups" else REFERENCE):
+                counted[server] = Counted(
+                    self.instructions(name, server, around),
+                    self.calls(name, server, around) if shutil.which("strace") else {},
+                )
+        return tabulate(name, counted), counted
+
+    def instructions(self, name: str, server: str, around: Surroundings) -> Shares:
+        def once(requests: int) -> Costs:
+            written = self.directory / f"callgrind-{next(self.numbers)}"
+            # Processes that the server forks write files of their own.
+            tool = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={written}.%p"]
+            with self.running(server, around, tool) as running:
+                progress(f"{name}: {server}: {requests} requests under callgrind")
+                ask_all(running, name, around, requests)
+                running.stop(PATIENCE_SECONDS)
+            return read_callgrind(Path(f"{written}.{running.process.pid}"))
+
+        def least(requests: int) -> Costs:
+            # Timers only add, and more of them the slower the machine is.
+            return min((once(requests) for _ in range(self.runs)), key=lambda costs: costs.total)
+
+        return least(2 * self.requests).more_than(least(self.requests), self.requests)
+
+    def calls(self, name: str, server: str, around: Surroundings) -> dict[str, float]:
+        def once(requests: int) -> Counter[str]:
+            written = self.directory / f"strace-{next(self.numbers)}"
+            tool = ["strace", "--follow-forks", "--summary-only", f"--output={written}"]
+            with self.running(server, around, tool) as running:
+                progress(f"{name}: {server}: {requests} requests under strace")
+                ask_all(running, name, around, requests)
+                # strace blocks the signal, and ends with the server.
+                pid = running.process.pid
+                for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                    os.kill(int(child), signal.SIGTERM)
+                running.process.wait(PATIENCE_SECONDS)
+            return read_strace(written)
+
+        short, long = once(self.requests), once(2 * self.requests)
+        return per(long, short, self.requests)
+
+    @contextlib.contextmanager
+    def running(self, name: str, around: Surroundings, tool: Sequence[str]) -> Iterator[Server]:
+        """The server, started by `tool`."""
+        registry = around.registry.port if around.registry else NOBODY
+        environment: dict[str, str] = {}
+        if name == GATEWAY:
+            # Little memory is soon full: then no look-up pays for its growth.
+            memory = "2MiB" if around.registry else "64MiB"
+            port, config = self.bench.write_config(name, around.upstream, registry, memory)
+            argv = [str(self.settings.gateway), "serve", "--config", str(config)]
+        else:
+            (port,) = free_ports(1)
+            example = "heads" if name == BARE_SERVER else "reference"
+            argv = [str(self.settings.examples / example), f"127.0.0.1:{port}"]
+            if around.registry:
+                environment["HEADS_REGISTRY"] = f"127.0.0.1:{registry}"
+            if around.upstream != NOBODY:
+                environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{around.upstream}/v1/items"
+        server = self.bench.spawn(name, [*tool, *argv], port, environment=environment)
+        try:
+            server.wait_until(listens, within=PATIENCE_SECONDS)
+            yield server
+        finally:
+            server.stop(0)
+
+
+def ask_all(server: Server, name: str, around: Surroundings, requests: int) -> None:
+    """Asks one question after the other, and compares each answer."""
+    expected = json.dumps({"output": {"parameters": around.parameters}}, separators=(",", ":")).encode()
+    path = LOAD_SCENARIOS[COUNTED[name]].path
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
+        received = connection.makefile("rb")
+        for number in range(requests):
+            connection.sendall(request(server.port, path, question(name, number)))
+            status, body = answer(received)
+            if status != 200 or (body != expected and json.loads(body) != json.loads(expected)):
+                raise BenchError(f"{server.name}: {name}: {status} {body[:2000]!r}\n{server.log_tail()}")
+
+
+def question(name: str, number: int) -> dict[str, Any]:
+    """The body that the script of wrk sends; with the same length each time."""
+    if name == "hit":
+        return {"applicationSetName": "hit", "input": {"parameters": {"branch": BRANCHES[0]}}}
+    branch = BRANCHES[number % len(BRANCHES)] if name == "lookups" else BRANCHES[0]
+    return {"applicationSetName": "bench", "input": {"parameters": {"branch": branch, "n": f"{number:020}"}}}
+
+
+def request(port: int, path: str, asked: dict[str, Any]) -> bytes:
+    body = json.dumps(asked, separators=(",", ":"))
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()
+
+
+def answer(received: Any) -> tuple[int, bytes]:
+    status = received.readline().split()
+    if len(status) < 2:
+        raise BenchError("a server closed the connection")
+    length = 0
+    while line := received.readline().strip():
+        key, _, value = line.partition(b":")
+        if key.lower() == b"content-length":
+            length = int(value)
+    return int(status[1]), received.read(length)
+
+
+def tabulate(name: str, counted: dict[str, Counted]) -> Table:
+    table = Table(name, TITLES[name], ["", "instructions", "system calls"])
+    for server, one in counted.items():
+        calls = f"{sum(one.calls.values()):.2f}" if one.calls else "-"
+        table.rows.append([server, f"{one.instructions.total:,.0f}", calls])
+        most = sorted(one.calls.items(), key=lambda item: -item[1])[:MOST_CALLS]
+        if most:
+            listed = ", ".join(f"{call} {count:.2f}" for call, count in most if count >= 0.01)
+            table.remarks.append(f"{server}: {listed}")
+        table.data[server] = {"instructions": one.instructions.total, "system_calls": one.calls}
+    ours, theirs = (one.instructions.total for one in counted.values())
+    _, reference = counted
+    table.remarks.insert(0, f"gateway / {reference}: {ours / theirs:.3f} of the instructions")
+    table.data["ratio"] = ours / theirs
+    return table
+
+
+def profile(name: str, counted: dict[str, Counted]) -> str:
+    """The functions that cost most, by their own instructions and by those with everything that they call."""
+    parts = []
+    for server, one in counted.items():
+        total = one.instructions.total
+        for kind, costs in (("own", one.instructions.own), ("with callees", one.instructions.whole)):
+            parts.append(f"{name}: {server}: {total:,.0f} instructions per request, {kind}")
+            most = sorted(costs.items(), key=lambda item: -item[1])[:MOST_FUNCTIONS]
+            parts += [f"{cost:10.1f} {cost / total:7.2%}  {function}" for function, cost in most]
+            parts.append("")
+    return "\n".join(parts)
