@@ -9,6 +9,7 @@ mod in_flight;
 mod outline;
 mod refresh;
 mod reload;
+mod repeats;
 mod setup;
 
 use std::{future::pending, path::Path as FilePath, pin::pin, sync::Arc, time::Duration};
@@ -26,6 +27,7 @@ pub(crate) use self::{
     in_flight::{InFlight, RequestSlot},
     outline::Outline,
     reload::{Attempt, Reloads},
+    repeats::Repeats,
     setup::Setup,
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! What the gateway tells of itself: log lines and metrics. Never a token, never a body.
 
 pub(crate) mod crash;
-mod json;
+pub(crate) mod json;
 pub mod log;
 pub mod metrics;
 pub(crate) mod trace;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Common, Outline};
+use super::{Common, Outline, Repeats};
 use crate::{
     argocd::Argocd,
     auth::{Auth, AuthContext},
@@ -39,6 +39,8 @@ pub struct Setup {
     pub auth: Arc<Auth>,
     /// The routes.
     pub routes: RouteTable,
+    /// The requests that were sent before.
+    pub(crate) repeats: Repeats,
     /// The webhooks.
     pub(crate) hooks: Hooks,
     /// Argo CD's side, if ApplicationSets are told of changes.
@@ -149,6 +151,7 @@ impl Setup {
                 server: config.server,
                 auth,
                 routes,
+                repeats: Repeats::default(),
                 hooks,
                 argocd,
                 outline,

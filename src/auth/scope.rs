@@ -11,15 +11,18 @@ use crate::domain::problem::{Path, Problems};
 /// The routes and ApplicationSets that a caller may ask for.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
-    routes: GlobSet,
-    application_sets: GlobSet,
+    routes: Names,
+    application_sets: Names,
 }
+
+/// The names that one of some globs matches; `None` for every name.
+type Names = Option<GlobSet>;
 
 impl Scope {
     /// Everything.
     #[cfg(test)]
     pub(crate) fn all() -> Self {
-        Self { routes: any(), application_sets: any() }
+        Self { routes: None, application_sets: None }
     }
 
     /// The scope of these globs; `None` as globs means everything. Problems are noted at `routes` and `applicationSets` below `path`.
@@ -31,7 +34,7 @@ impl Scope {
         problems: &mut Problems,
     ) -> Option<Self> {
         let mut globs = |patterns: Option<&[String]>, key: &str| {
-            let Some(patterns) = patterns else { return Some(any()) };
+            let Some(patterns) = patterns else { return Some(None) };
             if role != Role::Caller {
                 problems.error_with_help(
                     &path.key(key),
@@ -39,7 +42,7 @@ impl Scope {
                     format!("leave `{key}` out, and name another token for callers"),
                 );
             }
-            build_globs(patterns, &path.key(key), problems)
+            build_globs(patterns, &path.key(key), problems).map(Some)
         };
         let (routes, application_sets) = (globs(routes, "routes"), globs(application_sets, "applicationSets"));
         Some(Self { routes: routes?, application_sets: application_sets? })
@@ -48,19 +51,14 @@ impl Scope {
     /// Whether it includes the route of this name.
     #[must_use]
     pub(crate) fn has_route(&self, route: &str) -> bool {
-        self.routes.is_match(route)
+        self.routes.as_ref().is_none_or(|globs| globs.is_match(route))
     }
 
     /// Whether it includes the ApplicationSet of this name. The name is empty if a call has none.
     #[must_use]
     pub(crate) fn has_application_set(&self, name: &str) -> bool {
-        self.application_sets.is_match(name)
+        self.application_sets.as_ref().is_none_or(|globs| globs.is_match(name))
     }
-}
-
-/// Matches every name.
-fn any() -> GlobSet {
-    Glob::new("*").and_then(|glob| GlobSet::new([glob])).unwrap_or_default()
 }
 
 /// The set of the globs `patterns`. `None` if one is invalid; each invalid glob is noted.

@@ -252,7 +252,7 @@ async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener, hooks: Opt
         tokio::spawn(async move { edge.serve(hooks, router, phase, || MARGIN).await });
     }
     let longest = || app.setup().routes.iter().map(|route| route.deadline).max().unwrap_or_default() + MARGIN;
-    let is_whole = edge.serve(main, server::router(Arc::clone(&app)), app.lifecycle.watch(), longest).await;
+    let is_whole = edge.serve(main, server::site(&app), app.lifecycle.watch(), longest).await;
     app.lifecycle.enter(Phase::Ended);
     let _ = admin.await;
     is_whole

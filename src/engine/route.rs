@@ -164,6 +164,14 @@ impl Route {
         accepted.map(Arc::new).map_err(BackendError::invalid_input)
     }
 
+    /// Whether it depends on the bytes of a request alone that the route takes it, and with which parameters: no folder and no command is
+    /// asked. `is_named` tells whether the path names the route.
+    #[must_use]
+    pub(crate) fn depends_on_bytes_only(&self, is_named: bool) -> bool {
+        let is_picked_by_bytes = is_named || self.matcher.as_ref().is_some_and(|matcher| !matcher.must_look());
+        is_picked_by_bytes && !matches!(self.input, Accepts::Announced(_))
+    }
+
     /// The identity of `query` on this route.
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {

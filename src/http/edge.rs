@@ -1,4 +1,4 @@
-//! The accept loop. It limits connections, serves a router on each, and finishes the requests under way at shutdown. A cleartext connection
+//! The accept loop. It limits connections, serves a [`Site`] on each, and finishes the requests under way at shutdown. A cleartext connection
 //! speaks HTTP/1.1. A TLS connection speaks HTTP/1.1 or HTTP/2, by ALPN.
 //!
 //! `axum::serve` limits neither the number of connections nor how long a connection may be silent, so this loop is our own. It knows no
@@ -10,13 +10,13 @@ mod executor;
 mod handshake;
 mod peers;
 mod received;
+mod site;
 mod strangers;
 mod stream;
 mod streams;
 
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
 use bytes::Bytes;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -25,7 +25,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(crate) use self::client::{ConnectionInfo, PeerCertificate};
+pub use self::site::Site;
+pub(crate) use self::{
+    client::{ConnectionInfo, PeerCertificate},
+    site::{Answering, Calls},
+};
 use self::{
     connection::Watched,
     peers::{ConnectionPermit, Peers},
@@ -86,15 +90,16 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Serves `router` on `listener` until `phase` reaches `closes_in` or its sender is dropped. Then finishes the requests under way, within
+    /// Serves `site` on `listener` until `phase` reaches `closes_in` or its sender is dropped. Then finishes the requests under way, within
     /// the time that `finish` gives. Returns whether all of them were finished.
     pub async fn serve(
         &self,
         listener: TcpListener,
-        router: Router,
+        site: impl Into<Site>,
         mut phase: watch::Receiver<Phase>,
         finish: impl FnOnce() -> Duration,
     ) -> bool {
+        let site = site.into();
         let peers = Arc::new(Peers::new(self.limits.max, self.limits.max_per_peer));
         let strangers = Arc::new(Strangers::new(self.limits.strangers));
         let mut connections = JoinSet::new();
@@ -111,7 +116,7 @@ impl Edge {
                         let connection = Watched::new(
                             (stream, peer),
                             self.clone(),
-                            router.clone(),
+                            site.clone(),
                             connection_phase.clone(),
                             &strangers,
                         );

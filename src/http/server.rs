@@ -2,6 +2,7 @@
 
 pub mod admin;
 mod body;
+mod calls;
 mod completion;
 pub mod error;
 mod getparams;
@@ -25,6 +26,7 @@ use http::{Extensions, HeaderMap, HeaderValue, header};
 
 use self::{
     body::{discard, drain, is_too_large, read, too_large},
+    calls::GetParamsCalls,
     completion::Completion,
     error::{ApiError, Code},
 };
@@ -33,7 +35,7 @@ use crate::{
     auth::{Auth, Refused},
     config::ConnectionsConfig,
     domain::lifecycle::Phase,
-    http::edge::{ConnectionInfo, Edge, Limits, Refusals},
+    http::edge::{ConnectionInfo, Edge, Limits, Refusals, Site},
 };
 
 /// The HTTP contract, as it is served at `/openapi.yaml`.
@@ -92,6 +94,11 @@ pub fn edge(app: &App) -> Edge {
 /// The refusal of cleartext on a port whose certificate is at `key` of the configuration.
 fn wants_tls(key: &str) -> Bytes {
     ApiError::new(Code::InvalidRequest, format!("this port speaks TLS (`{key}`); ask it by https://")).into_bytes()
+}
+
+/// What the main listener serves.
+pub fn site(app: &Arc<App>) -> Site {
+    Site::new(router(Arc::clone(app)), Arc::new(GetParamsCalls(Arc::clone(app))))
 }
 
 /// The router of the main listener.

@@ -52,6 +52,7 @@ mod rotation;
 mod script;
 mod secrets;
 mod shadow;
+mod site;
 mod tls;
 mod tokens;
 mod traces;

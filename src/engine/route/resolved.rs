@@ -38,6 +38,20 @@ impl ResolvedQuery {
         Self { key: route.key(&query), route, query, question, lineage: OnceLock::new() }
     }
 
+    /// The same query of another request, which waits until `deadline`.
+    #[must_use]
+    pub(crate) fn until(&self, deadline: Instant) -> Self {
+        let Query { application_set, namespace, parameters, .. } = &self.query;
+        let query = Query::new(Arc::clone(application_set), Arc::clone(parameters), deadline);
+        Self {
+            route: Arc::clone(&self.route),
+            query: Query { namespace: namespace.clone(), ..query },
+            key: self.key,
+            question: self.question.clone(),
+            lineage: self.lineage.clone(),
+        }
+    }
+
     /// Asks `question` again: its deadline is the route's, from now on.
     #[must_use]
     pub(crate) fn again(route: Arc<Route>, question: &Question) -> Self {

@@ -15,7 +15,6 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::{Body, HttpBody as _},
     extract::Request,
     response::Response,
@@ -38,13 +37,13 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
-use tower::Service;
 
 use super::{
     ConnectionInfo, Edge, Limits,
     executor::PollFirst,
     handshake::{Secured, shake},
     received::Received,
+    site::Site,
     strangers::Strangers,
     stream::{ConnectionPhase, ConnectionState, TimedStream},
     streams::Streams,
@@ -69,7 +68,7 @@ pub(crate) struct Watched {
     stream: TcpStream,
     client: ConnectionInfo,
     edge: Edge,
-    router: Router,
+    site: Site,
     phase: watch::Receiver<Phase>,
 }
 
@@ -88,7 +87,7 @@ impl Watched {
     pub(crate) fn new(
         (stream, peer): (TcpStream, SocketAddr),
         edge: Edge,
-        router: Router,
+        site: Site,
         phase: watch::Receiver<Phase>,
         strangers: &Arc<Strangers>,
     ) -> Self {
@@ -96,7 +95,7 @@ impl Watched {
         let peer = peer.ip().to_canonical();
         let stranger = Arc::new(strangers.enter());
         let client = ConnectionInfo { peer, peer_text: peer.to_string().into(), certificate: None, stranger };
-        Self { stream, client, edge, router, phase }
+        Self { stream, client, edge, site, phase }
     }
 
     /// Serves the connection until it ends, times out, or is closed to free memory of the strangers' budget.
@@ -114,7 +113,7 @@ impl Watched {
     /// Serves the connection to its end, and returns the reason. Each protocol has a boxed future of its own, so that a connection
     /// only pays for the protocol that it speaks.
     async fn serve_to_end(self) -> &'static str {
-        let Self { stream, client, edge, router, phase } = self;
+        let Self { stream, client, edge, site, phase } = self;
         // Answers are small and written at once. Nagle's algorithm would delay them.
         let _ = stream.set_nodelay(true);
         let stay = Stay {
@@ -126,7 +125,7 @@ impl Watched {
         };
         let Some(tls) = edge.tls.clone() else {
             let stream = Received::new(stream, Arc::clone(&client.stranger));
-            return Box::pin(http1(stream, client, edge, router, stay)).await;
+            return Box::pin(http1(stream, client, edge, site, stay)).await;
         };
         let shaken = shake(stream, &client.stranger, tls.server(), &edge.refusals.cleartext);
         let shaken = timeout(edge.limits.handshake, Box::pin(shaken)).await;
@@ -135,9 +134,9 @@ impl Watched {
                 let client = ConnectionInfo { certificate, ..client };
                 client.stranger.hold(TLS_BYTES);
                 if is_h2 {
-                    Box::pin(http2(stream, client, edge, router, stay)).await
+                    Box::pin(http2(stream, client, edge, site, stay)).await
                 } else {
-                    Box::pin(http1(stream, client, edge, router, stay)).await
+                    Box::pin(http1(stream, client, edge, site, stay)).await
                 }
             }
             Err(error) => {
@@ -148,7 +147,7 @@ impl Watched {
     }
 }
 
-async fn http1<S>(stream: S, client: ConnectionInfo, edge: Edge, router: Router, stay: Stay) -> &'static str
+async fn http1<S>(stream: S, client: ConnectionInfo, edge: Edge, site: Site, stay: Stay) -> &'static str
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -159,7 +158,7 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         service_state.enter(ConnectionPhase::Answering);
         let (state, is_last) = (Arc::clone(&service_state), Arc::clone(&service_is_last));
-        let answer = answer(&router, &client, request);
+        let answer = answer(&site, &client, request);
         async move {
             let mut answer = answer.await;
             state.answered(answer.as_ref().map_or(0, size));
@@ -185,7 +184,7 @@ where
     stay.watch(http, || state.deadline(), announce_end).await
 }
 
-async fn http2<S>(stream: S, client: ConnectionInfo, edge: Edge, router: Router, stay: Stay) -> &'static str
+async fn http2<S>(stream: S, client: ConnectionInfo, edge: Edge, site: Site, stay: Stay) -> &'static str
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -193,7 +192,7 @@ where
     client.stranger.hold(HTTP2_BYTES);
     let service_streams = Arc::clone(&streams);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (mut stream, answer) = (service_streams.begin(request.headers()), answer(&router, &client, request));
+        let (mut stream, answer) = (service_streams.begin(request.headers()), answer(&site, &client, request));
         async move {
             let answer = answer.await;
             stream.answered(answer.as_ref().map_or(0, size));
@@ -214,15 +213,15 @@ where
     stay.watch(http, || streams.deadline(), || streams.is_used()).await
 }
 
-/// The answer of `router` to a request of `client`.
+/// The answer of `site` to a request of `client`.
 fn answer(
-    router: &Router,
+    site: &Site,
     client: &ConnectionInfo,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(client.clone());
-    router.clone().call(request)
+    site.answer(request)
 }
 
 /// The size of an answer's body, in bytes.

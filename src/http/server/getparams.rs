@@ -22,7 +22,7 @@ use crate::{
     auth::{Auth, CallPermit, Caller, Role},
     domain::generator::Query,
     engine::{
-        answer::Answer,
+        answer::{Answer, AnswerSource},
         route::{ResolvedQuery, Route},
     },
     http::edge::{ConnectionInfo, PeerCertificate},
@@ -109,6 +109,30 @@ async fn ask(
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
+    let repeated = setup.repeats.get(named, body);
+    let is_new = repeated.is_none();
+    let asked = match repeated {
+        Some(before) => ask_again(&before, began, caller, completion)?,
+        None => resolve(setup, (named, began), body, caller, completion).await?,
+    };
+    let asked = Arc::new(asked);
+    completion.key = Some(asked.key);
+    let answer = app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))?;
+    // A question that is not in the cache may never come again.
+    if is_new && matches!(answer.source, AnswerSource::Hit { .. }) {
+        setup.repeats.keep(named, body, &asked);
+    }
+    Ok(answer)
+}
+
+/// What a request asks: its route, and its parameters as the backend gets them.
+async fn resolve(
+    setup: &Setup,
+    (named, began): (Option<&str>, Instant),
+    body: &[u8],
+    caller: &Caller,
+    completion: &mut Completion,
+) -> Result<ResolvedQuery, ApiError> {
     let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
     completion.namespace.clone_from(&call.namespace);
@@ -121,9 +145,25 @@ async fn ask(
     let admitted = route.admit(call.parameters, until).await;
     let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
     let query = Query { namespace: call.namespace, ..Query::new(call.application_set, parameters, until) };
-    let asked = Arc::new(ResolvedQuery::new(Arc::clone(route), query));
-    completion.key = Some(asked.key);
-    app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))
+    Ok(ResolvedQuery::new(Arc::clone(route), query))
+}
+
+/// The same for a request whose bytes came before, as `before`. It may come from another caller.
+fn ask_again(
+    before: &ResolvedQuery,
+    began: Instant,
+    caller: &Caller,
+    completion: &mut Completion,
+) -> Result<ResolvedQuery, ApiError> {
+    let (route, application_set) = (&before.route, &before.query.application_set);
+    completion.application_set = Some(Arc::clone(application_set));
+    completion.namespace.clone_from(&before.query.namespace);
+    if !caller.may_ask_for(application_set) {
+        return Err(not_for(caller, application_set));
+    }
+    allow(route, caller, completion)?;
+    completion.route = Some(Arc::clone(route));
+    Ok(before.until(began + route.deadline))
 }
 
 /// All checks before the body is read.
@@ -209,8 +249,14 @@ async fn pick<'a>(
     let Some(route) = found else {
         return Err(unknown_route(setup, named, call, caller));
     };
+    allow(route, caller, completion)?;
+    Ok(route)
+}
+
+/// Refuses a route that `caller` may not ask.
+fn allow(route: &Route, caller: &Caller, completion: &mut Completion) -> Result<(), ApiError> {
     if caller.may_ask(&route.name) {
-        return Ok(route);
+        return Ok(());
     }
     completion.requested_route = Some(route.name.to_string());
     Err(out_of_scope(caller, &route.name))
@@ -262,6 +308,9 @@ fn not_for(caller: &Caller, application_set: &str) -> ApiError {
     };
     ApiError::new(Code::Forbidden, message)
 }
+
+#[cfg(test)]
+mod repeated;
 
 #[cfg(test)]
 mod tests {

@@ -7,15 +7,17 @@ use appset_gateway::{
     config::Loaded,
     domain::clock::SystemClock,
     file::base_dir::BaseDir,
-    http::server::{self, request::GetParamsRequest},
+    http::{
+        edge::Site,
+        server::{self, request::GetParamsRequest},
+    },
 };
-use axum::{Router, body::Body};
+use axum::body::Body;
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tower::ServiceExt;
 
 use super::messages::is_one_line;
 
@@ -57,7 +59,7 @@ fn wanted(path: &str) -> Option<&'static str> {
 /// Two routes, a token for both, and a token for the first.
 struct Gateway {
     runtime: Runtime,
-    router: Router,
+    site: Site,
 }
 
 static GATEWAY: LazyLock<Gateway> = LazyLock::new(|| {
@@ -73,7 +75,7 @@ static GATEWAY: LazyLock<Gateway> = LazyLock::new(|| {
     let loaded = Loaded::parse("gateway.yaml", config.to_string(), BaseDir::default()).unwrap();
     let (app, _) = App::build(loaded, Arc::new(SystemClock), Path::new("/proc/self/exe")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    Gateway { runtime, router: server::router(Arc::new(app)) }
+    Gateway { runtime, site: server::site(&Arc::new(app)) }
 });
 
 impl Gateway {
@@ -82,7 +84,7 @@ impl Gateway {
         let request = Request::post(uri.clone()).header("authorization", format!("Bearer {token}"));
         let request = request.body(Body::from("{}")).unwrap();
         self.runtime.block_on(async {
-            let response = self.router.clone().oneshot(request).await.unwrap();
+            let response = self.site.answer(request).await.unwrap();
             let status = response.status();
             let body = response.into_body().collect().await.unwrap().to_bytes();
             let document: Value = serde_json::from_slice(&body).unwrap();

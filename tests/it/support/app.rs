@@ -122,8 +122,8 @@ impl TestApp {
         let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (main, admin) = (listen().await, listen().await);
         let (address, admin_address) = (main.local_addr().unwrap(), admin.local_addr().unwrap());
-        let (edge, router) = (server::edge(&app), server::router(Arc::clone(&app)));
-        let main = tokio::spawn(async move { edge.serve(main, router, phase, || Duration::from_secs(10)).await });
+        let (edge, site) = (server::edge(&app), server::site(&app));
+        let main = tokio::spawn(async move { edge.serve(main, site, phase, || Duration::from_secs(10)).await });
         let (edge, router) = (server::admin::edge(&app), server::admin::router(Arc::clone(&app)));
         let phase = app.lifecycle.watch();
         let admin_task = tokio::spawn(async move { edge.serve(admin, router, phase, || Duration::ZERO).await });
