@@ -1,7 +1,9 @@
-//! Writes a log line as one JSON object, straight into the buffer: otherwise the log line would be half the cost of a cache
-//! hit.
+//! Writes a log line as one JSON object. The line of an answered request has a shorter way, see [`super::answered`].
 
-use std::fmt::{self, Write};
+use std::{
+    fmt::{self, Write},
+    sync::Arc,
+};
 
 use tracing::{
     Event, Subscriber,
@@ -16,11 +18,28 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::telemetry::trace::{self, SpanContext};
+use super::{
+    sink::Sink,
+    trace::{self, SpanContext},
+};
 
 /// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline. Within a trace also `trace_id` and `span_id`.
 #[derive(Debug)]
-pub(crate) struct JsonLine;
+pub(super) struct JsonLine {
+    answers: Option<Arc<Sink>>,
+}
+
+impl JsonLine {
+    /// `answers` is where the lines of answered requests may be written directly, if such lines are logged at all.
+    pub(super) const fn new(answers: Option<Arc<Sink>>) -> Self {
+        Self { answers }
+    }
+
+    /// Where the lines of answered requests may be written directly.
+    pub(super) fn answers(&self) -> Option<&Sink> {
+        self.answers.as_deref()
+    }
+}
 
 impl<S, N> FormatEvent<S, N> for JsonLine
 where
@@ -46,7 +65,7 @@ where
 }
 
 /// The ids of the trace and the span. The span is named only if it is collected.
-fn write_place(line: &mut Writer<'_>, place: &SpanContext) -> fmt::Result {
+pub(super) fn write_place(line: &mut impl Write, place: &SpanContext) -> fmt::Result {
     let context = place.context();
     write!(line, ",\"trace_id\":\"{:032x}\"", u128::from_be_bytes(context.trace()))?;
     if place.is_recorded() {
@@ -61,8 +80,8 @@ struct Fields<'a, 'w> {
     result: fmt::Result,
 }
 
-impl Fields<'_, '_> {
-    fn field(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+impl<'w> Fields<'_, 'w> {
+    fn field(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'w>) -> fmt::Result) {
         let write = || {
             self.line.write_str(",\"")?;
             // A field's name is a Rust identifier, with nothing to escape.
@@ -73,7 +92,7 @@ impl Fields<'_, '_> {
         self.result = self.result.and_then(|()| write());
     }
 
-    fn text(&mut self, field: &Field, write: impl FnOnce(&mut Escaped<'_, '_>) -> fmt::Result) {
+    fn text(&mut self, field: &Field, write: impl FnOnce(&mut Escaped<'_, Writer<'w>>) -> fmt::Result) {
         self.field(field, |line| {
             line.write_char('"')?;
             write(&mut Escaped(line))?;
@@ -110,12 +129,16 @@ impl Visit for Fields<'_, '_> {
 }
 
 /// Escapes text inside a JSON string, also control characters that a terminal would obey.
-struct Escaped<'a, 'w>(&'a mut Writer<'w>);
+pub(super) struct Escaped<'a, W>(pub(super) &'a mut W);
 
-impl Write for Escaped<'_, '_> {
+/// Whether `byte` begins a character that may have to be escaped.
+pub(super) const fn may_be_special(byte: u8) -> bool {
+    // 0xC2 begins the control characters from U+0080, and a few others.
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2)
+}
+
+impl<W: Write> Write for Escaped<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // 0xC2 begins the control characters from U+0080, and a few others.
-        let may_be_special = |byte: u8| byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2);
         let mut rest = text;
         while let Some(position) = rest.bytes().position(may_be_special) {
             let (plain, tail) = rest.split_at(position);
@@ -163,7 +186,7 @@ mod tests {
     fn a_line_is_one_object_whatever_stands_in_it() {
         let memory = Memory::default();
         let writer = memory.clone();
-        let layer = fmt::layer().event_format(JsonLine).with_writer(move || writer.clone());
+        let layer = fmt::layer().event_format(JsonLine::new(None)).with_writer(move || writer.clone());
         let nasty = "\"quoted\"\\ \n\r\t\u{1} \u{7f}\u{80}\u{9b}31m\u{a0}¿\u{2028} 🚀";
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let (option, none): (_, Option<&str>) = (Some(nasty), None);

@@ -29,6 +29,15 @@ impl Key {
         &self.0
     }
 
+    /// The length of its text.
+    pub(crate) const TEXT: usize = 32;
+
+    /// Its text, which is the first half in hexadecimal.
+    #[must_use]
+    pub(crate) fn text<'t>(&self, digits: &'t mut [u8; Self::TEXT]) -> &'t str {
+        base16ct::lower::encode_str(&self.0[..Self::TEXT / 2], digits).unwrap_or_default()
+    }
+
     /// A number in 0..=1 that looks random, but is the same for the same key and time.
     #[must_use]
     pub(crate) fn spread(&self, now: Timestamp) -> f64 {
@@ -41,7 +50,7 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base16ct::lower::encode_string(&self.0[..16]))
+        f.write_str(self.text(&mut [0; Self::TEXT]))
     }
 }
 

@@ -1,19 +1,17 @@
 //! Completes every request: headers, metrics and one log line, even if the caller has gone or the code panicked.
 
+mod headers;
+
 use std::{
-    fmt::Write as _,
-    hash::{BuildHasher, RandomState},
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{body::Body, extract::Request, response::Response};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
+use self::headers::{CACHE_STATUS, REQUEST_ID, SERVER_TIMING, given_id, new_id};
 use super::{ELSEWHERE, GETPARAMS, HOOK_WITH_TOKEN, NAMED_GETPARAMS, error::ApiError, short};
 use crate::{
     app::App,
@@ -25,16 +23,11 @@ use crate::{
     },
     http::edge::ConnectionInfo,
     telemetry::{
+        answered::Answered,
         metrics::NO_ROUTE,
         trace::{Span, SpanContext},
     },
 };
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// RFC 9211.
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-/// <https://www.w3.org/TR/server-timing/>
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// OpenTelemetry's name for an unknown method.
 const OTHER: &str = "_OTHER";
@@ -114,28 +107,20 @@ impl Completion {
         let encoded = &answer.entry.encoded;
         let mut response = Response::new(Body::from(encoded.body().clone()));
         *response.status_mut() = StatusCode::OK;
-        let headers = response.headers_mut();
-        headers.reserve(6);
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let fields = response.headers_mut();
+        fields.reserve(6);
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut because = None;
         let (state, status, age) = match &answer.source {
-            AnswerSource::Hit { age, left } => {
-                ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), *age)
-            }
-            AnswerSource::StaleWhileRevalidate(stale, None) => {
-                ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
-            }
+            AnswerSource::Hit { age, left } => ("hit", headers::hit(*left), *age),
+            AnswerSource::StaleWhileRevalidate(stale, None) => ("stale", headers::stale(stale.over, None), stale.age),
             AnswerSource::StaleWhileRevalidate(stale, Some(unknown)) | AnswerSource::StaleIfError(stale, unknown) => {
                 let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
                 let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
                 because = error;
                 let is_if_error = matches!(answer.source, AnswerSource::StaleIfError(..));
-                let over = stale.over.as_secs();
-                (
-                    if is_if_error { "stale_if_error" } else { "stale" },
-                    text(format_args!("appset-gateway; hit; ttl=-{over}; detail={detail}")),
-                    stale.age,
-                )
+                let status = headers::stale(stale.over, Some(detail));
+                (if is_if_error { "stale_if_error" } else { "stale" }, status, stale.age)
             }
             AnswerSource::Miss { shared: false } => {
                 ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)
@@ -144,17 +129,21 @@ impl Completion {
                 ("joined", HeaderValue::from_static("appset-gateway; fwd=miss; collapsed"), Duration::ZERO)
             }
         };
-        headers.insert(CACHE_STATUS, status);
-        headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
+        fields.insert(CACHE_STATUS, status);
+        fields.insert(header::AGE, headers::age(age));
         let elapsed = self.started.elapsed();
-        headers.insert(SERVER_TIMING, server_timing(answer, elapsed));
-        headers.insert(REQUEST_ID, self.request_id.clone());
+        let is_miss = matches!(answer.source, AnswerSource::Miss { .. });
+        let backend = if is_miss { Some(answer.entry.took) } else { None };
+        fields.insert(SERVER_TIMING, headers::server_timing(elapsed, backend));
         if let Some(route) = &self.route {
             route.metrics.answered.inc();
             route.metrics.seconds.observe(elapsed.as_secs_f64());
         }
         self.log(200, state, Some(encoded.sets()), because.as_ref());
         self.is_over = true;
+        // The log was the last to need it.
+        let request_id = std::mem::replace(&mut self.request_id, headers::EMPTY);
+        response.headers_mut().insert(REQUEST_ID, request_id);
         response
     }
 
@@ -252,18 +241,33 @@ impl Completion {
         let caller = caller.or_else(|| error.and_then(|error| error.caller.as_deref()));
         let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let sets = sets.map(|sets| sets as u64);
-        let key = self.key.map(tracing::field::display);
         match error {
-            None => tracing::info!(
-                target: "request", request_id, peer, method, path, route, application_set, namespace, caller, key, cache, status, duration_us, sets,
-                "answered"
-            ),
+            None => {
+                let mut digits = [0; Key::TEXT];
+                let key = self.key.as_ref().map(|key| key.text(&mut digits));
+                Answered {
+                    request_id,
+                    peer,
+                    method,
+                    path,
+                    route,
+                    application_set,
+                    namespace,
+                    caller,
+                    key,
+                    cache,
+                    status,
+                    duration_us,
+                    sets,
+                }
+                .tell();
+            }
             Some(error) if error.is_often => tracing::debug!(
                 target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
             ),
             Some(error) => tracing::warn!(
-                target: "request", request_id, peer, method, path, route, application_set, namespace, caller, key, cache, status,
-                duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
+                target: "request", request_id, peer, method, path, route, application_set, namespace, caller,
+                key = self.key.map(tracing::field::display), cache, status, duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),
         }
@@ -295,46 +299,4 @@ fn span_name(method: &Method, template: Option<&'static str>) -> String {
 fn known(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
     known.into_iter().find(|known| *known == method).unwrap_or(OTHER)
-}
-
-/// The caller's own request id, if it is safe to repeat.
-fn given_id(headers: &HeaderMap) -> Option<HeaderValue> {
-    let value = headers.get(REQUEST_ID)?;
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_safe = (1..=64).contains(&value.len()) && value.as_bytes().iter().all(fits);
-    is_safe.then(|| value.clone())
-}
-
-/// A new id: unique in this process, and unlikely to occur in another.
-fn new_id() -> HeaderValue {
-    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    text(format_args!("{:016x}", STATE.hash_one(NEXT.fetch_add(1, Ordering::Relaxed))))
-}
-
-/// `Server-Timing` in milliseconds: the whole request, and the backend if this request waited for it.
-fn server_timing(answer: &Answer, elapsed: Duration) -> HeaderValue {
-    let total = elapsed.as_micros();
-    match &answer.source {
-        AnswerSource::Hit { .. } | AnswerSource::StaleWhileRevalidate(..) | AnswerSource::StaleIfError(..) => {
-            text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
-        }
-        AnswerSource::Miss { .. } => {
-            let backend = answer.entry.took.as_micros();
-            text(format_args!(
-                "total;dur={}.{:03}, backend;dur={}.{:03}",
-                total / 1000,
-                total % 1000,
-                backend / 1000,
-                backend % 1000
-            ))
-        }
-    }
-}
-
-/// A header value of our own text.
-fn text(arguments: std::fmt::Arguments<'_>) -> HeaderValue {
-    let mut text = String::with_capacity(48);
-    let _ = text.write_fmt(arguments);
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).unwrap_or(HeaderValue::from_static(""))
 }
