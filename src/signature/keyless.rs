@@ -107,6 +107,11 @@ fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> Finding {
         Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) if root::is_ahead(bytes) => {
             return Finding::Unknown(format!("it was signed in the future, by the clock of this machine: {error}"));
         }
+        Error::TransparencyLog(_) | Error::Timestamp(TimestampError::Invalid(_)) if root.begins_later(bytes) => {
+            return Finding::Unknown(format!(
+                "a log or authority that it names begins to be valid in the future, by the clock of this machine: {error}"
+            ));
+        }
         Error::UnsupportedBundle(why) => return Finding::Unknown(why.clone()),
         _ => None,
     };

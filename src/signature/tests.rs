@@ -1,5 +1,7 @@
 //! Signatures by the real cosign and real public ones, and forgeries of them: each is refused for its own reason.
 
+#[cfg(feature = "keyless")]
+mod clock;
 mod configuration;
 mod counted_once;
 mod forged;
@@ -9,6 +11,8 @@ mod keys;
 mod mixed;
 #[cfg(feature = "keyless")]
 mod public;
+#[cfg(feature = "keyless")]
+mod roots;
 
 use std::path::PathBuf;
 

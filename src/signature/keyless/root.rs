@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use sigstore_verify::{Verifier, trust_root::TrustedRoot};
+use sigstore_verify::{Verifier, trust_root::TrustedRoot, types::TimeRange};
 use x509_cert::{
     Certificate,
     der::{Decode as _, Encode as _},
@@ -19,6 +19,9 @@ use crate::domain::document::{self, Document};
 /// The object identifier of the extension with the entries of certificate logs, in DER (RFC 6962, section 3.3).
 const ENTRIES_OF_LOGS: &[u8] = b"\x06\x0a\x2b\x06\x01\x04\x01\xd6\x79\x02\x04\x02";
 
+/// Where a bundle has its entries of transparency logs.
+const LOG_ENTRIES: [&str; 2] = ["verificationMaterial", "tlogEntries"];
+
 /// How the media types of trusted roots begin.
 const KIND: &str = "application/vnd.dev.sigstore.trustedroot";
 
@@ -27,12 +30,21 @@ pub(in crate::signature) struct Root {
     pub(super) verifier: Verifier,
     /// The authorities that issue certificates.
     authorities: Vec<Certificate>,
-    /// How a time stamp names each of its signers: `issuerAndSerialNumber` in DER, without its header (RFC 5652, section 5.3).
-    time_signers: Vec<Vec<u8>>,
+    /// The signers of time stamps. A time stamp names its signer by `issuerAndSerialNumber` in DER, here without its header (RFC 5652,
+    /// section 5.3).
+    time_signers: Vec<Named>,
     /// The ids of the logs of certificates.
     certificate_logs: Vec<Vec<u8>>,
-    /// The ids of the logs of signatures.
-    logs: Vec<Vec<u8>>,
+    /// The logs of signatures, by their ids.
+    logs: Vec<Named>,
+}
+
+/// An authority or log.
+struct Named {
+    /// How documents name it.
+    name: Vec<u8>,
+    /// When it begins to be valid, in seconds since 1970.
+    begins: i64,
 }
 
 impl fmt::Debug for Root {
@@ -67,17 +79,25 @@ impl Root {
         if let Some(lacks) = lacks {
             return Err(format!("it has {lacks}"));
         }
-        let certificates = root.fulcio_certs();
-        let authorities = certificates.iter().filter_map(|der| Certificate::from_der(der.as_bytes()).ok()).collect();
-        let time_signers = root.tsa_authorities();
-        let time_signers = time_signers.iter().filter_map(|authority| name_in_time_stamp(authority.leaf.as_bytes()));
+        // Whatever the clock shows: the root's own lists leave out what begins to be valid later.
+        let chains = root.certificate_authorities.iter().flat_map(|authority| &authority.cert_chain.certificates);
+        let authorities = chains.filter_map(|entry| Certificate::from_der(entry.raw_bytes.as_bytes()).ok()).collect();
+        let time_signers = root.timestamp_authorities.iter().filter_map(|authority| {
+            let leaf = authority.cert_chain.certificates.first()?;
+            let name = name_in_time_stamp(leaf.raw_bytes.as_bytes())?;
+            Some(Named { name, begins: begin(authority.valid_for) })
+        });
         let certificate_logs = root.ctlogs.iter().map(|log| log.log_id.key_id.as_bytes().to_vec());
+        let logs = root.tlogs.iter().map(|log| {
+            let name = log.log_id.key_id.as_bytes().to_vec();
+            Named { name, begins: begin(log.public_key.valid_for) }
+        });
         Ok(Self {
             verifier,
             authorities,
             time_signers: time_signers.collect(),
             certificate_logs: certificate_logs.collect(),
-            logs: root.tlogs.iter().map(|log| log.log_id.key_id.as_bytes().to_vec()).collect(),
+            logs: logs.collect(),
         })
     }
 
@@ -97,26 +117,54 @@ impl Root {
 
     /// Whether the bundle in `bytes` names a transparency log that the root does not have.
     pub(super) fn lacks_log(&self, bytes: &[u8]) -> bool {
-        let named = each_text(bytes, &["verificationMaterial", "tlogEntries"], &["logId", "keyId"]);
-        named.iter().any(|id| !self.logs.contains(id))
+        named_logs(bytes).iter().any(|id| !self.logs.iter().any(|log| log.name == *id))
     }
 
     /// Whether a time stamp of the bundle in `bytes` names a signer that the root does not have.
     pub(super) fn lacks_time_authority(&self, bytes: &[u8]) -> bool {
-        let path = ["verificationMaterial", "timestampVerificationData", "rfc3161Timestamps"];
-        let stamps = each_text(bytes, &path, &["signedTimestamp"]);
-        stamps.iter().any(|stamp| !self.time_signers.iter().any(|signer| contains(stamp, signer)))
+        let stamps = time_stamps(bytes);
+        stamps.iter().any(|stamp| !self.time_signers.iter().any(|signer| contains(stamp, &signer.name)))
+    }
+
+    /// Whether the bundle in `bytes` names a log, or a signer of time stamps, that begins to be valid in the future. Nothing that it signed
+    /// is verified until then. Real ones have signed already, so the clock of the machine is wrong, or the root.
+    pub(super) fn begins_later(&self, bytes: &[u8]) -> bool {
+        let (now, logs, stamps) = (now(), named_logs(bytes), time_stamps(bytes));
+        let later = |named: &&Named| named.begins > now;
+        self.logs.iter().filter(later).any(|log| logs.contains(&log.name))
+            || self
+                .time_signers
+                .iter()
+                .filter(later)
+                .any(|signer| stamps.iter().any(|stamp| contains(stamp, &signer.name)))
     }
 }
 
 /// Whether the bundle in `bytes` says that it was logged in the future.
 pub(super) fn is_ahead(bytes: &[u8]) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let Ok(document) = document::read(bytes) else { return false };
-    let entries = document.get("verificationMaterial").and_then(|material| material.get("tlogEntries"));
-    let entries = entries.and_then(Document::as_list).unwrap_or_default();
-    let times = entries.iter().filter_map(|entry| entry.get("integratedTime")?.as_text()?.parse::<u64>().ok());
-    times.max().is_some_and(|time| time > now)
+    let entries = at(&document, &LOG_ENTRIES).and_then(Document::as_list).unwrap_or_default();
+    let times = entries.iter().filter_map(|entry| entry.get("integratedTime")?.as_text()?.parse::<i64>().ok());
+    times.max().is_some_and(|time| time > now())
+}
+
+/// The seconds since 1970, by the clock of the machine.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs().try_into().unwrap_or(i64::MAX)
+}
+
+fn begin(validity: Option<TimeRange>) -> i64 {
+    validity.map_or(i64::MIN, |validity| validity.start.as_second())
+}
+
+fn named_logs(bytes: &[u8]) -> Vec<Vec<u8>> {
+    each_text(bytes, &LOG_ENTRIES, &["logId", "keyId"])
+}
+
+fn time_stamps(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let path = ["verificationMaterial", "timestampVerificationData", "rfc3161Timestamps"];
+    each_text(bytes, &path, &["signedTimestamp"])
 }
 
 /// Whether `certificate` names `authority` as its issuer, by its name, and by its key if it names one.

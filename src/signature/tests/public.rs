@@ -9,9 +9,9 @@ use super::{
 };
 
 /// Real signatures: their file, digest, issuer, identity and root.
-const STAGING: [&str; 4] =
+pub(super) const STAGING: [&str; 4] =
     ["staging.json", "a0cfc71271d6e278e57cd332ff957c3f7043fdda354c4cbb190a30d56efa01bf", "root-staging.json", "*"];
-const CONDA: [&str; 4] = [
+pub(super) const CONDA: [&str; 4] = [
     "conda.json",
     "54303491a8418fbed24344b513546182c29b43bf282ceb433af65e2299f9271f",
     "root.json",
@@ -19,13 +19,13 @@ const CONDA: [&str; 4] = [
 ];
 
 /// The folder with the root of a real signature, the configuration for it, and its bundle.
-fn public([file, _, root, identity]: [&str; 4], issuer: &str) -> (Folder, Value, Value) {
+pub(super) fn public([file, _, root, identity]: [&str; 4], issuer: &str) -> (Folder, Value, Value) {
     let folder = Folder::with(&[("root.json", &fixture(&format!("public/{root}")).to_string())]);
     let keyless = json!({"issuer": issuer, "identity": identity, "trustedRoot": "root.json"});
     (folder, json!({"signature": {"any": [{"keyless": keyless}]}}), fixture(&format!("public/{file}")))
 }
 
-fn issuer_of(bundle: &Value) -> String {
+pub(super) fn issuer_of(bundle: &Value) -> String {
     let leaf = STANDARD.decode(bundle["verificationMaterial"]["certificate"]["rawBytes"].as_str().unwrap()).unwrap();
     let leaf = sigstore_verify::types::DerCertificate::new(leaf);
     sigstore_verify::crypto::parse_certificate_info(&leaf).unwrap().issuer.unwrap()

@@ -215,7 +215,14 @@ impl Fake {
             // Documents with the same layers are documents of their own.
             manifest["annotations"] = json!({"number": number});
         }
-        let digest = state.keep(manifest.to_string());
+        drop(state);
+        self.attach_manifest(subject, &manifest.to_string())
+    }
+
+    /// Puts a document with this manifest beside the image `subject`; its digest.
+    pub fn attach_manifest(&self, subject: &Digest, manifest: &str) -> Digest {
+        let mut state = self.state.lock().unwrap();
+        let digest = state.keep(manifest.to_owned());
         state.referrers.entry(subject.clone()).or_default().push(digest.clone());
         digest
     }

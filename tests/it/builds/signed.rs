@@ -2,8 +2,10 @@
 
 mod beside;
 mod costs;
+mod documents;
 mod keys;
 mod lists;
+mod policies;
 mod shadow;
 mod verdicts;
 

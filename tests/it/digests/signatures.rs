@@ -1,6 +1,7 @@
 //! Signatures by the real cosign in the real docker-registry, which has no referrers API: the image and the documents of
 //! `tests/signatures/make`, as cosign pushed them.
 
+mod check;
 mod keyless;
 
 use std::{path::Path, time::Duration};
@@ -9,6 +10,7 @@ use appset_gateway::clients::oci::Digest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use self::keyless::keyless;
 use super::{config, plain};
 use crate::support::{Reply, TestApp, registry::Registry, upstream::refused};
 

@@ -1,11 +1,16 @@
 //! Replicas whose routes verify signatures, and whose files with keys differ for a while or for good.
 
+mod away;
+
 use std::path::Path;
 
 use super::*;
 use crate::{
     builds::fake::{Endpoint, Fake, Image},
-    support::signing::{BUNDLE, Key},
+    support::{
+        signing::{BUNDLE, Key},
+        store::StoreProxy,
+    },
 };
 
 /// A route that lists the signed tags of a registry, with a short `ttl`.
@@ -14,6 +19,8 @@ struct Fleet {
     fake: Fake,
     /// The key in `spare.pub`, which signed nothing.
     spare: Key,
+    /// The network before the store.
+    network: StoreProxy,
     // The store ends with it.
     _store: StoreServer,
 }
@@ -27,10 +34,9 @@ impl Fleet {
     /// The same, where any of `files` may sign.
     async fn of_signers(ttl: &str, files: &[&str]) -> Self {
         let (store, fake) = (StoreServer::start(&[]).await, Fake::start().await);
-        let list = json!({"name": "org/app", "tags": ["1.0.0", "1.1.0"]}).to_string();
+        let network = StoreProxy::start(store.address()).await;
         fake.push("1.0.0", &Image::of('a'));
         fake.push("1.1.0", &Image::of('b'));
-        fake.fail(Endpoint::List, move |request| request.answer(200, "Content-Type: application/json", &list));
         let digests = json!({
             "list": {"repositories": [format!("{}/org/app", fake.host())], "tags": {"semver": "*"}},
             "signature": {"any": files.iter().map(|file| json!({"key": {"file": file}})).collect::<Value>()},
@@ -39,8 +45,16 @@ impl Fleet {
             "cache": {"ttl": ttl, "staleIfError": "1h"}, "deadline": "5s",
             "guard": {"onEmpty": "allow", "maxShrink": "100%"}});
         let extra = format!("registries: {}\n", json!({fake.host(): {"plainHttp": true}}));
-        let options = Options { store: store_at(&store.url()), route, more: Vec::new(), extra };
-        Self { options, fake, spare: Key::new(), _store: store }
+        let options = Options { store: store_at(&network.url()), route, more: Vec::new(), extra };
+        let fleet = Self { options, fake, spare: Key::new(), network, _store: store };
+        fleet.list();
+        fleet
+    }
+
+    /// The registry lists both tags.
+    fn list(&self) {
+        let list = json!({"name": "org/app", "tags": ["1.0.0", "1.1.0"]}).to_string();
+        self.fake.fail(Endpoint::List, move |request| request.answer(200, "Content-Type: application/json", &list));
     }
 
     fn sign(&self, key: &Key, commits: &[char]) {

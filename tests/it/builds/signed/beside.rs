@@ -160,6 +160,36 @@ async fn an_index_and_its_images() {
     }
 }
 
+/// A good signature of an image that is not in the index, put beside the index and beside the picked image: the signer never vouched for these.
+#[tokio::test]
+async fn a_signature_of_an_image_that_is_not_in_the_index() {
+    let (fake, key) = (Fake::start().await, Key::new());
+    let pushed = fake.push_index("feat-1", &[("linux/amd64", 'a'), ("linux/arm64", 'a')]);
+    let mut backend = proven(&fake);
+    backend["images"]["app"]["platform"] = "linux/arm64".into();
+    let other = Image::of('b').digest();
+    for subject in [&pushed[0], &pushed[2]] {
+        fake.attach(subject, BUNDLE, &key.provenance(other.as_str(), &sha('a')));
+        // An attestation of BuildKit: nobody signed it.
+        let kind = "application/vnd.in-toto+json";
+        let statement = json!({"_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": subject.hex()}}],
+            "predicateType": "https://slsa.dev/provenance/v1", "predicate": {}});
+        fake.attach(subject, kind, &statement.to_string());
+        let app = start(folder(&key), &fake, &backend).await;
+        assert_eq!(ask(&app, 'a').await.sets(), "[]");
+        let said = evidence(&app).await;
+        let names_both = said.contains("\"refused\"") && said.contains(&format!("is about another digest, {other}"));
+        assert!(names_both, "{said}");
+        fake.detach(subject);
+    }
+    // The attestation alone is no signature.
+    fake.attach(&pushed[2], "application/vnd.in-toto+json", "{}");
+    let app = start(folder(&key), &fake, &backend).await;
+    assert_eq!(ask(&app, 'a').await.sets(), "[]");
+    let said = evidence(&app).await;
+    assert!(!said.contains("\"refused\"") && said.contains("there is no signature"), "{said}");
+}
+
 /// An index that nobody signed must not lend its label to an older image that somebody signed.
 #[tokio::test]
 async fn the_label_of_an_unsigned_index_counts_for_nothing() {
@@ -202,7 +232,7 @@ async fn older_signatures() {
     assert!(said.contains("claims to be by"), "{said}");
 }
 
-/// A list selects signed tags only. If it is not known of one tag, the whole list is unknown.
+/// A list selects signed tags only.
 #[tokio::test]
 async fn a_list_of_signed_tags() {
     let (fake, key) = (Fake::start().await, Key::new());

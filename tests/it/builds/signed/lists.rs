@@ -46,7 +46,12 @@ impl Tags {
         self.fake.attach(&digest, BUNDLE, &key.provenance(digest.as_str(), &sha(commit)));
     }
 
+    /// The guard accepts every answer, so that what is lost is lost at once.
     fn config(&self, list: &Value, provenance: &Value) -> String {
+        self.guarded(list, provenance, &json!({"onEmpty": "allow", "maxShrink": "100%"}))
+    }
+
+    fn guarded(&self, list: &Value, provenance: &Value, guard: &Value) -> String {
         let mut backend = proven(&self.fake);
         backend.as_object_mut().unwrap().retain(|key, _| key == "signature" || key == "provenance");
         for (target, more) in [("list", list), ("provenance", provenance)] {
@@ -55,8 +60,7 @@ impl Tags {
             }
         }
         backend["list"]["repositories"] = json!([format!("{}/org/app", self.fake.host())]);
-        // The guard accepts every answer, so that what is lost here is lost at once.
-        let more = json!({"output": {"tag": "{{ tag }}"}, "lineage": ["branch"], "guard": {"onEmpty": "allow", "maxShrink": "100%"}});
+        let more = json!({"output": {"tag": "{{ tag }}"}, "lineage": ["branch"], "guard": guard});
         super::config(&self.fake, &backend, more)
     }
 
@@ -107,6 +111,47 @@ async fn a_removed_key_makes_the_list_an_error() {
     refused(&ask(&app, json!({})).await, 502, "backend_failed", GONE);
     registry.sign(&registry.present, 'a');
     assert_eq!(tags(&ask(&app, json!({})).await), ["1.1.0", "1.0.0"]);
+}
+
+/// A list is held, since it lost a tag, and the last good one is served meanwhile: not under other keys than its own.
+#[tokio::test]
+async fn a_held_list_brings_no_removed_key_back() {
+    let registry = Tags::start().await;
+    let text = registry.guarded(&semver(), &json!({}), &json!({}));
+    let app = TestApp::start_in(folder(&registry.former), &text).await;
+    assert_eq!(tags(&ask(&app, json!({})).await), ["1.1.0", "1.0.0"]);
+    registry.list(&["1.1.0"]);
+    assert_eq!(tags(&ask(&app, json!({})).await), ["1.1.0", "1.0.0"]);
+    assert_eq!(app.operate("/admin/held", None).await.json()["held"].as_array().unwrap().len(), 1);
+    replace(app.folder.path(), &registry.present).await;
+    let reply = ask(&app, json!({})).await;
+    assert!(reply.status == 503 && !reply.text().contains("\"parameters\""), "{}: {}", reply.status, reply.text());
+    // The held list is one that the present key vouches for, so it is accepted as any other.
+    let mut calls = 0;
+    while ask(&app, json!({})).await.status != 200 {
+        calls += 1;
+        assert!(calls < 10, "it is never accepted");
+    }
+    assert_eq!(tags(&ask(&app, json!({})).await), ["1.1.0"]);
+}
+
+/// It is not known of one tag whether it is signed. The whole list is an error, however many tags are signed.
+#[tokio::test]
+async fn an_unknown_tag_makes_the_list_unknown() {
+    let registry = Tags::start().await;
+    registry.list(&["1.0.0", "1.1.0", "1.2.0"]);
+    let (image, stranger) = (Image::of('c'), Key::new());
+    registry.fake.push("1.2.0", &image);
+    let document = stranger.provenance(image.digest().as_str(), &sha('c'));
+    registry.fake.damage(&registry.fake.attach(&image.digest(), BUNDLE, &document), 500);
+    for list in [semver(), json!({"tags": {"semver": "*"}, "limit": 1})] {
+        let app = TestApp::start_in(folder(&registry.former), &registry.config(&list, &json!({}))).await;
+        let reply = ask(&app, json!({})).await;
+        assert!(reply.status >= 500 && reply.text().contains("1.2.0"), "{}: {}", reply.status, reply.text());
+    }
+    registry.sign(&registry.former, 'c');
+    let app = TestApp::start_in(folder(&registry.former), &registry.config(&semver(), &json!({}))).await;
+    assert_eq!(tags(&ask(&app, json!({})).await), ["1.2.0", "1.1.0", "1.0.0"]);
 }
 
 /// No tag is proven any more: never an empty list.

@@ -8,7 +8,7 @@ const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const IDENTITY: &str = "https://github.com/org/repo/.github/workflows/build.yml@refs/heads/*";
 
 /// The image, the root and the bundles of `tests/signatures/make`.
-fn keyless() -> Value {
+pub(super) fn keyless() -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/signatures/keyless.json");
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
