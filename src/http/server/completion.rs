@@ -263,11 +263,13 @@ impl Completion {
                 .tell();
             }
             Some(error) if error.is_often => tracing::debug!(
-                target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
+                target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(),
+                reason = error.reason.as_deref(), "refused"
             ),
             Some(error) => tracing::warn!(
                 target: "request", request_id, peer, method, path, route, application_set, namespace, caller,
-                key = self.key.map(tracing::field::display), cache, status, duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
+                key = self.key.map(tracing::field::display), cache, status, duration_us, sets, code = error.code.as_str(),
+                error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),
         }

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_longest_values_fit() {
-        let longest = Duration::new(u64::MAX / 1000, 999_999_999);
+        let longest = Duration::from_millis(u64::MAX) + Duration::from_micros(999);
         let (time, second) = (formatted(longest), u64::MAX);
         assert_eq!(server_timing(longest, Some(longest)), format!("total;dur={time}, backend;dur={time}"));
         for code in Code::ALL {
