@@ -2,7 +2,7 @@
 
 pub(crate) mod answered;
 pub(crate) mod crash;
-pub(crate) mod json;
+mod json;
 pub mod log;
 pub mod metrics;
 mod sink;

@@ -1,6 +1,6 @@
 //! What a listener serves: a router, and before it the calls that need no router.
 
-use std::{convert::Infallible, fmt, pin::Pin, sync::Arc};
+use std::{convert::Infallible, fmt, ops::ControlFlow, pin::Pin, sync::Arc};
 
 use axum::{Router, extract::Request, response::Response};
 use tower::Service as _;
@@ -10,11 +10,8 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Takes the calls that make up nearly all of a listener's requests. The router would find the same handler for them, after a longer search.
 pub(crate) trait Calls: Send + Sync {
-    /// Answers `request`, or returns it for the router.
-    ///
-    /// # Errors
-    /// The request, if it is no such call.
-    fn take(&self, request: Request) -> Result<Answering, Request>;
+    /// Breaks off with the answer to `request`, or continues with the request if the router must answer.
+    fn take(&self, request: Request) -> ControlFlow<Answering, Request>;
 }
 
 /// What a listener serves.
@@ -34,13 +31,13 @@ impl Site {
     pub fn answer(&self, request: Request) -> impl Future<Output = Result<Response, Infallible>> + use<> {
         let taken = match &self.calls {
             Some(calls) => calls.take(request),
-            None => Err(request),
+            None => ControlFlow::Continue(request),
         };
-        let answering = taken.map_err(|request| self.router.clone().call(request));
+        let answering = taken.map_continue(|request| self.router.clone().call(request));
         async move {
             match answering {
-                Ok(call) => Ok(call.await),
-                Err(routed) => routed.await,
+                ControlFlow::Break(call) => Ok(call.await),
+                ControlFlow::Continue(routed) => routed.await,
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Finds the plugin generator's calls without a router.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use axum::extract::Request;
 use http::Method;
@@ -15,13 +15,15 @@ use crate::{
 pub(super) struct GetParamsCalls(pub(super) Arc<App>);
 
 impl Calls for GetParamsCalls {
-    fn take(&self, request: Request) -> Result<Answering, Request> {
+    fn take(&self, request: Request) -> ControlFlow<Answering, Request> {
         if request.method() != Method::POST {
-            return Err(request);
+            return ControlFlow::Continue(request);
         }
-        let Some(named) = named_in(request.uri().path()) else { return Err(request) };
+        let Some(named) = named_in(request.uri().path()) else {
+            return ControlFlow::Continue(request);
+        };
         let named = (!named.is_empty()).then(|| named.to_owned());
-        Ok(Box::pin(getparams::serve(Arc::clone(&self.0), named, request)))
+        ControlFlow::Break(Box::pin(getparams::serve(Arc::clone(&self.0), named, request)))
     }
 }
 
