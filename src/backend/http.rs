@@ -12,7 +12,7 @@ mod question;
 mod redirect;
 mod whole;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -117,8 +117,10 @@ impl Http {
             counted.push(page.counted);
             let Some((paging, next)) = self.api.paging().zip(page.next) else {
                 page::check_counted(&counted).map_err(clean)?;
-                let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
-                let asked = format!("{asked}{pages}");
+                let mut asked = asked.describe();
+                if number > 1 {
+                    let _ = write!(asked, ", {number} pages");
+                }
                 let evidence = match sets.len() {
                     0 => Evidence::absent(asked, format!("{status}, an explicit empty list")),
                     count => Evidence::present(asked, format!("{status}, {count} item{}", plural(count))),

@@ -197,7 +197,7 @@ impl Wanted {
 
 /// Answers queries, and stores the answers.
 pub struct Engine {
-    known: EngineState,
+    known: Arc<EngineState>,
     /// By cache key, the route's revision and its keys. After a change of these, no caller waits for a run of before.
     flights: Flights<(Key, MadeUnder), Question, Landed>,
     confirmations: Confirmations,
@@ -216,7 +216,7 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
-            known: EngineState::new(Answers::new(memory), shared),
+            known: Arc::new(EngineState::new(Answers::new(memory), shared)),
             flights: Flights::default(),
             confirmations: Confirmations::default(),
             askers: Askers::default(),
@@ -228,13 +228,13 @@ impl Engine {
 
     /// The view of the shared store, if there is one.
     #[must_use]
-    pub(crate) const fn shared(&self) -> Option<&Arc<Shared>> {
+    pub(crate) fn shared(&self) -> Option<&Arc<Shared>> {
         self.known.shared.as_ref()
     }
 
     /// The stored answers.
     #[must_use]
-    pub const fn answers(&self) -> &Answers {
+    pub fn answers(&self) -> &Answers {
         &self.known.answers
     }
 
@@ -393,7 +393,7 @@ impl Engine {
             || asked.question.clone(),
             |guard| {
                 let run = Run { asked: Arc::clone(asked), wanted, trust, guard };
-                run.fly(self.known.clone(), Arc::clone(&self.clock))
+                run.fly(Arc::clone(&self.known), Arc::clone(&self.clock))
             },
         )
     }

@@ -7,6 +7,7 @@ pub(crate) mod identity;
 mod judge;
 mod ledger;
 mod review;
+mod told_apart;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ pub(crate) use self::{
     identity::Identity,
     ledger::{Decision, Held, Ledger},
     review::{Review, Standing},
+    told_apart::ToldApart,
 };
 use crate::domain::{
     problem::{Path, Problems},

@@ -19,7 +19,7 @@ use crate::{
     lang::{
         evaluator::{Context, EvaluationError, Evaluator},
         scope::{NameScope, ValueType},
-        template::{Template, input_context},
+        template::{JsonVariable, Template, input_context},
     },
 };
 
@@ -150,7 +150,7 @@ impl Shape {
     /// When a set cannot be shaped. The text names it by its place in the list.
     pub async fn apply(&self, sets: Vec<ParameterSet>, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         let echoed = self.echoed(query)?;
-        let (input, mut left, mut shaped) = (input_context(query), LARGEST, Vec::with_capacity(sets.len()));
+        let (mut input, mut left, mut shaped) = (None, LARGEST, Vec::with_capacity(sets.len()));
         for (index, set) in sets.into_iter().enumerate() {
             if index % BREAK == BREAK - 1 {
                 yield_now().await;
@@ -158,12 +158,7 @@ impl Shape {
                     return Err(BackendError::timeout("there was no time left to shape the parameter sets"));
                 }
             }
-            let context = match &self.output {
-                Some(_) => item_context(&set, &input),
-                None => TemplateValue::UNDEFINED,
-            };
-            let context = Context::new(context, &self.evaluator, query.deadline);
-            let set = self.apply_one(set, &echoed, &context, &mut left).await;
+            let set = self.apply_one(set, &echoed, query, &mut input, &mut left).await;
             let wrong = |error: EvaluationError| {
                 error.within(format_args!("parameter set {index}")).into_backend_error(BackendError::invalid_output)
             };
@@ -180,22 +175,32 @@ impl Shape {
         self.echo.iter().map(|key| value(key).ok_or_else(|| missing(key))).collect()
     }
 
-    /// Shapes one set. `output` and `echo` may make this many more bytes.
+    /// Shapes one set. `output` and `echo` may make this many more bytes. `input` are the variables of `query`, once a template needs
+    /// them.
     async fn apply_one(
         &self,
         set: ParameterSet,
         echoed: &[(&String, &Value)],
-        context: &Context,
+        query: &Query,
+        input: &mut Option<TemplateValue>,
         left: &mut usize,
     ) -> Result<ParameterSet, EvaluationError> {
         let too_large = || "the route's `output` and `echo` make more than 32 MiB of all sets".to_owned();
         let mut map = match &self.output {
             None => set.0,
             Some(templates) => {
-                let mut map = Parameters::new();
+                let (mut map, mut context) = (Parameters::with_capacity(templates.len() + echoed.len()), None);
                 for (key, template) in templates {
-                    let text = context.render(template).await;
-                    let text = text.map_err(|error| error.within(format_args!("output `{key}`")))?;
+                    let text = if let Some(text) = template.render_json(|name| find(&set, query, name)) {
+                        text
+                    } else {
+                        let context = context.get_or_insert_with(|| {
+                            let input = input.get_or_insert_with(|| input_context(query));
+                            Context::new(item_context(&set, input), &self.evaluator, query.deadline)
+                        });
+                        let text = context.render(template).await;
+                        text.map_err(|error| error.within(format_args!("output `{key}`")))?
+                    };
                     *left = left.checked_sub(text.len()).ok_or_else(too_large)?;
                     map.insert(key.clone(), Value::String(text));
                 }
@@ -291,6 +296,15 @@ fn check_exact(number: &Number, stringify: bool) -> Result<(), String> {
     }
 }
 
+/// The variable `name`, as [`item_context`] has it.
+fn find<'a>(set: &'a ParameterSet, query: &'a Query, name: &str) -> Option<JsonVariable<'a>> {
+    match name {
+        "params" => Some(JsonVariable::Object(&query.parameters)),
+        "applicationSet" => Some(JsonVariable::Text(&query.application_set)),
+        _ => JsonVariable::of(set.0.get(name)?),
+    }
+}
+
 /// The item's own keys at the top, and `params` and `applicationSet` for the call's input.
 fn item_context(set: &ParameterSet, input: &TemplateValue) -> TemplateValue {
     let own = set.0.iter().map(|(key, value)| (key.as_str(), TemplateValue::from(Serde(value))));
@@ -333,6 +347,17 @@ mod tests {
         assert!(apply(&json!({"stringify": false}), set).unwrap_err().contains("`b[1].c`"));
         assert_eq!(apply(&json!({"stringify": false}), json!({"a": 1})).unwrap(), r#"{"a":1}"#);
         assert!(apply(&json!({}), json!({"a": 1e21})).unwrap_err().contains("exactly"));
+    }
+
+    #[test]
+    fn plain_templates_know_the_same_variables() {
+        let set = json!({"name": "a/b", "o": {"p": "x"}, "n": 7, "params": {"branch": "-"}, "applicationSet": "-"});
+        for name in ["name", "o.p", "n", "params.branch", "params.n", "applicationSet", "name | slug"] {
+            let [plain, other] = [("", ""), ("{% if true %}", "{% endif %}")].map(|(before, after)| {
+                apply(&json!({"output": {"x": format!("{before}{{{{ {name} }}}}{after}")}}), set.clone()).unwrap()
+            });
+            assert_eq!(plain, other);
+        }
     }
 
     #[test]

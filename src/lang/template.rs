@@ -18,13 +18,17 @@ use minijinja::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
-pub(crate) use self::refusal::{Misfit, Refusal};
 use self::{bound::Formula, plain::PlainTemplate};
+pub(crate) use self::{
+    plain::JsonVariable,
+    refusal::{Misfit, Refusal},
+};
 use crate::{
     domain::{
-        generator::Query,
+        generator::{Parameters, Query},
         problem::{Path, Problems},
         spelling::near,
         units::in_kib,
@@ -169,6 +173,13 @@ impl Template {
         Some(self.try_render(context))
     }
 
+    /// Renders with the variables that `find` finds by their names, if the template is plain and all its names are texts there. Otherwise
+    /// `None`, and [`Self::render_small`] may still render it.
+    #[must_use]
+    pub(crate) fn render_json<'a>(&self, find: impl Fn(&str) -> Option<JsonVariable<'a>>) -> Option<String> {
+        self.plain.as_ref()?.render_json(find, self.place)
+    }
+
     /// Renders without a limit of memory. For evaluators, which are limited from outside.
     ///
     /// # Errors
@@ -238,12 +249,15 @@ impl Template {
 /// The variables `params` and `applicationSet` of a query, and `items` if there are some.
 #[must_use]
 pub(crate) fn input_context(query: &Query) -> Value {
-    let input = minijinja::context! {
-        params => Value::from(Serde(&*query.parameters)),
-        applicationSet => &*query.application_set,
-    };
-    match &query.items {
-        Some(items) => minijinja::context! { items => Value::from(Serde(&**items)), ..input },
+    input_values(&query.parameters, &query.application_set, query.items.as_deref())
+}
+
+/// The variables `params` and `applicationSet`, and `items` if there are some.
+#[must_use]
+pub(crate) fn input_values(parameters: &Parameters, application_set: &str, items: Option<&Json>) -> Value {
+    let input = minijinja::context! { params => Value::from(Serde(parameters)), applicationSet => application_set };
+    match items {
+        Some(items) => minijinja::context! { items => Value::from(Serde(items)), ..input },
         None => input,
     }
 }

@@ -176,7 +176,7 @@ impl Image {
     }
 
     async fn find_in_registry(&self, reference: &Reference, lookup: &ImageLookup<'_>) -> Result<Found, BackendError> {
-        let (asked, is_tied) = (format!("the manifest of {reference}"), self.needs_commit());
+        let (asked, is_tied) = (["the manifest of ", &reference.text()].concat(), self.needs_commit());
         let tag = reference.tag.clone().unwrap_or_default();
         let max_age = if lookup.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(lookup.ttl) } else { COMMIT_TAG };
         let patience = Patience { deadline: lookup.deadline, max_age, joins: !lookup.must_ask };
@@ -190,7 +190,7 @@ impl Image {
         };
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
-            let parts = object(parts(reference, digest.as_str()));
+            let parts = parts(reference, digest.as_str());
             let image = Some(signed(reference, [Some(digest), None]));
             return Ok(Found { image, ..Found::unopened(Some(parts), tag, is_tied, evidence) });
         }
@@ -217,7 +217,7 @@ impl Image {
         // The index itself comes first, and is judged only if no image is.
         let skipped = usize::from(contents.len() > 1);
         let judged: Vec<Arc<Contents>> = contents[skipped..].iter().map(|(_, of_image)| Arc::clone(of_image)).collect();
-        let mut parts = object(parts(reference, picked.as_ref().unwrap_or(&digest).as_str()));
+        let mut parts = parts(reference, picked.as_ref().unwrap_or(&digest).as_str());
         let platforms: Vec<String> = top.platforms.iter().map(ToString::to_string).collect();
         let revision = first_value(&judged, |contents| &contents.revision);
         let created = first_value(&judged, |contents| &contents.created);
@@ -253,8 +253,9 @@ fn is_commit_tag(tag: &str) -> bool {
 
 /// The image of `reference` with its `digests`.
 fn signed(reference: &Reference, digests: [Option<Digest>; 2]) -> SignedImage {
-    let Reference { registry, repository, .. } = reference.clone();
-    SignedImage { registry, repository, digests: digests.into_iter().flatten().collect() }
+    let Reference { registry, repository, .. } = reference;
+    let digests = digests.into_iter().flatten().collect();
+    SignedImage { registry: registry.clone(), repository: repository.clone(), digests }
 }
 
 fn object(value: Value) -> Parameters {
@@ -262,14 +263,20 @@ fn object(value: Value) -> Parameters {
 }
 
 /// An image's parts, under the names that templates use.
-pub(super) fn parts(reference: &Reference, digest: &str) -> Value {
-    json!({
-        "registry": reference.registry,
-        "repository": reference.repository,
-        "tag": reference.tag.as_deref().unwrap_or_default(),
-        "digest": digest,
-        "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
-    })
+pub(super) fn parts(reference: &Reference, digest: &str) -> Parameters {
+    let Reference { registry, repository, tag, .. } = reference;
+    let pinned = [registry, "/", repository, "@", digest].concat();
+    let values = [
+        ("registry", registry.as_str()),
+        ("repository", repository),
+        ("tag", tag.as_deref().unwrap_or_default()),
+        ("digest", digest),
+        ("pinned", &pinned),
+    ];
+    // Room for the three values of an image that is opened.
+    let mut parts = Parameters::with_capacity(values.len() + 3);
+    parts.extend(values.map(|(name, value)| (name.to_owned(), Value::from(value))));
+    parts
 }
 
 #[cfg(test)]

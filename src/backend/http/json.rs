@@ -32,7 +32,6 @@ use crate::{
         evaluator::{Context, Evaluator, Variables},
         expression::Expression,
         scope::{NameScope, UnfitValue, ValueType},
-        template::input_context,
     },
 };
 
@@ -189,13 +188,11 @@ impl Json {
     /// # Errors
     /// When a value is missing or not allowed at its place, or a secret cannot be read.
     pub(crate) async fn call(&self, question: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
-        let mut context = input_context(question.query);
+        let mut context = Context::of_input(question.query, &self.evaluator).until(question.deadline);
         if let Some(each) = question.each {
-            context = minijinja::context! { each => minijinja::Value::from(Serde(each)), ..context };
+            context = context.map(|input| minijinja::context! { each => minijinja::Value::from(Serde(each)), ..input });
         }
-        self.request
-            .call(&Context::new(context, &self.evaluator, question.deadline), max_bytes, question.deadline)
-            .await
+        self.request.call(&context, max_bytes, question.deadline).await
     }
 
     /// Sends `call` with the credential.

@@ -1,8 +1,6 @@
 //! Image references: `registry/repository:tag` or `registry/repository@digest`.
 
-use std::{fmt, sync::LazyLock};
-
-use regex::Regex;
+use std::fmt;
 
 use super::Digest;
 
@@ -45,7 +43,7 @@ impl Reference {
         if !is_repository(repository) {
             return Err(wrong("the repository holds lower-case letters, digits and single separators"));
         }
-        if tag.is_some_and(|tag| !TAG.is_match(tag)) {
+        if tag.is_some_and(|tag| !is_tag(tag)) {
             return Err(wrong(
                 "a tag holds at most 128 letters, digits, `.`, `_` and `-`, and starts with none of `.` and `-`",
             ));
@@ -59,6 +57,14 @@ impl Reference {
         Ok(Self { registry: registry.to_owned(), repository, tag: tag.map(str::to_owned), digest })
     }
 
+    /// `registry/repository:tag@digest`
+    #[must_use]
+    pub(crate) fn text(&self) -> String {
+        let tag = self.tag.as_deref().map_or(["", ""], |tag| [":", tag]);
+        let digest = self.digest.as_ref().map_or(["", ""], |digest| ["@", digest.as_str()]);
+        [&self.registry, "/", &self.repository, tag[0], tag[1], digest[0], digest[1]].concat()
+    }
+
     /// What stands after `manifests/` in the registry's API: the digest if there is one, else the tag.
     #[must_use]
     pub fn selector(&self) -> &str {
@@ -68,14 +74,7 @@ impl Reference {
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.registry, self.repository)?;
-        if let Some(tag) = &self.tag {
-            write!(f, ":{tag}")?;
-        }
-        if let Some(digest) = &self.digest {
-            write!(f, "@{digest}")?;
-        }
-        Ok(())
+        f.write_str(&self.text())
     }
 }
 
@@ -83,7 +82,7 @@ impl fmt::Display for Reference {
 #[must_use]
 pub(crate) fn has_impossible_tag(text: &str) -> bool {
     let Some((name, tag)) = text.rsplit_once(':') else { return false };
-    !tag.is_empty() && !TAG.is_match(tag) && Reference::parse(&format!("{name}:x")).is_ok()
+    !tag.is_empty() && !is_tag(tag) && Reference::parse(&format!("{name}:x")).is_ok()
 }
 
 /// Docker Hub goes by several names; all others by one.
@@ -95,33 +94,65 @@ pub(crate) fn canonical_registry(host: &str) -> &str {
 /// Whether `text` can be a repository's name.
 #[must_use]
 pub(crate) fn is_repository(text: &str) -> bool {
-    REPOSITORY.is_match(text) && text.len() <= 255
+    text.len() <= 255 && text.split('/').all(is_component)
+}
+
+/// Whether `text` is a part of a repository's name, by `<name>` of the OCI distribution specification 1.1, "Pulling manifests":
+/// `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`.
+fn is_component(text: &str) -> bool {
+    let is_of_word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_separator = |text: &[u8]| matches!(text, b"" | b"." | b"_" | b"__") || text.iter().all(|byte| *byte == b'-');
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(is_of_word)
+        && bytes.last().is_some_and(is_of_word)
+        && bytes.split(is_of_word).all(is_separator)
+}
+
+/// Whether `text` is a tag, by `<reference>` of the OCI distribution specification 1.1, "Pulling manifests":
+/// `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}`.
+fn is_tag(text: &str) -> bool {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    match text.as_bytes() {
+        [first, rest @ ..] if rest.len() < 128 => {
+            is_of_word(first) && rest.iter().all(|byte| is_of_word(byte) || matches!(byte, b'.' | b'-'))
+        }
+        _ => false,
+    }
 }
 
 /// Whether `text` is a host with an optional port: `localhost:5000`, `registry.example.com`, `[::1]:5000`.
 #[must_use]
 pub(crate) fn is_registry(text: &str) -> bool {
-    REGISTRY.is_match(text) && (text.contains(['.', ':']) || text == "localhost")
+    is_host_and_port(text) && (text.contains(['.', ':']) || text == "localhost")
 }
 
-static REGISTRY: LazyLock<Regex> = LazyLock::new(|| {
-    regex(
-        r"^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$",
-    )
-});
-/// `<name>` of the OCI distribution specification 1.1, "Pulling manifests".
-static REPOSITORY: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$"));
-/// `<reference>` as a tag, ibid.
-static TAG: LazyLock<Regex> = LazyLock::new(|| regex(r"^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$"));
+fn is_host_and_port(text: &str) -> bool {
+    // The colons of an address stand in brackets.
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_of_address = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+    let is_host = match address {
+        Some(address) => !address.is_empty() && address.bytes().all(is_of_address),
+        None => host.split('.').all(is_label),
+    };
+    is_host && port.is_none_or(is_port)
+}
 
-#[expect(clippy::expect_used, reason = "the patterns are constants, and a test compiles each")]
-fn regex(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("a constant pattern")
+/// Whether `text` is letters, digits and dashes, with no dash at an end.
+fn is_label(text: &str) -> bool {
+    let has_dash = text.starts_with('-') || text.ends_with('-');
+    !text.is_empty() && !has_dash && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use regex::Regex;
+
     use super::*;
 
     #[test]
@@ -146,6 +177,24 @@ mod tests {
         for text in ["h.example/front:x", "h.example/front:", "h.example/Front:.x", "h.example:5000/front", "front:.x"]
         {
             assert!(!has_impossible_tag(text), "{text}");
+        }
+    }
+
+    const TAG: &str = "^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$";
+    const REPOSITORY: &str = r"^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$";
+    const HOST_AND_PORT: &str = r"^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$";
+
+    proptest! {
+        #[test]
+        fn names_are_what_the_specification_says(
+            tag in "[a-zA-Z0-9_.\n/ä-]{0,4}[a-z._-]{0,130}",
+            repository in "[a-z0-9._/A-]{0,3}[a-b._/-]{0,8}",
+            host in "[\\[:a-f]{0,2}[a-cA0-2.:-]{0,8}[\\]ä]?(:[0-9]{0,6})?",
+        ) {
+            let fits = |pattern: &str, text: &str| Regex::new(pattern).unwrap().is_match(text);
+            prop_assert_eq!(is_tag(&tag), fits(TAG, &tag));
+            prop_assert_eq!(is_repository(&repository), fits(REPOSITORY, &repository));
+            prop_assert_eq!(is_host_and_port(&host), fits(HOST_AND_PORT, &host));
         }
     }
 

@@ -143,7 +143,7 @@ impl Registries {
         if let Some(target) = self.remembered(reference, patience.max_age).await {
             return Ok(Lookup::There(target));
         }
-        let key: [u8; 32] = Sha256::digest(reference.to_string()).into();
+        let key: [u8; 32] = Sha256::digest(reference.text()).into();
         if !patience.joins {
             self.0.lookups.supersede(|flying| *flying == key, || ());
         }
@@ -240,6 +240,9 @@ impl Registries {
 impl Shared {
     /// What is remembered of `reference`, if it is younger than `max_age`.
     fn tag(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
+        if max_age.is_zero() {
+            return None;
+        }
         let (target, at) = self.tags.get(reference)?;
         let age = self.clock.now().since(at)?;
         (age < max_age).then_some(target)

@@ -174,6 +174,8 @@ struct Names {
     reset: HeaderName,
 }
 
+/// A part of all these names.
+const IN_ALL_NAMES: &str = "ratelimit-";
 /// The names that GitHub uses, and others that follow GitHub.
 const WITH_X: Names = Names {
     limit: HeaderName::from_static("x-ratelimit-limit"),
@@ -189,6 +191,10 @@ const WITHOUT_X: Names = Names {
 
 impl AccountLimit {
     fn read(headers: &HeaderMap, now: Timestamp) -> Self {
+        // Most answers have none of these headers.
+        if !headers.keys().any(|name| name.as_str().contains(IN_ALL_NAMES)) {
+            return Self::default();
+        }
         let rate_limit = Self::read_as(headers, &WITH_X, now);
         if rate_limit.remaining.is_some() { rate_limit } else { Self::read_as(headers, &WITHOUT_X, now) }
     }
@@ -271,6 +277,15 @@ mod tests {
             .collect();
         let (status, secrets) = (StatusCode::from_u16(status).unwrap(), Secrets::default());
         Reply { status, headers, body: Bytes::new(), secrets, rest: None, attempts: 1 }
+    }
+
+    #[test]
+    fn each_header_with_a_limit_is_noticed() {
+        for names in [&WITH_X, &WITHOUT_X] {
+            for name in [&names.limit, &names.remaining, &names.reset] {
+                assert!(name.as_str().contains(IN_ALL_NAMES), "{name}");
+            }
+        }
     }
 
     #[test]

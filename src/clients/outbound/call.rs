@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, header};
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
+use url::Position;
 
 /// The account of requests without a credential.
 pub const ANONYMOUS: &str = "anonymous";
@@ -54,6 +55,13 @@ impl Call {
         }
     }
 
+    /// The method and the URL for a message, without user, query and fragment, which may hold secrets.
+    #[must_use]
+    pub(crate) fn describe(&self) -> String {
+        let [scheme, separator, host, path] = destination(&self.url);
+        [self.method.as_str(), " ", scheme, separator, host, path].concat()
+    }
+
     /// The account of this call, without secrets: `account` if it is set, else that of [`account_of`].
     #[must_use]
     pub(crate) fn account(&self) -> Arc<str> {
@@ -82,15 +90,13 @@ pub fn account_of(headers: &HeaderMap) -> Arc<str> {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, destination(&self.url))
+        f.write_str(&self.describe())
     }
 }
 
 /// `url` for a message, without user, query and fragment, which may hold secrets.
-fn destination(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{host}{port}{}", url.scheme(), url.path())
+fn destination(url: &Url) -> [&str; 4] {
+    [url.scheme(), "://", &url[Position::BeforeHost..Position::AfterPort], url.path()]
 }
 
 #[cfg(test)]
@@ -99,10 +105,18 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_destination_shows_no_secret() {
+    #[tokio::test]
+    async fn a_destination_shows_no_secret() {
         let url = Url::parse("https://user:pass@h.example:8443/a/b?token=secret#f").unwrap();
-        assert_eq!(destination(&url), "https://h.example:8443/a/b");
+        assert_eq!(destination(&url).concat(), "https://h.example:8443/a/b");
+        for (url, shown) in [
+            ("http://h.example:80?a=b", "http://h.example/"),
+            ("https://u@[::1]:7/#f", "https://[::1]:7/"),
+            ("http://10.1:8080/a%20b", "http://10.0.0.1:8080/a%20b"),
+        ] {
+            let call = Call::get(Url::parse(url).unwrap(), 1, Instant::now());
+            assert_eq!(call.to_string(), format!("GET {shown}"));
+        }
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use foldhash::quality::RandomState;
 use parking_lot::RwLock;
 use reqwest::Url;
 use url::Position;
@@ -14,7 +15,7 @@ const MAX_NAMES: usize = 1000;
 
 /// Destinations by host and port, as a URL writes them.
 #[derive(Debug, Default)]
-pub(crate) struct Named(RwLock<HashSet<Box<str>>>);
+pub(crate) struct Named(RwLock<HashSet<Box<str>, RandomState>>);
 
 impl Named {
     /// Adds the destination of `url`, and returns its name.

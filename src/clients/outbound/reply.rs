@@ -40,6 +40,9 @@ impl Reply {
     /// When it is another content type, which the error names.
     pub(crate) fn check_json(&self) -> Result<(), BackendError> {
         let content_type = self.headers.get(header::CONTENT_TYPE).map_or_else(Default::default, HeaderValue::as_bytes);
+        if content_type == b"application/json" {
+            return Ok(());
+        }
         let content_type = String::from_utf8_lossy(content_type);
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::quality::RandomState;
 use indexmap::IndexSet;
 use parking_lot::Mutex;
 
@@ -38,7 +39,7 @@ pub(super) struct Siblings(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
-    families: HashMap<(Arc<str>, Box<str>), Family>,
+    families: HashMap<(Arc<str>, Box<str>), Family, RandomState>,
     /// The number of questions of all families.
     known: usize,
 }
@@ -47,7 +48,7 @@ struct Book {
 #[derive(Debug, Default)]
 struct Family {
     /// In the order in which they came first, which counts where several were asked in the same millisecond.
-    known: IndexSet<Key>,
+    known: IndexSet<Key, RandomState>,
     /// Those that come next, in the order of the reconcile before.
     next: VecDeque<Key>,
     /// Those that were renewed ahead, and when. A caller is expected to ask for them in a moment.

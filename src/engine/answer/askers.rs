@@ -56,14 +56,14 @@ pub(super) struct Askers {
 
 #[derive(Debug, Default)]
 struct Book {
-    young: HashMap<Key, Vec<Asker>>,
+    young: HashMap<Key, Vec<Asker>, RandomState>,
     /// How many ApplicationSets are in the young generation.
     young_askers: usize,
     /// The older generation. A question that is asked again moves to the young one; the rest is dropped with the next change.
-    old: HashMap<Key, Vec<Asker>>,
-    names: HashSet<Arc<str>>,
+    old: HashMap<Key, Vec<Asker>, RandomState>,
+    names: HashSet<Arc<str>, RandomState>,
     /// The changes that nobody has taken.
-    changed: HashMap<(Key, Arc<str>), (Timestamp, Given)>,
+    changed: HashMap<(Key, Arc<str>), (Timestamp, Given), RandomState>,
 }
 
 /// An ApplicationSet that asked a question.

@@ -106,8 +106,8 @@ impl Baselines {
 /// # Errors
 /// When there may have been an answer, and it cannot be read.
 pub(super) fn last_answer(lineage: &Key, key: &Key, answers: &Answers) -> Result<Option<Arc<Entry>>, Unreadable> {
-    match answers.try_get(lineage)? {
-        None if lineage != key => answers.try_get(key),
+    match answers.try_get_again(lineage)? {
+        None if lineage != key => answers.try_get_again(key),
         last => Ok(last),
     }
 }

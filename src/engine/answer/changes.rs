@@ -134,7 +134,7 @@ impl Run {
         now: Timestamp,
     ) -> NewAnswer {
         let (key, lineage) = (self.asked.key, self.asked.lineage());
-        let before = known.answers.get(&key);
+        let before = known.answers.try_get_again(&key).ok().flatten();
         let entry = Entry {
             encoded: found.encoded.clone(),
             question: PackedQuestion::from(&self.asked.question),

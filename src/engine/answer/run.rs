@@ -63,10 +63,10 @@ pub(super) struct Ended {
 }
 
 impl Run {
-    pub(crate) async fn fly(self, known: EngineState, clock: Arc<dyn Clock>) -> Landed {
+    pub(crate) async fn fly(self, known: Arc<EngineState>, clock: Arc<dyn Clock>) -> Landed {
         let span = self.span();
-        let landed = if let Some(shared) = known.shared.clone() {
-            span.instrument(Box::pin(self.fly_shared(&known, &shared, &*clock))).await
+        let landed = if let Some(shared) = &known.shared {
+            span.instrument(Box::pin(self.fly_shared(&known, shared, &*clock))).await
         } else {
             let ended = span.instrument(self.run(&known, self.guard.number(), &*clock)).await;
             let landed = {

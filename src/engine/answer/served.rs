@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::{
@@ -30,7 +31,7 @@ pub(crate) struct ServedNow {
 
 /// The sizes of the last answers, by lineage.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Served(Arc<Mutex<HashMap<Key, Size>>>);
+pub(super) struct Served(Arc<Mutex<HashMap<Key, Size, RandomState>>>);
 
 #[derive(Debug)]
 struct Size {

@@ -23,7 +23,6 @@ pub(super) struct Failed {
 }
 
 /// All that the engine has stored about questions.
-#[derive(Clone)]
 pub(super) struct EngineState {
     pub(crate) answers: Answers,
     pub(crate) failing: Failing<Failed>,
@@ -35,9 +34,9 @@ pub(super) struct EngineState {
     pub(crate) shared: Option<Arc<Shared>>,
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
     /// would both be compared with the same earlier answer.
-    pub(super) judging: Arc<Mutex<()>>,
+    pub(super) judging: Mutex<()>,
     /// Whether the candidates of shadows are asked.
-    pub(super) asks_candidates: Arc<AtomicBool>,
+    pub(super) asks_candidates: AtomicBool,
 }
 
 impl EngineState {
@@ -50,8 +49,8 @@ impl EngineState {
             served: Served::default(),
             notices: Notices::default(),
             shared,
-            judging: Arc::default(),
-            asks_candidates: Arc::default(),
+            judging: Mutex::default(),
+            asks_candidates: AtomicBool::default(),
         }
     }
 

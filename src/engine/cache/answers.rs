@@ -80,7 +80,20 @@ impl Answers {
     /// # Errors
     /// When there may have been an answer that is not in memory, and it cannot be read.
     pub(crate) fn try_get(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
-        if let Some(entry) = self.memory.get(key) {
+        self.or_from_disk(key, self.memory.get(key))
+    }
+
+    /// The same, for a run: the call that started it has looked already, and its look counts as the use of the key.
+    ///
+    /// # Errors
+    /// As [`Self::try_get`].
+    pub(crate) fn try_get_again(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
+        self.or_from_disk(key, self.memory.get_rare(key))
+    }
+
+    /// `in_memory`, else the answer that the disk has under `key`.
+    fn or_from_disk(&self, key: &Key, in_memory: Option<Arc<Entry>>) -> Result<Option<Arc<Entry>>, Unreadable> {
+        if let Some(entry) = in_memory {
             return Ok(Some(entry));
         }
         let kept = match self.disk() {

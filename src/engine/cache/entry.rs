@@ -19,6 +19,9 @@ const PIECE: usize = 16;
 /// The size of an empty table for a few keys, in bytes.
 const EMPTY_TABLE: usize = 128;
 
+/// How much room is made for the text of a parameter set at first, in bytes.
+const ROOM_PER_SET: usize = 64;
+
 /// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
 /// that a body without an explicit `output.parameters` cannot exist (invariant I1).
 #[derive(Debug, Clone)]
@@ -42,8 +45,10 @@ impl Encoded {
             parameters: Vec<&'a Parameters>,
         }
         let body = Body { output: Output { parameters: sets.iter().map(|set| &set.0).collect() } };
+        let mut text = Vec::with_capacity(ROOM_PER_SET * (sets.len() + 1));
+        serde_json::to_writer(&mut text, &body)?;
         // Without spare capacity, because it is stored for long.
-        Ok(Self { body: serde_json::to_vec(&body)?.into_boxed_slice().into(), sets: sets.len() })
+        Ok(Self { body: text.into_boxed_slice().into(), sets: sets.len() })
     }
 
     /// The JSON text; cloning it is cheap.

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    GuardConfig,
-    identity::{Identity, identities, usual_key},
-};
+use super::{GuardConfig, ToldApart};
 use crate::domain::{clock::Timestamp, generator::ParameterSet};
 
 /// How long lost sets still count. Otherwise many small losses could empty a fleet step by step.
@@ -44,22 +41,14 @@ impl Baseline {
     /// The baseline after `sets`, with nothing known of earlier answers.
     #[must_use]
     pub(crate) fn of(config: &GuardConfig, sets: &[ParameterSet]) -> Self {
-        let keys = match &config.identity {
-            Identity::Keys(keys) => keys.clone(),
-            Identity::Auto => usual_key(&[sets]).unwrap_or_default(),
-        };
-        Self::anew(sets, keys)
+        Self::anew(ToldApart::of(&config.identity, sets))
     }
 
-    /// Keeps the counts, and identifies `sets`, the last accepted answer, by `keys`.
+    /// Keeps the counts, and identifies the last accepted answer as `last`.
     #[must_use]
-    pub(super) fn told_apart_by(self, keys: Vec<String>, sets: &[ParameterSet]) -> Self {
-        let known = if keys.is_empty() { None } else { identities(sets, &keys) };
-        let Some(mut current) = known else {
-            return Self { keys: Vec::new(), current: Vec::new(), gone: Vec::new(), ..self };
-        };
-        current.sort_unstable();
-        Self { keys, current, gone: Vec::new(), ..self }
+    pub(super) fn told_apart_by(&self, last: ToldApart) -> Self {
+        let ToldApart { keys, identities: current, .. } = last;
+        Self { count: self.count, counts: self.counts.clone(), keys, current, gone: Vec::new() }
     }
 
     /// How many parameter sets the last accepted answer had.
@@ -81,22 +70,20 @@ impl Baseline {
         recent.max().unwrap_or_default().max(self.count)
     }
 
-    /// What an answer with the identities `new`, by the same keys, loses at `now`.
+    /// What the answer `new`, told apart by the same keys, loses at `now`.
     #[must_use]
-    pub(super) fn losses(&self, new: &[u64], now: Timestamp) -> Loss {
-        let mut new = new.to_vec();
-        new.sort_unstable();
-        let is_lost = |identity: &u64| new.binary_search(identity).is_err();
+    pub(super) fn losses(&self, new: &ToldApart, now: Timestamp) -> Loss {
+        let is_lost = |identity: &u64| new.identities.binary_search(identity).is_err();
         let of_last = self.current.iter().filter(|identity| is_lost(identity)).count();
         let earlier = self.gone.iter().filter(|(identity, until)| is_recent(*until, now) && is_lost(identity)).count();
         Loss { of_last, of_hour: of_last + earlier }
     }
 
-    /// The baseline once an answer with `sets`, told apart by `keys`, is accepted at `now`.
+    /// The baseline once the answer `new` is accepted at `now`.
     #[must_use]
-    pub(crate) fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
-        let mut next = Self::anew(sets, keys);
-        if sets.is_empty() {
+    pub(crate) fn after(&self, new: ToldApart, now: Timestamp) -> Self {
+        let mut next = Self::anew(new);
+        if next.count == 0 {
             // An empty answer starts afresh.
             return next;
         }
@@ -109,8 +96,9 @@ impl Baseline {
 
     /// The baseline once a loss is accepted: earlier answers no longer count.
     #[must_use]
-    pub(crate) fn anew(sets: &[ParameterSet], keys: Vec<String>) -> Self {
-        Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets)
+    pub(crate) fn anew(new: ToldApart) -> Self {
+        let ToldApart { count, keys, identities: current } = new;
+        Self { count, keys, current, ..Self::default() }
     }
 
     fn counts_after(&self, count: usize, now: Timestamp) -> Vec<(usize, Timestamp)> {
@@ -160,12 +148,16 @@ mod tests {
         names.into_iter().map(set).collect()
     }
 
+    fn named(names: impl IntoIterator<Item = usize>) -> ToldApart {
+        ToldApart::by(&sets(names), &["name".to_owned()]).unwrap()
+    }
+
     fn minutes(minutes: u64) -> Timestamp {
         Timestamp(1_700_000_000_000 + minutes * 60_000)
     }
 
     fn next(baseline: &Baseline, names: impl IntoIterator<Item = usize>, at: u64) -> Baseline {
-        baseline.after(&sets(names), vec!["name".to_owned()], minutes(at))
+        baseline.after(named(names), minutes(at))
     }
 
     #[test]
@@ -205,15 +197,13 @@ mod tests {
             let first = usize::try_from(at).unwrap() + 1;
             baseline = next(&baseline, first..first + 20, at);
         }
-        let by = ["name".to_owned()];
-        let new = identities(&sets(5..25), &by).unwrap();
+        let new = named(5..25);
         assert_eq!(baseline.losses(&new, minutes(5)), Loss { of_last: 0, of_hour: 5 });
         assert_eq!(baseline.losses(&new, minutes(61)).of_hour, 3);
-        let back = identities(&sets(0..25), &by).unwrap();
-        assert_eq!(baseline.losses(&back, minutes(5)).of_hour, 0, "they came back");
+        assert_eq!(baseline.losses(&named(0..25), minutes(5)).of_hour, 0, "they came back");
         // The clock was put back: they still count, and no longer than an hour from then.
         assert_eq!(baseline.losses(&new, Timestamp(0)).of_hour, 5);
-        let later = baseline.after(&sets(5..25), by.to_vec(), Timestamp(0));
+        let later = baseline.after(new.clone(), Timestamp(0));
         assert_eq!(later.losses(&new, Timestamp(3_600_000)).of_hour, 0);
     }
 

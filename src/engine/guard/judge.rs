@@ -11,9 +11,9 @@ use foldhash::quality::RandomState;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Baseline, Breach, Guard, OnEmpty, OnShrink,
+    Baseline, Breach, Guard, OnEmpty, OnShrink, ToldApart,
     baseline::Loss,
-    identity::{Identity, canonical, identities, label, usual_key},
+    identity::{Identity, canonical, label, usual_key},
 };
 use crate::domain::{
     clock::Timestamp,
@@ -29,8 +29,8 @@ const MAX_NAMED: usize = 100;
 pub(crate) struct Judged {
     /// Why the answer is held; `None` when it may pass.
     pub(crate) breach: Option<Breach>,
-    /// The keys that identify its sets; empty if sets are only counted.
-    pub(crate) keys: Vec<String>,
+    /// Its sets, told apart.
+    pub(crate) told_apart: ToldApart,
 }
 
 impl Guard {
@@ -46,48 +46,51 @@ impl Guard {
         new: &[ParameterSet],
         now: Timestamp,
     ) -> Result<Judged, String> {
-        self.check(new)?;
+        let alone = self.check(new)?;
         let Some(baseline) = baseline else {
-            let keys = Baseline::of(&self.0, new).keys().to_vec();
             let breach = self.unknown(new.len()).map(|reason| Breach {
                 reason,
                 gone: Vec::new(),
-                identity: keys.clone(),
+                identity: alone.keys().to_vec(),
                 can_be_confirmed: !self.is_kept(new.len(), true),
             });
-            return Ok(Judged { breach, keys });
+            return Ok(Judged { breach, told_apart: alone });
         };
-        let (keys, loss) = self.compare(baseline, &last, new, now);
+        let (told_apart, loss) = self.compare(baseline, &last, new, alone, now);
         let reason = self.reason(baseline, &loss, new.len(), now);
         let breach = reason.map(|reason| {
+            let keys = told_apart.keys();
             // The lost sets can still be named by the former keys if the new answer has too few sets to compare.
-            let named = if keys.is_empty() && new.len() < 2 { baseline.keys().to_vec() } else { keys.clone() };
+            let named = if keys.is_empty() && new.len() < 2 { baseline.keys() } else { keys };
             Breach {
                 reason,
-                gone: gone(&last(), new, &named),
-                identity: keys.clone(),
+                gone: gone(&last(), new, named),
+                identity: keys.to_vec(),
                 can_be_confirmed: !self.is_kept(new.len(), loss.of_last > 0 || loss.of_hour > 0),
             }
         });
-        Ok(Judged { breach, keys })
+        Ok(Judged { breach, told_apart })
     }
 
-    /// Refuses an invalid answer.
-    fn check(&self, new: &[ParameterSet]) -> Result<(), String> {
+    /// Tells the sets of an answer apart, alone. Refuses an invalid answer.
+    fn check(&self, new: &[ParameterSet]) -> Result<ToldApart, String> {
         if new.is_empty() && self.0.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
         }
+        let told_apart = ToldApart::of(&self.0.identity, new);
         let keys = self.explicit_keys();
-        if keys.is_empty() && new.len() < 2 {
-            return Ok(());
+        let is_told_apart =
+            if keys.is_empty() { !told_apart.may_have_twins(new) } else { !told_apart.keys().is_empty() };
+        if is_told_apart || (keys.is_empty() && new.len() < 2) {
+            return Ok(told_apart);
         }
         for (index, set) in new.iter().enumerate() {
             if let Some(key) = keys.iter().find(|key| !set.0.contains_key(*key)) {
                 return Err(format!("parameter set {index}: it has no `{key}`, which `guard.identity` needs"));
             }
         }
-        let twins = if keys.is_empty() { twins(new.iter().map(|set| &set.0)) } else { twins_by(new, keys) };
-        let Some((first, second)) = twins else { return Ok(()) };
+        let twins = if keys.is_empty() { twins_as_a_whole(new) } else { twins_by(new, keys) };
+        let Some((first, second)) = twins else { return Ok(told_apart) };
         let set = &new[second];
         let label = if set.0.is_empty() { "empty".to_owned() } else { format!("`{}`", label(set, keys)) };
         Err(format!("the parameter sets {first} and {second} are both {label}"))
@@ -97,23 +100,25 @@ impl Guard {
         if let Identity::Keys(keys) = &self.0.identity { keys } else { &[] }
     }
 
-    /// The keys by which `new` is compared, and its loss.
+    /// The sets of `new`, told apart as they are compared, and its loss. `alone` is how they are told apart without the baseline.
     fn compare(
         &self,
         baseline: &Baseline,
         last: impl Fn() -> Vec<ParameterSet>,
         new: &[ParameterSet],
+        alone: ToldApart,
         now: Timestamp,
-    ) -> (Vec<String>, Loss) {
+    ) -> (ToldApart, Loss) {
         let counted = || Loss {
             of_last: baseline.count().saturating_sub(new.len()),
             of_hour: baseline.peak(now).saturating_sub(new.len()),
         };
         let by_identity = |baseline: &Baseline| {
-            let known = identities(new, baseline.keys())?;
+            let is_same = alone.keys() == baseline.keys();
+            let known = if is_same { alone.clone() } else { ToldApart::by(new, baseline.keys())? };
             let mut loss = baseline.losses(&known, now);
             loss.of_hour = loss.of_hour.max(counted().of_hour);
-            Some((baseline.keys().to_vec(), loss))
+            Some((known, loss))
         };
         let is_compared = |keys: &[String]| match &self.0.identity {
             Identity::Keys(wanted) => keys == wanted.as_slice(),
@@ -135,10 +140,10 @@ impl Guard {
         let told_apart = other.and_then(|keys| {
             let last = last();
             // The sets of an answer that is no longer stored cannot be identified.
-            (last.len() == baseline.count()).then(|| baseline.clone().told_apart_by(keys, &last))
+            if last.len() == baseline.count() { ToldApart::by(&last, &keys) } else { None }
         });
-        let compared = told_apart.filter(|other| !other.keys().is_empty()).and_then(|other| by_identity(&other));
-        compared.unwrap_or_else(|| (Baseline::of(&self.0, new).keys().to_vec(), counted()))
+        let compared = told_apart.and_then(|last| by_identity(&baseline.told_apart_by(last)));
+        compared.unwrap_or_else(|| (alone, counted()))
     }
 
     /// Why an answer with `count` sets and this `loss` is held; `None` if it passes.
@@ -182,12 +187,12 @@ impl Guard {
         if count == 0 { self.0.on_empty == OnEmpty::Keep } else { loses && self.0.on_shrink == OnShrink::Keep }
     }
 
-    /// A hash of the sets, identified by `keys`. Two answers agree if it is the same.
-    pub(super) fn fingerprint(sets: &[ParameterSet], keys: &[String]) -> [u8; 32] {
-        let by_keys = if keys.is_empty() { None } else { identities(sets, keys) };
-        let mut all: Vec<Vec<u8>> = match by_keys {
-            Some(identities) => identities.iter().map(|identity| identity.to_le_bytes().to_vec()).collect(),
-            None => sets.iter().map(|set| whole(&set.0).into_bytes()).collect(),
+    /// A hash of `sets`, which are told apart as `told_apart`. Two answers agree if it is the same.
+    pub(super) fn fingerprint(sets: &[ParameterSet], told_apart: &ToldApart) -> [u8; 32] {
+        let mut all: Vec<Vec<u8>> = if told_apart.keys().is_empty() {
+            sets.iter().map(|set| whole(&set.0).into_bytes()).collect()
+        } else {
+            told_apart.identities.iter().map(|identity| identity.to_le_bytes().to_vec()).collect()
         };
         all.sort_unstable();
         let mut hasher = Sha256::new();
@@ -216,10 +221,12 @@ fn whole(set: &Parameters) -> String {
     canonical(&serde_json::Value::Object(set.clone()))
 }
 
+/// The first two indices with equal sets.
+fn twins_as_a_whole(sets: &[ParameterSet]) -> Option<(usize, usize)> {
+    twins(sets.iter().map(|set| &set.0))
+}
+
 fn twins_by(sets: &[ParameterSet], keys: &[String]) -> Option<(usize, usize)> {
-    if identities(sets, keys).is_some() {
-        return None;
-    }
     let identity = |set: &ParameterSet| keys.iter().filter_map(|key| set.0.get(key)).map(canonical).collect::<Vec<_>>();
     twins(sets.iter().map(identity))
 }

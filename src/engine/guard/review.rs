@@ -62,8 +62,8 @@ impl Guard {
         let before = before.filter(|_| of.is_current);
         let Some(mut breach) = judged.breach else {
             let next = match baseline {
-                Some(baseline) => baseline.after(new, judged.keys, now),
-                None => Baseline::anew(new, judged.keys),
+                Some(baseline) => baseline.after(judged.told_apart, now),
+                None => Baseline::anew(judged.told_apart),
             };
             return Ok(match before {
                 None => Review::Passed(next),
@@ -89,14 +89,14 @@ impl Guard {
             decision: None,
             decided_at: now,
             counts,
-            fingerprint: Self::fingerprint(new, &judged.keys),
+            fingerprint: Self::fingerprint(new, &judged.told_apart),
             counted_at: now,
         };
         if let Some(before) = before.filter(|before| before.fingerprint == held.fingerprint) {
             held.follow(before, of.began, now);
         }
         if of.is_current && held.is_accepted() {
-            return Ok(Review::Accepted(Box::new(held), Baseline::anew(new, judged.keys)));
+            return Ok(Review::Accepted(Box::new(held), Baseline::anew(judged.told_apart)));
         }
         Ok(Review::Held(Box::new(held)))
     }

@@ -88,12 +88,16 @@ impl PlainExpression {
                     picked.iter().map(|(_, way)| if of_item(way) { None } else { start(way)?.along(&way.fields) });
                 let others: Vec<Option<&Document<'_>>> = others.collect();
                 let mut object = |value: &Document<'_>| {
-                    let entries = picked.iter().zip(&others).map(|((key, way), other)| {
+                    let mut object = Map::with_capacity(picked.len());
+                    for ((key, way), other) in picked.iter().zip(&others) {
                         let found = if of_item(way) { value.along(&way.fields) } else { *other }?;
                         left = left.checked_sub(key.len())?;
-                        found.spend(&mut left).then(|| (key.clone(), found.to_sorted()))
-                    });
-                    entries.collect::<Option<Map<_, _>>>().map(Value::Object)
+                        if !found.spend(&mut left) {
+                            return None;
+                        }
+                        object.insert(key.clone(), found.to_sorted());
+                    }
+                    Some(Value::Object(object))
                 };
                 items.iter().map(&mut object).collect()
             }

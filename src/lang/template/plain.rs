@@ -5,8 +5,12 @@ use std::fmt::Write;
 
 use minijinja::{Error, Value};
 use percent_encoding::utf8_percent_encode;
+use serde_json::{Map, Value as Json};
 
-use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, printable, reference_part};
+use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, names, printable, reference_part};
+
+/// The longest text that goes through a filter here, in bytes. minijinja filters longer ones, which its limits count.
+const MAX_FILTERED_BYTES: usize = 1024;
 
 /// The texts and names of a plain template, in order.
 #[derive(Debug)]
@@ -15,8 +19,35 @@ pub(crate) struct PlainTemplate(Vec<Piece>);
 #[derive(Debug)]
 enum Piece {
     Text(String),
-    /// The parts of a dotted name.
-    Name(Vec<String>),
+    /// The parts of a dotted name, and the filter.
+    Name(Vec<String>, Option<Filter>),
+}
+
+/// A filter for names, which takes a text and gives a text.
+type Filter = fn(&str) -> Result<String, String>;
+
+/// A variable that is known as JSON.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum JsonVariable<'a> {
+    /// A text.
+    Text(&'a str),
+    /// An object.
+    Object(&'a Map<String, Json>),
+}
+
+impl<'a> JsonVariable<'a> {
+    /// `value`, if it is a text or an object.
+    pub(crate) fn of(value: &'a Json) -> Option<Self> {
+        match value {
+            Json::String(text) => Some(Self::Text(text)),
+            Json::Object(object) => Some(Self::Object(object)),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Array(_) => None,
+        }
+    }
+
+    fn get(self, part: &String) -> Option<Self> {
+        if let Self::Object(object) = self { Self::of(object.get(part)?) } else { None }
+    }
 }
 
 impl PlainTemplate {
@@ -28,13 +59,16 @@ impl PlainTemplate {
         }
         let (mut pieces, mut rest) = (Vec::new(), source);
         while let Some((before, after)) = rest.split_once("{{") {
-            let (name, next) = after.split_once("}}")?;
-            let name = name.trim();
+            let (inner, next) = after.split_once("}}")?;
+            let (name, filter) = match inner.split_once('|') {
+                Some((name, filter)) => (name.trim(), Some(filter_called(filter.trim())?)),
+                None => (inner.trim(), None),
+            };
             let parts = name.split('.').map(str::to_owned).collect();
             if !is_name(name) {
                 return None;
             }
-            pieces.extend([Piece::Text(before.to_owned()), Piece::Name(parts)]);
+            pieces.extend([Piece::Text(before.to_owned()), Piece::Name(parts, filter)]);
             rest = next;
         }
         pieces.push(Piece::Text(rest.to_owned()));
@@ -43,16 +77,42 @@ impl PlainTemplate {
 
     /// The text with the variables of `context`. `None` on an error, which minijinja words, or for a very long text.
     pub(crate) fn render(&self, context: &Value, place: ValueContext) -> Option<String> {
+        self.render_with(|parts, filter, text| {
+            let (first, others) = parts.split_first()?;
+            let value =
+                others.iter().try_fold(context.get_attr(first).ok()?, |value, part| value.get_attr(part).ok())?;
+            match filter {
+                None => write(text, &value, place).ok(),
+                Some(filter) => write_text(text, &filtered(filter, value.as_str()?)?, place).ok(),
+            }
+        })
+    }
+
+    /// The text with the variables that `find` finds by their names. `None` if it does not find all, or if one is no text. Then the others
+    /// may still be rendered by [`Self::render`], which gives the same text where both give one.
+    pub(crate) fn render_json<'a>(
+        &self,
+        find: impl Fn(&str) -> Option<JsonVariable<'a>>,
+        place: ValueContext,
+    ) -> Option<String> {
+        self.render_with(|parts, filter, text| {
+            let (first, others) = parts.split_first()?;
+            let found = others.iter().try_fold(find(first)?, JsonVariable::get)?;
+            let JsonVariable::Text(value) = found else { return None };
+            match filter {
+                None => write_text(text, value, place).ok(),
+                Some(filter) => write_text(text, &filtered(filter, value)?, place).ok(),
+            }
+        })
+    }
+
+    /// The texts, and between them what `write` writes for each name.
+    fn render_with(&self, write: impl Fn(&[String], Option<Filter>, &mut String) -> Option<()>) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(own) => text.push_str(own),
-                Piece::Name(parts) => {
-                    let (first, others) = parts.split_first()?;
-                    let value =
-                        others.iter().try_fold(context.get_attr(first).ok()?, |value, part| value.get_attr(part).ok());
-                    write(&mut text, &value?, place).ok()?;
-                }
+                Piece::Name(parts, filter) => write(parts, *filter, &mut text)?,
             }
             if text.len() > MAX_TEXT_BYTES {
                 return None;
@@ -62,20 +122,43 @@ impl PlainTemplate {
     }
 }
 
+/// The filter `name`, if it is one of those for names.
+fn filter_called(name: &str) -> Option<Filter> {
+    match name {
+        "tag" => Some(names::tag),
+        "slug" => Some(names::slug),
+        "sha8" => Some(names::sha8),
+        _ => None,
+    }
+}
+
+fn filtered(filter: Filter, text: &str) -> Option<String> {
+    if text.len() > MAX_FILTERED_BYTES { None } else { filter(text).ok() }
+}
+
 /// Writes `value` as `place` demands.
 pub(crate) fn write(out: &mut impl Write, value: &Value, place: ValueContext) -> Result<(), Error> {
-    let text = printable(value)?;
+    write_text(out, &printable(value)?, place)
+}
+
+/// Writes `text` as `place` demands.
+fn write_text(out: &mut impl Write, text: &str, place: ValueContext) -> Result<(), Error> {
     match place {
-        ValueContext::Text => out.write_str(&text)?,
-        ValueContext::Url => write!(out, "{}", utf8_percent_encode(&text, RESERVED))?,
-        ValueContext::Reference => out.write_str(reference_part(&text)?)?,
+        ValueContext::Text => out.write_str(text)?,
+        ValueContext::Url => {
+            for part in utf8_percent_encode(text, RESERVED) {
+                out.write_str(part)?;
+            }
+        }
+        ValueContext::Reference => out.write_str(reference_part(text)?)?,
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use minijinja::context;
+    use minijinja::{context, value::Serde};
+    use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_oneof, proptest};
 
     use super::{super::Template, *};
 
@@ -84,6 +167,7 @@ mod tests {
         let context = context! {
             params => context! {
                 text => "a/b c", number => 7, float => 1.5, yes => true, nothing => (), list => vec![1], map => context! { x => "y" },
+                commit => "0123456789abcdef0123456789abcdef01234567", long => "x".repeat(MAX_FILTERED_BYTES + 1),
             },
             top => "t",
         };
@@ -96,6 +180,8 @@ mod tests {
             "{{ params.map.x }}",
             "x\n{{ top }}",
             "}} {{ top }}",
+            "{{ params.text | tag }}-{{ params.map.x|slug }}",
+            "{{ params.commit | sha8 }}",
         ];
         let others = [
             "{{ top }}\n",
@@ -106,6 +192,13 @@ mod tests {
             "{{ params.none }}",
             "{{ none.x }}",
             "{{ params.text | upper }}",
+            "{{ params.text | tag | slug }}",
+            "{{ params.text | tag() }}",
+            "{{ params.text | sha8 }}",
+            "{{ params.number | tag }}",
+            "{{ params.none | tag }}",
+            "{{ params.long | slug }}",
+            "{{ 'x' | tag }}",
             "{{- top -}}",
             "{{ 'x' }}",
             "{{ true }}",
@@ -123,6 +216,45 @@ mod tests {
                 let machine = template.render(&context);
                 assert!(quick.is_none() || quick == machine.clone().ok(), "{source}: {quick:?}, {machine:?}");
                 assert_eq!(quick.is_some(), is_plain && machine.is_ok(), "{source}: {machine:?}");
+            }
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Json> {
+        let leaf = prop_oneof![
+            "[a-zA-Z0-9./_ %\\u{e4}-]{0,12}".prop_map(Json::from),
+            "[0-9a-f]{8,40}".prop_map(Json::from),
+            any::<i32>().prop_map(Json::from),
+            any::<bool>().prop_map(Json::from),
+            Just(Json::Null),
+        ];
+        leaf.prop_recursive(2, 6, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..2).prop_map(Json::from),
+                prop::collection::hash_map("[xy]", inner, 0..3).prop_map(|map| Json::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn variables_as_json_give_the_same_as_minijinja(variables in prop::collection::hash_map("[ab]", any_json(), 0..3)) {
+            let context = Value::from(Serde(&variables));
+            let find = |name: &str| variables.get(name).and_then(JsonVariable::of);
+            for source in ["{{ a }}", "{{ b.x }}/{{ a }}", "{{ a.x.y }}", "{{ a | tag }}", "v{{ b.y | slug }}", "{{ a | sha8 }}"] {
+                for place in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
+                    let mut template = Template::compile(source, place).unwrap();
+                    let quick = template.render_json(find);
+                    template.plain = None;
+                    let machine = template.render(&context);
+                    prop_assert!(quick.is_none() || quick == machine.clone().ok(), "{}: {:?}, {:?}", source, quick, machine);
+                    let is_text = machine.is_ok() && !source.contains("| ") && template.names().all(|name| {
+                        let mut parts = name.split('.');
+                        let first = variables.get(parts.next().unwrap_or_default());
+                        parts.try_fold(first, |value, part| Some(value?.get(part))).flatten().is_some_and(Json::is_string)
+                    });
+                    prop_assert!(quick.is_some() || !is_text, "{}: {:?}", source, machine);
+                }
             }
         }
     }

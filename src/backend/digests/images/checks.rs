@@ -66,7 +66,7 @@ pub(super) fn build_fallback(config: &Config, images: &Path, path: &Path, proble
                     problems.warning(&path, "never used", "it goes with `onMissing: placeholder`");
                 }
                 let (reference, digest) = problems.note(&path, parsed)?;
-                placeholders.insert(name.clone(), parts(&reference, digest.as_str()));
+                placeholders.insert(name.clone(), parts(&reference, digest.as_str()).into());
             }
             None if is_wanted => {
                 problems.error_with_help(

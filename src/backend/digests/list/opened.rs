@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use semver::Version;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{pattern::GlobPattern, selection::Candidate};
 use crate::{
@@ -73,10 +73,7 @@ impl OpenedTag {
     /// Its parameter set.
     pub(crate) fn into_set(self) -> ParameterSet {
         let Self { candidate, reference, target, contents } = self;
-        let mut set = Map::new();
-        if let Value::Object(parts) = source::parts(&reference, target.digest.as_str()) {
-            set.extend(parts);
-        }
+        let mut set = source::parts(&reference, target.digest.as_str());
         let text = |value: &Option<String>| value.clone().unwrap_or_default().into();
         let platforms: Vec<String> = contents.platforms.iter().map(ToString::to_string).collect();
         set.insert("mediaType".to_owned(), target.media_type.into());

@@ -1,7 +1,8 @@
+use proptest::prelude::{Strategy, prop, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 
 use super::{
-    super::{GuardConfig, Identity},
+    super::{GuardConfig, Identity, identity::identities},
     *,
 };
 use crate::domain::problem::{Path, Problems};
@@ -105,7 +106,7 @@ fn sets_that_are_replaced_one_by_one_are_a_loss() {
             if let Some(breach) = judged.breach {
                 break breach;
             }
-            baseline = baseline.after(&new, judged.keys, now);
+            baseline = baseline.after(judged.told_apart, now);
             last = new;
             replaced += 1;
         };
@@ -191,4 +192,33 @@ fn what_cannot_be_meant_is_an_error() {
     assert!(super::tests::judge(&json!({}), &[], &twins).is_ok());
     assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
     assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
+}
+
+/// Sets with equal and unequal values, also numbers that are equal and written in two ways.
+fn any_sets() -> impl Strategy<Value = Vec<ParameterSet>> {
+    let value = json!(["a", "b", "c", "", 0, 0.0, -0.0, 1, 1.0, null, ["a"]]);
+    let value = prop::sample::select(value.as_array().cloned().unwrap());
+    let key = prop::sample::select(vec!["name", "id", "tag"]);
+    let set = prop::collection::hash_map(key, value, 0..4)
+        .prop_map(|map| ParameterSet(map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()));
+    prop::collection::vec(set, 0..5)
+}
+
+proptest! {
+    #[test]
+    fn sets_that_a_key_tells_apart_are_no_twins(sets in any_sets()) {
+        for identity in [json!("auto"), json!([])] {
+            let checked = guard(&json!({"identity": identity})).check(&sets);
+            prop_assert_eq!(checked.is_err(), twins_as_a_whole(&sets).is_some(), "{:?}", checked);
+        }
+    }
+
+    #[test]
+    fn the_usual_key_is_found_at_once(sets in any_sets()) {
+        let keys = usual_key(&[&sets]).unwrap_or_default();
+        let mut by_keys = if keys.is_empty() { Vec::new() } else { identities(&sets, &keys).unwrap() };
+        by_keys.sort_unstable();
+        let told_apart = ToldApart::of(&Identity::Auto, &sets);
+        prop_assert_eq!(told_apart, ToldApart { count: sets.len(), keys, identities: by_keys });
+    }
 }
