@@ -181,7 +181,7 @@ impl Gateway {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
     #[test]
     fn a_repeated_call_leaves_what_a_new_one_leaves(steps in prop::collection::vec(any_step(), 100)) {
