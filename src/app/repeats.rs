@@ -46,9 +46,6 @@ impl Repeats {
     #[must_use]
     pub(crate) fn get(&self, named: Option<&str>, body: &[u8]) -> Option<Arc<ResolvedQuery>> {
         let slots = self.slots.get()?;
-        if body.len() > MAX_BODY {
-            return None;
-        }
         let mut slot = self.slot(slots, named, body)?.lock();
         let repeat = slot.as_mut().filter(|kept| kept.named.as_deref() == named && *kept.body == *body)?;
         repeat.is_used = true;
@@ -57,7 +54,7 @@ impl Repeats {
 
     /// Keeps what a request asks. If another request has its slot, that one leaves unless it came again lately.
     pub(crate) fn keep(&self, named: Option<&str>, body: &[u8], asked: &Arc<ResolvedQuery>) {
-        if body.len() > MAX_BODY || !asked.route.depends_on_bytes_only(named.is_some()) {
+        if !asked.route.depends_on_bytes_only(named.is_some()) {
             return;
         }
         let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| Slot::default()).collect());
@@ -76,7 +73,11 @@ impl Repeats {
         assert!(self.slots.set(Box::default()).is_ok(), "a request is kept already");
     }
 
+    /// The slot of a request; `None` if its body is too long to be kept.
     fn slot<'a>(&self, slots: &'a [Slot], named: Option<&str>, body: &[u8]) -> Option<&'a Slot> {
+        if body.len() > MAX_BODY {
+            return None;
+        }
         let hash = self.hash.hash_one((named, body));
         slots.get(usize::try_from(hash).ok()?.checked_rem(slots.len())?)
     }

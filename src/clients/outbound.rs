@@ -326,7 +326,7 @@ fn end_of(outcome: &Outcome) -> End {
 
 /// The scheme, host and port of `url`.
 fn origin(url: &Url) -> Arc<str> {
-    [url.scheme(), "://", &url[Position::BeforeHost..Position::BeforePath]].concat().into()
+    format!("{}://{}", url.scheme(), &url[Position::BeforeHost..Position::BeforePath]).into()
 }
 
 impl fmt::Debug for Outbound {

@@ -17,7 +17,7 @@ pub(crate) use self::{
     identity::Identity,
     ledger::{Decision, Held, Ledger},
     review::{Review, Standing},
-    told_apart::ToldApart,
+    told_apart::{ToldApart, usual_key},
 };
 use crate::domain::{
     problem::{Path, Problems},

@@ -176,7 +176,7 @@ impl Image {
     }
 
     async fn find_in_registry(&self, reference: &Reference, lookup: &ImageLookup<'_>) -> Result<Found, BackendError> {
-        let (asked, is_tied) = (["the manifest of ", &reference.text()].concat(), self.needs_commit());
+        let (asked, is_tied) = (format!("the manifest of {}", reference.text()), self.needs_commit());
         let tag = reference.tag.clone().unwrap_or_default();
         let max_age = if lookup.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(lookup.ttl) } else { COMMIT_TAG };
         let patience = Patience { deadline: lookup.deadline, max_age, joins: !lookup.must_ask };
@@ -265,7 +265,7 @@ fn object(value: Value) -> Parameters {
 /// An image's parts, under the names that templates use.
 pub(super) fn parts(reference: &Reference, digest: &str) -> Parameters {
     let Reference { registry, repository, tag, .. } = reference;
-    let pinned = [registry, "/", repository, "@", digest].concat();
+    let pinned = format!("{registry}/{repository}@{digest}");
     let values = [
         ("registry", registry.as_str()),
         ("repository", repository),

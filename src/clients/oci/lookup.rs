@@ -72,7 +72,7 @@ impl Registry {
         reference: &Reference,
         deadline: tokio::time::Instant,
     ) -> Result<Lookup, BackendError> {
-        let path = ["manifests/", reference.selector()].concat();
+        let path = format!("manifests/{}", reference.selector());
         let question =
             RegistryRequest { method: Method::HEAD, repository: &reference.repository, path: &path, query: None };
         let head = self.ask(&question, deadline).await?;

@@ -60,9 +60,9 @@ impl Reference {
     /// `registry/repository:tag@digest`
     #[must_use]
     pub(crate) fn text(&self) -> String {
-        let tag = self.tag.as_deref().map_or(["", ""], |tag| [":", tag]);
-        let digest = self.digest.as_ref().map_or(["", ""], |digest| ["@", digest.as_str()]);
-        [&self.registry, "/", &self.repository, tag[0], tag[1], digest[0], digest[1]].concat()
+        let tag = self.tag.iter().flat_map(|tag| [":", tag]);
+        let digest = self.digest.iter().flat_map(|digest| ["@", digest.as_str()]);
+        [&self.registry, "/", &self.repository].into_iter().chain(tag).chain(digest).collect()
     }
 
     /// What stands after `manifests/` in the registry's API: the digest if there is one, else the tag.

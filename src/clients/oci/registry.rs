@@ -105,7 +105,7 @@ impl RegistryRequest<'_> {
         if self.repository.is_empty() {
             "registry:catalog:*".to_owned()
         } else {
-            ["repository:", self.repository, ":pull"].concat()
+            format!("repository:{}:pull", self.repository)
         }
     }
 }
@@ -206,7 +206,7 @@ impl Registry {
     /// The URL of a request.
     pub(crate) fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
         let RegistryRequest { repository, path, .. } = question;
-        let path = if repository.is_empty() { ["v2/", path].concat() } else { ["v2/", repository, "/", path].concat() };
+        let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
         let mut url = self
             .base
             .join(&path)
@@ -288,7 +288,7 @@ impl Registry {
             Some(RegistryCredential::Identity(_)) => "<identity>",
             None => "<anonymous>",
         };
-        Arc::from([&self.name, " ", user].concat())
+        format!("{} {user}", self.name).into()
     }
 }
 

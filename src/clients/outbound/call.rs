@@ -59,7 +59,7 @@ impl Call {
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         let [scheme, separator, host, path] = destination(&self.url);
-        [self.method.as_str(), " ", scheme, separator, host, path].concat()
+        format!("{} {scheme}{separator}{host}{path}", self.method)
     }
 
     /// The account of this call, without secrets: `account` if it is set, else that of [`account_of`].

@@ -8,10 +8,7 @@ use crate::{
     domain::generator::{Question, Selector},
     engine::{
         cache::{Disk, Entry, Freshness, Key, Listed},
-        guard::{
-            Decision, Held,
-            identity::{label, usual_key},
-        },
+        guard::{Decision, Held, identity::label, usual_key},
         route::{ResolvedQuery, Route, RouteTable},
     },
 };

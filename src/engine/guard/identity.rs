@@ -148,20 +148,6 @@ pub(super) fn is_name(set: &ParameterSet, key: &str) -> bool {
     }
 }
 
-/// The first usual key that every set of all `answers` has, with different values within each answer. `None` if an answer
-/// has fewer than two sets, since it then proves nothing about a key.
-#[must_use]
-pub(crate) fn usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<String>> {
-    if answers.iter().any(|sets| sets.len() < 2) {
-        return None;
-    }
-    let fits = |key: &str| {
-        let by = [key.to_owned()];
-        answers.iter().all(|sets| sets.iter().all(|set| is_name(set, key)) && identities(sets, &by).is_some())
-    };
-    USUAL_KEYS.into_iter().find(|key| fits(key)).map(|key| vec![key.to_owned()])
-}
-
 /// JSON with the keys of every object in order.
 pub(super) fn canonical(value: &Value) -> String {
     if let Value::Array(_) | Value::Object(_) = value {
@@ -211,31 +197,6 @@ mod tests {
         assert_eq!(parse(json!([])), Ok(Identity::Keys(Vec::new())));
         assert!(parse(json!("name")).unwrap_err().contains("such as `[name]`"));
         assert!(parse(json!(1)).unwrap_err().contains("`auto` or a list of keys"));
-    }
-
-    #[test]
-    fn the_first_usual_key_that_tells_all_sets_apart_is_used() {
-        let usual = |answers: &[&[Value]]| {
-            let answers: Vec<_> = answers.iter().map(|answer| sets(answer)).collect();
-            let answers: Vec<&[ParameterSet]> = answers.iter().map(Vec::as_slice).collect();
-            usual_key(&answers).map(|keys| keys.join(","))
-        };
-        let key = |name: &str| Some(name.to_owned());
-        assert_eq!(usual(&[&[json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "b"})]]), key("name"));
-        assert_eq!(usual(&[&[json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "a"})]]), key("id"));
-        let old = [json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "b"})];
-        let new = [json!({"id": 3, "name": "x"}), json!({"id": 4, "name": "x"})];
-        assert_eq!(usual(&[&old, &new]), key("id"));
-        for unfit in [
-            vec![json!({"tag": "1"}), json!({"tag": "2"})],
-            vec![json!({"name": "a"})],
-            vec![json!({"name": "a"}), json!({"x": "b"})],
-            vec![json!({"name": ""}), json!({"name": "b"})],
-            vec![json!({"name": null}), json!({"name": "b"})],
-            vec![json!({"name": ["a"]}), json!({"name": ["b"]})],
-        ] {
-            assert_eq!(usual(&[&unfit]), None, "{unfit:?}");
-        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 use super::{
     Baseline, Breach, Guard, OnEmpty, OnShrink, ToldApart,
     baseline::Loss,
-    identity::{Identity, canonical, label, usual_key},
+    identity::{Identity, canonical, label},
+    told_apart::usual_key,
 };
 use crate::domain::{
     clock::Timestamp,

@@ -35,21 +35,9 @@ impl ToldApart {
     pub(super) fn of(identity: &Identity, sets: &[ParameterSet]) -> Self {
         let told_apart = match identity {
             Identity::Keys(keys) => Self::by(sets, keys),
-            Identity::Auto => Self::by_usual_key(sets),
+            Identity::Auto => by_usual_key(&[sets]).and_then(|mut all| all.pop()),
         };
         told_apart.unwrap_or_else(|| Self::counted(sets.len()))
-    }
-
-    /// `sets` by the key that [`usual_key`](super::identity::usual_key) finds for them.
-    fn by_usual_key(sets: &[ParameterSet]) -> Option<Self> {
-        if sets.len() < 2 {
-            return None;
-        }
-        let by = |key: &&str| {
-            let has_names = sets.iter().all(|set| is_name(set, key));
-            if has_names { Self::by(sets, &[(*key).to_owned()]) } else { None }
-        };
-        USUAL_KEYS.iter().find_map(by)
     }
 
     /// The keys; empty if sets are only counted.
@@ -64,5 +52,62 @@ impl ToldApart {
     pub(super) fn may_have_twins(&self, sets: &[ParameterSet]) -> bool {
         let differs = |key: &String| sets.iter().all(|set| set.0.get(key).is_some_and(Value::is_string));
         !matches!(&self.keys[..], [key] if differs(key))
+    }
+}
+
+/// The first usual key that every set of all `answers` has, with different values within each answer. `None` if an answer
+/// has fewer than two sets, since it then proves nothing about a key.
+#[must_use]
+pub(crate) fn usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<String>> {
+    by_usual_key(answers)?.pop().map(|last| last.keys)
+}
+
+/// Each of `answers` by their [`usual_key`].
+fn by_usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<ToldApart>> {
+    if answers.iter().any(|sets| sets.len() < 2) {
+        return None;
+    }
+    USUAL_KEYS.iter().find_map(|key| {
+        let by_key = |sets: &&[ParameterSet]| {
+            let has_names = sets.iter().all(|set| is_name(set, key));
+            if has_names { ToldApart::by(sets, &[(*key).to_owned()]) } else { None }
+        };
+        answers.iter().map(by_key).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sets(all: &[Value]) -> Vec<ParameterSet> {
+        all.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect()
+    }
+
+    #[test]
+    fn the_first_usual_key_that_tells_all_sets_apart_is_used() {
+        let usual = |answers: &[&[Value]]| {
+            let answers: Vec<_> = answers.iter().map(|answer| sets(answer)).collect();
+            let answers: Vec<&[ParameterSet]> = answers.iter().map(Vec::as_slice).collect();
+            usual_key(&answers).map(|keys| keys.join(","))
+        };
+        let key = |name: &str| Some(name.to_owned());
+        assert_eq!(usual(&[&[json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "b"})]]), key("name"));
+        assert_eq!(usual(&[&[json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "a"})]]), key("id"));
+        let old = [json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "b"})];
+        let new = [json!({"id": 3, "name": "x"}), json!({"id": 4, "name": "x"})];
+        assert_eq!(usual(&[&old, &new]), key("id"));
+        for unfit in [
+            vec![json!({"tag": "1"}), json!({"tag": "2"})],
+            vec![json!({"name": "a"})],
+            vec![json!({"name": "a"}), json!({"x": "b"})],
+            vec![json!({"name": ""}), json!({"name": "b"})],
+            vec![json!({"name": null}), json!({"name": "b"})],
+            vec![json!({"name": ["a"]}), json!({"name": ["b"]})],
+        ] {
+            assert_eq!(usual(&[&unfit]), None, "{unfit:?}");
+        }
     }
 }
