@@ -190,10 +190,10 @@ impl Loaded {
     pub fn parse(name: &str, source: String, base: BaseDir) -> Result<Self, Report> {
         let mut report = Report::new(name, source);
         let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
-        let config = decode::decode_knowing(&mut tree, &mut report, Some(Places::get()), plugins::known_of_sources);
+        let config = decode::decode_knowing(&mut tree, &mut report, Some(Places::get), plugins::known_of_sources);
         for (path, text) in tree.texts() {
-            if Places::get().is_duration(&path)
-                && let Some(help) = units::months(text)
+            if let Some(help) = units::months(text)
+                && Places::get().is_duration(&path)
             {
                 let mut problems = Problems::default();
                 problems.warning(&path, format!("the `M` of `{text}` stands for months"), help);

@@ -28,11 +28,12 @@ pub(crate) fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) 
 }
 
 /// As [`decode`]. `knowing` gets the path of each mapping with an unknown key, and the keys that are known there. It may change them into
-/// the ones that the advice should offer. `places` knows where other keys belong.
+/// the ones that the advice should offer. `places` knows where other keys belong. It is made from the
+/// whole schema, which takes long, so it is called only when there is an error.
 pub(crate) fn decode_knowing<T: DeserializeOwned>(
     tree: &mut Node,
     report: &mut Report,
-    places: Option<&Places>,
+    places: Option<fn() -> &'static Places>,
     knowing: impl Fn(&Path, &mut Vec<&str>),
 ) -> Option<T> {
     // serde would accept a list as the fields of a struct, in their order.
@@ -49,6 +50,7 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
         };
         let message = error.inner().to_string();
         let cause = DecodeCause::of(&message);
+        let places = places.map(|places| places());
         let path = tree.existing(&own_path(error.path()));
         let list = places.and_then(|places| list_for_mapping(tree, &path, places));
         let beside = places
