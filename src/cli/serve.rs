@@ -148,10 +148,6 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     // Before anything that takes time: without a handler, SIGHUP would end the process.
     let hangup = signal(SignalKind::hangup())?;
     app.open_disk();
-    match app.launchers.lacks().await {
-        Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not completely contained: {lack}")),
-        Err(why) => tracing::error!(%why, "scripts cannot be started"),
-    }
     app.exposed_secrets().iter().for_each(|why| tracing::error!("scripts can read a secret: {why}"));
     // Before the first connection: without a handler, a signal would end the process at once.
     let mut signals = Signals::listen()?;
@@ -200,8 +196,18 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tells the operator what scripts could do that they should not. To find out takes the start of a process.
+async fn warn_of_lacks(app: &App) {
+    match app.launchers.lacks().await {
+        Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not completely contained: {lack}")),
+        Err(why) => tracing::error!(%why, "scripts cannot be started"),
+    }
+}
+
 /// Starts the tasks that run beside the requests. Returns those that have work until the end.
 fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Output = ()> + use<> {
+    let containing = Arc::clone(app);
+    tokio::spawn(async move { warn_of_lacks(&containing).await });
     app.engine.ask_candidates();
     app.start_ahead();
     let renewing = Arc::clone(app);
