@@ -9,7 +9,6 @@ import json
 import re
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,6 +34,7 @@ from .client import (
 )
 from .error import BenchError
 from .process import Server
+from .progress import progress
 from .report import Ratio, Table, against, at_least, latency, whole_cpu_us
 from .scenario import (
     CANARY_NOISY_US,
@@ -71,6 +71,7 @@ from .scenario import (
     LoadScenario,
     script_scenario,
 )
+from .settings import Settings
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
 HYPER = "reference with hyper-util's client"
@@ -139,17 +140,6 @@ routes:
     output: &output {{ digestFront: "{{{{ front.digest }}}}", digestBack: "{{{{ back.digest }}}}" }}
   - {{ name: lookups, backend: *digests, output: *output, cache: {{ ttl: 0s }} }}
 """
-
-
-@dataclass(frozen=True)
-class Settings:
-    gateway: Path
-    examples: Path
-    baseline: Path | None
-    seconds: int
-    rounds: int
-    server_core: int
-    client_core: int
 
 
 @dataclass(frozen=True)
@@ -1034,9 +1024,3 @@ def times_cheaper(rounds: Mapping[str, Sequence[Round]]) -> list[str]:
                 line += f", {at_least(statistics.median(times), TARGET_TIMES_CHEAPER)}"
             lines.append(line)
     return lines
-
-
-def progress(message: str) -> None:
-    """Shows the current step on a terminal; an empty message erases the line."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{message}", end="", file=sys.stderr, flush=True)

@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .bench import BARE_SERVER, GATEWAY, NOBODY, REFERENCE, Bench, Settings, Surroundings, progress
+from .bench import BARE_SERVER, GATEWAY, NOBODY, REFERENCE, Bench, Surroundings
 from .client import TOKEN, free_ports, listens
 from .costs import Costs, Shares, per, read_callgrind, read_strace
 from .error import BenchError
 from .process import Server
+from .progress import progress
 from .report import Table
 from .scenario import BRANCHES, LOAD_SCENARIOS
+from .settings import Settings
 
 # Each is asked as the scenario of wrk asks.
 COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups"}

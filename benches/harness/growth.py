@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bench import progress
 from .client import TOKEN, answers_get, free_ports
 from .error import BenchError
 from .process import Server
+from .progress import progress
 from .report import Table
 from .scenario import GETPARAMS
 
