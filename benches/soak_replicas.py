@@ -42,7 +42,7 @@ from harness.client import TOKEN, free_ports, listens  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.process import Server  # noqa: E402
 from harness.progress import progress  # noqa: E402
-from harness.scenario import GETPARAMS  # noqa: E402
+from harness.workload import GETPARAMS  # noqa: E402
 
 TARGET_RESIDENT_MIB = 128.0
 TARGET_GROWTH = 1.1

@@ -21,13 +21,10 @@ from .client import (
     JWT_SECRET,
     TOKEN,
     Answer,
-    Round,
     answers,
     answers_get,
     answers_hits,
     ask,
-    drive,
-    drive_loop,
     fill,
     free_ports,
     listens,
@@ -35,18 +32,15 @@ from .client import (
 from .error import BenchError
 from .process import Server
 from .progress import progress
+from .rounds import Round, drive, drive_loop
 from .report import Ratio, Table, against, at_least, latency, whole_cpu_us
-from .scenario import (
-    CANARY_NOISY_US,
-    CANARY_QUIET_US,
-    EDGE_TLS,
-    HIT_PARAMETERS,
-    LOAD_SCENARIOS,
-    LOOKED_UP,
-    LOOKED_UP_64,
-    SCRIPT_PARAMETERS,
+from .script_commands import (
     SCRIPTS,
-    SIGNED_HIT,
+    WORKER,
+    WORKER_COMMAND,
+    script_workload,
+)
+from .targets import (
     TARGET_BASELINE_RATIO,
     TARGET_BESIDE_MS,
     TARGET_BINARY_MIB,
@@ -66,10 +60,16 @@ from .scenario import (
     TARGET_STORE_RATIO,
     TARGET_TIMES_CHEAPER,
     TARGET_TOLD_MS,
-    WORKER,
-    WORKER_COMMAND,
-    LoadScenario,
-    script_scenario,
+)
+from .workload import (
+    EDGE_TLS,
+    HIT_PARAMETERS,
+    WORKLOADS,
+    LOOKED_UP,
+    LOOKED_UP_64,
+    SCRIPT_PARAMETERS,
+    SIGNED_HIT,
+    Workload,
 )
 from .settings import Settings
 
@@ -87,6 +87,8 @@ AXUM, BY_TLS, BARE_TLS = "axum::serve", "gateway by TLS", "bare TLS loop"
 EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn", "bare")
 
 CANARY_SECONDS = 1
+CANARY_QUIET_US = 4.0
+CANARY_NOISY_US = 4.6
 WARM_UP_SECONDS = 1
 STARTS = 20
 INSPECTIONS = 20
@@ -328,7 +330,7 @@ class Bench:
     @contextlib.contextmanager
     def surroundings(self, name: str) -> Iterator[Surroundings]:
         """Sets up what the scenario's servers ask, on the client's core."""
-        scenario = LOAD_SCENARIOS[name]
+        scenario = WORKLOADS[name]
         core = self.settings.client_core
         if name in ("miss", "unchanged"):
             upstream = self.spawn_example("upstream", "upstream", core=core)
@@ -359,7 +361,7 @@ class Bench:
     # --- scenarios under load
 
     def load(self, name: str) -> Table:
-        scenario = LOAD_SCENARIOS[name]
+        scenario = WORKLOADS[name]
         remarks: list[str] = []
         with contextlib.ExitStack() as stack:
             around = stack.enter_context(self.surroundings(name))
@@ -391,7 +393,7 @@ class Bench:
 
     def jwt(self) -> Table:
         """The same gateway and answer, by a JWT that was verified before and by a static token."""
-        scenario, static = LOAD_SCENARIOS["jwt"], LOAD_SCENARIOS["hit64"]
+        scenario, static = WORKLOADS["jwt"], WORKLOADS["hit64"]
         with contextlib.ExitStack() as stack:
             gateway = stack.enter_context(
                 self.running(self.spawn_gateway(GATEWAY, NOBODY, NOBODY, takes_jwt=True))
@@ -412,7 +414,7 @@ class Bench:
 
     def edge(self) -> Table:
         """The gateway's router behind its own accept loop, and behind the least that serves it."""
-        scenario = LOAD_SCENARIOS["edge"]
+        scenario = WORKLOADS["edge"]
         tls = self.certificate()
         remarks: list[str] = []
         with contextlib.ExitStack() as stack:
@@ -457,7 +459,7 @@ class Bench:
 
     def lookups(self) -> Table:
         """Each answer asks a registry; beside bare look-ups, and a hit on the same answer."""
-        scenario = LOAD_SCENARIOS["lookups"]
+        scenario = WORKLOADS["lookups"]
         remarks: list[str] = []
         with contextlib.ExitStack() as stack:
             around = stack.enter_context(self.surroundings("lookups"))
@@ -510,7 +512,7 @@ class Bench:
 
     def signed(self) -> Table:
         """Look-ups whose signatures are proven, beside the same without a signature; and hits on both answers."""
-        signed, unsigned = LOAD_SCENARIOS["signed"], LOAD_SCENARIOS["lookups"]
+        signed, unsigned = WORKLOADS["signed"], WORKLOADS["lookups"]
         with contextlib.ExitStack() as stack:
             around = stack.enter_context(self.surroundings("signed"))
             asked = around.registry
@@ -563,7 +565,7 @@ class Bench:
         A machine's speed at starting programs changes from second to second, so that the turns are short.
         """
         header = ["", "alone", "bare", "ratio", "8 at once", "bare", "ratio"]
-        table = Table("scripts", LOAD_SCENARIOS["scripts"].title, header)
+        table = Table("scripts", WORKLOADS["scripts"].title, header)
         with contextlib.ExitStack() as stack:
             gateway, holder = (
                 stack.enter_context(
@@ -582,7 +584,7 @@ class Bench:
             held = holder.resident_mib()
             for route in SCRIPTS:
                 for server in (gateway, bare):
-                    self.check_answer(server, script_scenario(route, 1), SCRIPT_PARAMETERS)
+                    self.check_answer(server, script_workload(route, 1), SCRIPT_PARAMETERS)
                 alone, eight = (
                     self.interleave(
                         scenario.title,
@@ -591,13 +593,13 @@ class Bench:
                         times=times,
                     )
                     for scenario, servers, times in (
-                        (script_scenario(route, 1), (gateway, bare, holder), 1),
+                        (script_workload(route, 1), (gateway, bare, holder), 1),
                         # The load of a machine varies more in a second than the time of one program.
-                        (script_scenario(route, 8), (gateway, bare), 2),
+                        (script_workload(route, 8), (gateway, bare), 2),
                     )
                 )
                 table.add_script(route, alone, eight, GATEWAY, BARE_SERVER, HOLDER, held)
-            scenario = script_scenario(WORKER, 1)
+            scenario = script_workload(WORKER, 1)
             for server in (gateway, bare):
                 self.check_answer(server, scenario, SCRIPT_PARAMETERS)
             lanes = [self.lane(server, scenario) for server in (gateway, bare)]
@@ -614,7 +616,7 @@ class Bench:
             f"({min(times):.1f} to {max(times):.1f})"
         ]
 
-    def lane(self, server: Server, scenario: LoadScenario) -> Lane:
+    def lane(self, server: Server, scenario: Workload) -> Lane:
         def one_round(seconds: int) -> Round:
             driven = drive(server, scenario, seconds, self.settings.client_core)
             server.clear_log()
@@ -624,7 +626,7 @@ class Bench:
 
     def canary_lane(self, server: Server) -> Lane:
         # It is always driven alike, so that all its figures are comparable.
-        lane = self.lane(server, LOAD_SCENARIOS["hit64"])
+        lane = self.lane(server, WORKLOADS["hit64"])
         return Lane(lane.name, lambda seconds: lane.drive(min(seconds, CANARY_SECONDS)))
 
     def beside(self, asked: Server, lane: Lane) -> Lane:
@@ -650,7 +652,7 @@ class Bench:
                 rounds[lane.name].append(lane.drive(seconds))
         return rounds
 
-    def check_answer(self, server: Server, scenario: LoadScenario, expected: Any) -> None:
+    def check_answer(self, server: Server, scenario: Workload, expected: Any) -> None:
         answer = ask(server.port, scenario)
         if answer.status != HTTPStatus.OK or answer.parameters() != expected:
             raise BenchError(
@@ -658,7 +660,7 @@ class Bench:
                 f"{answer}\n{server.log_tail()}"
             )
 
-    def doubts_about_cache(self, server: Server, scenario: LoadScenario) -> list[str]:
+    def doubts_about_cache(self, server: Server, scenario: Workload) -> list[str]:
         """A remark if the gateway reports a miss instead of a hit, or a hit instead of a miss."""
         if server.name.startswith(REFERENCE) or server.name in (others.GO, others.NGINX):
             return []
@@ -671,7 +673,7 @@ class Bench:
         told = f"says '{cache_status}'" if cache_status else "has no Cache-Status header"
         return [f"doubt: {server.name}'s answer should be {wanted}, but it {told}"]
 
-    def doubts_about_log(self, server: Server, scenario: LoadScenario) -> list[str]:
+    def doubts_about_log(self, server: Server, scenario: Workload) -> list[str]:
         """A remark if the gateway did not write one log line per request."""
         if server.name.startswith(REFERENCE) or server.name in (others.GO, others.NGINX) or not scenario.is_hit:
             return []
@@ -684,7 +686,7 @@ class Bench:
         return [f"doubt: {server.name} wrote {lines:.2f} log lines per request instead of 1"]
 
     def count_registry_requests(
-        self, server: Server, scenario: LoadScenario, registry_server: Server
+        self, server: Server, scenario: Workload, registry_server: Server
     ) -> str:
         registry_server.clear_log()
         ask(server.port, scenario)
@@ -730,7 +732,7 @@ class Bench:
                 stack.enter_context(self.running(self.spawn_gateway(name, around.upstream, NOBODY, store=url)))
                 for name, url in ((GATEWAY, store), (ALONE, ""))
             )
-            hit, miss = LOAD_SCENARIOS["hit64"], LOAD_SCENARIOS["miss"]
+            hit, miss = WORKLOADS["hit64"], WORKLOADS["miss"]
             hits = self.interleave(hit.title, [self.lane(server, hit) for server in (with_store, alone)])
             lanes = [
                 dataclasses.replace(self.lane(server, miss), name=name)
@@ -910,7 +912,7 @@ class Bench:
             with self.running(self.spawn_candidate(name)) as server:
                 time.sleep(0.5)
                 after_start = server.resident_mib()
-                hits = drive(server, LOAD_SCENARIOS["hit64"], seconds, self.settings.client_core)
+                hits = drive(server, WORKLOADS["hit64"], seconds, self.settings.client_core)
             table.rows.append([name, f"{after_start:.1f}", f"{hits.resident_mib:.1f}"])
             table.data[name] = {"start_mib": after_start, "hits_mib": hits.resident_mib}
         verdict = against(table.data[GATEWAY]["start_mib"], TARGET_RESIDENT_MIB, " MiB")
@@ -953,7 +955,7 @@ def answers_ordinary(server: Server) -> bool:
 
 
 def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence[str]) -> Table:
-    scenario = LOAD_SCENARIOS[name]
+    scenario = WORKLOADS[name]
     with_children = any(one.children_us > 0 for one in rounds[GATEWAY])
     children_header = ["children µs"] if with_children else []
     with_heads = any(one.heads > 0 for one in rounds[GATEWAY])

@@ -26,7 +26,7 @@ from .error import BenchError
 from .process import Server
 from .progress import progress
 from .report import Table
-from .scenario import BRANCHES, LOAD_SCENARIOS
+from .workload import BRANCHES, WORKLOADS
 from .settings import Settings
 
 # Each is asked as the scenario of wrk asks.
@@ -135,7 +135,7 @@ class Counting:
 def ask_all(server: Server, name: str, around: Surroundings, requests: int) -> None:
     """Asks one question after the other, and compares each answer."""
     expected = json.dumps({"output": {"parameters": around.parameters}}, separators=(",", ":")).encode()
-    path = LOAD_SCENARIOS[COUNTED[name]].path
+    path = WORKLOADS[COUNTED[name]].path
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
         received = connection.makefile("rb")
         for number in range(requests):

@@ -10,10 +10,10 @@ import threading
 import time
 from dataclasses import dataclass
 
-from .client import TOKEN, free_ports
+from .client import free_ports, json_headers
 from .error import BenchError
 from .process import Server
-from .scenario import GETPARAMS
+from .workload import GETPARAMS
 
 # Seconds within which each call is answered.
 DEADLINE = 2
@@ -125,7 +125,7 @@ def call(connection: http.client.HTTPConnection, route: str) -> tuple[float, int
     """Milliseconds and status of a call with a parameter that no call had before."""
     parameters = {"n": str(time.monotonic_ns())}
     body = json.dumps({"applicationSetName": "bench", "input": {"parameters": parameters}})
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    headers = json_headers()
     began = time.perf_counter()
     connection.request("POST", f"/{route}{GETPARAMS}", body, headers)
     response = connection.getresponse()

@@ -18,7 +18,7 @@ from .error import BenchError
 from .process import Server
 from .progress import progress
 from .report import Table
-from .scenario import GETPARAMS
+from .workload import GETPARAMS
 
 # The price of one more may rise so much from the first step between two sizes to the last.
 TARGET = 1.2

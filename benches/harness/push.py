@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import registry
-from .client import TOKEN
+from .client import json_headers
 from .error import BenchError
 from .process import Server
 
@@ -152,7 +152,7 @@ class Told:
 
 def ask(port: int, route: str, application_set: str, parameters: dict[str, str]) -> Any:
     body = json.dumps({"applicationSetName": application_set, "input": {"parameters": parameters}})
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    headers = json_headers()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("POST", f"/{route}/api/v1/getparams.execute", body, headers)
@@ -167,7 +167,7 @@ def ask(port: int, route: str, application_set: str, parameters: dict[str, str])
 
 def deliver(hooks: int, body: Any) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", hooks, timeout=10)
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {SECRET}"}
+    headers = json_headers(SECRET)
     connection.request("POST", "/hooks/builds", json.dumps(body), headers)
     status = connection.getresponse().status
     connection.close()
@@ -224,7 +224,7 @@ def burst(gateway: Server, hooks: int) -> Burst:
 
     def send(first: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", hooks, timeout=30)
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {SECRET}"}
+        headers = json_headers(SECRET)
         for number in range(first, EVENTS, SENDERS):
             connection.request("POST", "/hooks/builds", json.dumps({"n": f"unknown-{number}"}), headers)
             response = connection.getresponse()

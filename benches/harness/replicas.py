@@ -12,10 +12,10 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .client import TOKEN, free_ports
+from .client import free_ports, json_headers
 from .error import BenchError
 from .process import Server
-from .scenario import GETPARAMS
+from .workload import GETPARAMS
 
 COUNTS = (1, 3, 5)
 QUESTIONS = 300
@@ -100,7 +100,7 @@ class Caller(threading.Thread):
 
 def call(connection: http.client.HTTPConnection, number: int) -> int:
     body = json.dumps({"applicationSetName": "bench", "input": {"parameters": {"n": str(number)}}})
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    headers = json_headers()
     connection.request("POST", GETPARAMS, body, headers)
     response = connection.getresponse()
     response.read()

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .client import Round
+from .rounds import Round
 from .process import TICKS_PER_SECOND
-from .scenario import TARGET_SCRIPT_THROUGHPUT, TARGET_SCRIPT_TIME, TARGET_WORKER_TIME
+from .targets import TARGET_SCRIPT_THROUGHPUT, TARGET_SCRIPT_TIME, TARGET_WORKER_TIME
 
 
 @dataclass
