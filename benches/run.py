@@ -30,12 +30,13 @@ from typing import Any
 
 sys.dont_write_bytecode = True
 
-from harness.bench import EXAMPLES, Bench  # noqa: E402
+from harness.bench import Bench  # noqa: E402
 from harness.command import choose, exit_code, show, write_json, write_markdown  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.progress import progress  # noqa: E402
 from harness.report import Table  # noqa: E402
-from harness.scenario import DEBIAN_PACKAGES, SCENARIOS, tools_of  # noqa: E402
+from harness.scenarios.catalogue import DEBIAN_PACKAGES, SCENARIOS  # noqa: E402
+from harness.servers import EXAMPLES  # noqa: E402
 from harness.settings import Settings  # noqa: E402
 
 
@@ -63,12 +64,12 @@ def bench(arguments: argparse.Namespace) -> None:
     # This process, too, stays off the servers' core.
     os.sched_setaffinity(0, {settings.client_core})
     with tempfile.TemporaryDirectory(prefix="appset-gateway-bench-") as directory:
-        measured = Bench(settings, Path(directory))
+        shared = Bench(settings, Path(directory))
         for scenario in scenarios:
-            table = measured.run(scenario)
+            table = SCENARIOS[scenario].measure(shared)
             show(table)
             tables.append(table)
-    notes = [*measured.canary_lines(), *skipped]
+    notes = [*shared.driver.canary_notes(), *skipped]
     for note in notes:
         print(note)
 
@@ -149,7 +150,7 @@ def chosen_scenarios(only: str | None, skip_missing: bool) -> tuple[list[str], l
     chosen = choose(only, SCENARIOS, "unknown scenario")
     runnable, skipped = [], []
     for name in dict.fromkeys(chosen):
-        missing = [tool for tool in tools_of(name) if shutil.which(tool) is None]
+        missing = [tool for tool in SCENARIOS[name].tools if shutil.which(tool) is None]
         if not missing:
             runnable.append(name)
             continue

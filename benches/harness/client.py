@@ -99,6 +99,22 @@ def ask(port: int, workload: Workload) -> Answer:
         connection.close()
 
 
+def ask_route(port: int, route: str, application_set: str, parameters: dict[str, str]) -> Any:
+    """The parameter sets that the route answers; any other answer is an error."""
+    body = json.dumps({"applicationSetName": application_set, "input": {"parameters": parameters}})
+    headers = json_headers()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("POST", f"/{route}{GETPARAMS}", body, headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        if response.status != http.HTTPStatus.OK:
+            raise BenchError(f"{route} answered {response.status}: {answer}")
+        return answer["output"]["parameters"]
+    finally:
+        connection.close()
+
+
 def fill(port: int, count: int) -> None:
     """Has the gateway remember so many answers of its route `hold`."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)

@@ -34,13 +34,16 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", type=Path, help="also write the tables as Markdown")
 
 
-def choose(only: str | None, names: Iterable[str], unknown_name: str = "unknown:") -> list[str]:
-    """The names that `--only` lists, or all of them. An unknown name is a BenchError that begins with `unknown_name`."""
+def choose(only: str | None, names: Iterable[str], complaint: str = "unknown:") -> list[str]:
+    """The names that `--only` lists, or all of them.
+
+    Any other name is a BenchError, whose message begins with `complaint`.
+    """
     known = list(names)
     chosen = known if only is None else [name.strip() for name in only.split(",")]
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        raise BenchError(f"{unknown_name} {', '.join(unknown)}; there are {', '.join(known)}")
+        raise BenchError(f"{complaint} {', '.join(unknown)}; there are {', '.join(known)}")
     return chosen
 
 

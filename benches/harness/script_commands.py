@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from .workload import GETPARAMS, SCRIPT_PARAMETERS, Workload
 
 # What scripts run, by the names of their routes; `{file}` holds the list.
@@ -36,3 +39,15 @@ def script_workload(route: str, connections: int) -> Workload:
         connections=connections,
         parameters=SCRIPT_PARAMETERS,
     )
+
+
+def write(directory: Path) -> dict[str, list[str]]:
+    """Writes the list that the scripts print; returns their commands by route."""
+    listed = json.dumps(SCRIPT_PARAMETERS)
+    directory.mkdir()
+    file = directory / "list.json"
+    file.write_text(listed)
+    return {
+        route: [part.replace("{file}", str(file)).replace("{list}", listed) for part in command]
+        for route, command in {**SCRIPTS, WORKER: WORKER_COMMAND}.items()
+    }

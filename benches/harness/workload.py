@@ -31,7 +31,6 @@ class Workload:
     target: float | None = None
     by_jwt: bool = False
     by_tls: bool = False
-    tools: tuple[str, ...] = ("wrk",)
 
     @property
     def is_hit(self) -> bool:
@@ -72,7 +71,6 @@ WORKLOADS: dict[str, Workload] = {
         path=GETPARAMS,
         connections=64,
         parameters=HIT_PARAMETERS,
-        tools=("wrk", "openssl"),
     ),
     "miss": Workload(
         title="a miss to a local upstream, 16 connections",
@@ -103,7 +101,6 @@ WORKLOADS: dict[str, Workload] = {
         script="miss.lua",
         path=f"/digests{GETPARAMS}",
         connections=8,
-        tools=("wrk", "docker-registry", "skopeo"),
     ),
     # No more connections than the gateway lets ask a registry at once, by default 8 requests.
     "lookups": Workload(
@@ -111,7 +108,6 @@ WORKLOADS: dict[str, Workload] = {
         script="lookups.lua",
         path=f"/lookups{GETPARAMS}",
         connections=4,
-        tools=("wrk", "docker-registry", "skopeo"),
     ),
     # Beside the same without a signature.
     "signed": Workload(
@@ -119,7 +115,6 @@ WORKLOADS: dict[str, Workload] = {
         script="lookups.lua",
         path=f"/signed{GETPARAMS}",
         connections=4,
-        tools=("wrk", "docker-registry", "skopeo", "openssl"),
     ),
 }
 
