@@ -146,16 +146,20 @@ def answers(workload: Workload) -> Callable[[Server], bool]:
 
 def answers_get(path: str) -> Callable[[Server], bool]:
     def ready(server: Server) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        return get_succeeds(server.port, path)
 
     return ready
+
+
+def get_succeeds(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def listens(server: Server) -> bool:

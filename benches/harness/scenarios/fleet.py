@@ -100,7 +100,8 @@ class Caller(threading.Thread):
 
     def __init__(self, port: int, first: int) -> None:
         super().__init__(daemon=True)
-        self.port, self.calls, self.wrong = port, 0, []
+        self.port, self.calls = port, 0
+        self.wrong: list[int] = []
         self.numbers: Iterator[int] = itertools.count(first * QUESTIONS // CONNECTIONS)
         self.is_over = threading.Event()
 
