@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import platform
 import re
@@ -31,24 +30,23 @@ from typing import Any
 
 sys.dont_write_bytecode = True
 
-from harness.bench import EXAMPLES, Bench, Settings, progress  # noqa: E402
+from harness.bench import Bench  # noqa: E402
+from harness.command import choose, exit_code, show, write_json, write_markdown  # noqa: E402
 from harness.error import BenchError  # noqa: E402
+from harness.progress import progress  # noqa: E402
 from harness.report import Table  # noqa: E402
-from harness.scenario import DEBIAN_PACKAGES, SCENARIOS, tools_of  # noqa: E402
+from harness.scenarios.catalogue import DEBIAN_PACKAGES, SCENARIOS  # noqa: E402
+from harness.servers import EXAMPLES  # noqa: E402
+from harness.settings import Settings  # noqa: E402
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        bench(parse_arguments())
-    except BenchError as error:
-        progress("")
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
+        return exit_code("bench", lambda: bench(parse_arguments()))
     except KeyboardInterrupt:
         progress("")
         return 128 + signal.SIGINT
-    return 0
 
 
 def bench(arguments: argparse.Namespace) -> None:
@@ -66,13 +64,12 @@ def bench(arguments: argparse.Namespace) -> None:
     # This process, too, stays off the servers' core.
     os.sched_setaffinity(0, {settings.client_core})
     with tempfile.TemporaryDirectory(prefix="appset-gateway-bench-") as directory:
-        measured = Bench(settings, Path(directory))
+        shared = Bench(settings, Path(directory))
         for scenario in scenarios:
-            table = measured.run(scenario)
-            progress("")
-            print(table.text(), end="\n\n", flush=True)
+            table = SCENARIOS[scenario].measure(shared)
+            show(table)
             tables.append(table)
-    notes = [*measured.canary_lines(), *skipped]
+    notes = [*shared.driver.canary_notes(), *skipped]
     for note in notes:
         print(note)
 
@@ -83,10 +80,10 @@ def bench(arguments: argparse.Namespace) -> None:
             "scenarios": {table.name: table.data for table in tables},
             "notes": notes,
         }
-        write(arguments.json, json.dumps(document, indent=2, default=str))
+        write_json(arguments.json, document)
     if arguments.markdown:
         listed = "\n".join(f"- {note}" for note in notes)
-        write(arguments.markdown, "\n\n".join([head, *(t.markdown() for t in tables), listed]))
+        write_markdown(arguments.markdown, [head, *(table.markdown() for table in tables), listed])
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -150,13 +147,10 @@ def chosen_cores(asked: str | None) -> tuple[int, int]:
 
 def chosen_scenarios(only: str | None, skip_missing: bool) -> tuple[list[str], list[str]]:
     """The scenarios to run, and a note for each that is left out."""
-    chosen = SCENARIOS if only is None else [name.strip() for name in only.split(",")]
-    unknown = sorted(set(chosen) - set(SCENARIOS))
-    if unknown:
-        raise BenchError(f"unknown scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    chosen = choose(only, SCENARIOS, "unknown scenario")
     runnable, skipped = [], []
     for name in dict.fromkeys(chosen):
-        missing = [tool for tool in tools_of(name) if shutil.which(tool) is None]
+        missing = [tool for tool in SCENARIOS[name].tools if shutil.which(tool) is None]
         if not missing:
             runnable.append(name)
             continue
@@ -178,11 +172,6 @@ def environment() -> dict[str, Any]:
         "kernel": platform.release(),
         "load_average": os.getloadavg()[0],
     }
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.rstrip() + "\n")
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from harness.bench import progress  # noqa: E402
 from harness.client import TOKEN, answers_get, free_ports  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.process import Server  # noqa: E402
+from harness.progress import progress  # noqa: E402
 from harness.report import Table, against  # noqa: E402
 
 TARGET_RESIDENT_MIB = 256.0

@@ -38,11 +38,11 @@ from typing import Callable
 
 sys.dont_write_bytecode = True
 
-from harness.bench import progress  # noqa: E402
 from harness.client import TOKEN, free_ports, listens  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.process import Server  # noqa: E402
-from harness.scenario import GETPARAMS  # noqa: E402
+from harness.progress import progress  # noqa: E402
+from harness.workload import GETPARAMS  # noqa: E402
 
 TARGET_RESIDENT_MIB = 128.0
 TARGET_GROWTH = 1.1

@@ -1,1 +1,7 @@
-"""What run.py and instructions.py drive: the scenarios, the processes, the client, the tables."""
+"""What run.py, instructions.py, scale.py and the soaks share.
+
+- `servers`, `gateway_config`, `backing_services`: the processes of a run, their configuration, and what they ask.
+- `workload`, `rounds`, `driver`, `checks`, `comparison`: what wrk asks, a run of wrk, turns, checks, and the tables.
+- `scenarios`: a module for each topic that run.py measures; `scenarios.catalogue` lists them.
+- `counting`, `costs`: what instructions.py counts. `growth`, `plot`: what scale.py measures.
+"""

@@ -27,7 +27,7 @@ class Costs:
 
     @property
     def total(self) -> int:
-        return self.own.total()
+        return sum(self.own.values())
 
     def more_than(self, other: Costs, times: int) -> Shares:
         return Shares(per(self.own, other.own, times), per(self.whole, other.whole, times))

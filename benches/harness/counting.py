@@ -15,17 +15,21 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .bench import BARE_SERVER, GATEWAY, NOBODY, REFERENCE, Bench, Settings, Surroundings, progress
+from .backing_services import BackingServices, backing_services
 from .client import TOKEN, free_ports, listens
 from .costs import Costs, Shares, per, read_callgrind, read_strace
 from .error import BenchError
+from .gateway_config import NOBODY, SMALL_MEMORY, GatewayOptions
 from .process import Server
+from .progress import progress
 from .report import Table
-from .scenario import BRANCHES, LOAD_SCENARIOS
+from .servers import BARE_SERVER, GATEWAY, REFERENCE, Servers
+from .settings import Settings
+from .workload import BRANCHES, WORKLOADS
 
 # Each is asked as the scenario of wrk asks.
 COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups"}
@@ -53,7 +57,7 @@ class Counted:
 
 class Counting:
     def __init__(self, settings: Settings, directory: Path, requests: int, runs: int) -> None:
-        self.bench = Bench(settings, directory)
+        self.servers = Servers(settings, directory)
         self.settings = settings
         self.directory = directory
         self.requests = requests
@@ -62,22 +66,22 @@ class Counting:
 
     def run(self, name: str) -> tuple[Table, dict[str, Counted]]:
         counted: dict[str, Counted] = {}
-        with self.bench.surroundings(COUNTED[name]) as around:
+        with backing_services(self.servers, COUNTED[name]) as services:
             for server in (GATEWAY, BARE_SERVER if name == "lookups" else REFERENCE):
                 counted[server] = Counted(
-                    self.instructions(name, server, around),
-                    self.calls(name, server, around) if shutil.which("strace") else {},
+                    self.instructions(name, server, services),
+                    self.calls(name, server, services) if shutil.which("strace") else {},
                 )
         return tabulate(name, counted), counted
 
-    def instructions(self, name: str, server: str, around: Surroundings) -> Shares:
+    def instructions(self, name: str, server: str, services: BackingServices) -> Shares:
         def once(requests: int) -> Costs:
             written = self.directory / f"callgrind-{next(self.numbers)}"
             # Processes that the server forks write files of their own.
             tool = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={written}.%p"]
-            with self.running(server, around, tool) as running:
+            with self.running(server, services, tool) as running:
                 progress(f"{name}: {server}: {requests} requests under callgrind")
-                ask_all(running, name, around, requests)
+                ask_all(running, name, services.parameters, requests)
                 running.stop(PATIENCE_SECONDS)
             return read_callgrind(Path(f"{written}.{running.process.pid}"))
 
@@ -87,13 +91,13 @@ class Counting:
 
         return least(2 * self.requests).more_than(least(self.requests), self.requests)
 
-    def calls(self, name: str, server: str, around: Surroundings) -> dict[str, float]:
+    def calls(self, name: str, server: str, services: BackingServices) -> dict[str, float]:
         def once(requests: int) -> Counter[str]:
             written = self.directory / f"strace-{next(self.numbers)}"
             tool = ["strace", "--follow-forks", "--summary-only", f"--output={written}"]
-            with self.running(server, around, tool) as running:
+            with self.running(server, services, tool) as running:
                 progress(f"{name}: {server}: {requests} requests under strace")
-                ask_all(running, name, around, requests)
+                ask_all(running, name, services.parameters, requests)
                 # strace blocks the signal, and ends with the server.
                 pid = running.process.pid
                 for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
@@ -105,24 +109,24 @@ class Counting:
         return per(long, short, self.requests)
 
     @contextlib.contextmanager
-    def running(self, name: str, around: Surroundings, tool: Sequence[str]) -> Iterator[Server]:
+    def running(self, name: str, services: BackingServices, tool: Sequence[str]) -> Iterator[Server]:
         """The server, started by `tool`."""
-        registry = around.registry.port if around.registry else NOBODY
         environment: dict[str, str] = {}
         if name == GATEWAY:
-            # Little memory is soon full: then no look-up pays for its growth.
-            memory = "2MiB" if around.registry else "64MiB"
-            port, config = self.bench.write_config(name, around.upstream, registry, memory)
+            options = GatewayOptions(upstream=services.upstream, registry=services.registry_port)
+            if services.registry:
+                options = replace(options, memory=SMALL_MEMORY)
+            port, config = self.servers.write_config(name, options)
             argv = [str(self.settings.gateway), "serve", "--config", str(config)]
         else:
             (port,) = free_ports(1)
             example = "heads" if name == BARE_SERVER else "reference"
             argv = [str(self.settings.examples / example), f"127.0.0.1:{port}"]
-            if around.registry:
-                environment["HEADS_REGISTRY"] = f"127.0.0.1:{registry}"
-            if around.upstream != NOBODY:
-                environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{around.upstream}/v1/items"
-        server = self.bench.spawn(name, [*tool, *argv], port, environment=environment)
+            if services.registry:
+                environment["HEADS_REGISTRY"] = f"127.0.0.1:{services.registry_port}"
+            if services.upstream != NOBODY:
+                environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{services.upstream}/v1/items"
+        server = self.servers.spawn(name, [*tool, *argv], port, environment=environment)
         try:
             server.wait_until(listens, within=PATIENCE_SECONDS)
             yield server
@@ -130,10 +134,10 @@ class Counting:
             server.stop(0)
 
 
-def ask_all(server: Server, name: str, around: Surroundings, requests: int) -> None:
-    """Asks one question after the other, and compares each answer."""
-    expected = json.dumps({"output": {"parameters": around.parameters}}, separators=(",", ":")).encode()
-    path = LOAD_SCENARIOS[COUNTED[name]].path
+def ask_all(server: Server, name: str, parameters: Any, requests: int) -> None:
+    """Asks one question after the other, and compares each answer with the expected `parameters`."""
+    expected = json.dumps({"output": {"parameters": parameters}}, separators=(",", ":")).encode()
+    path = WORKLOADS[COUNTED[name]].path
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
         received = connection.makefile("rb")
         for number in range(requests):

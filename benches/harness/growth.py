@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bench import progress
-from .client import TOKEN, answers_get, free_ports
+from .client import TOKEN, free_ports, get_succeeds
 from .error import BenchError
 from .process import Server
+from .progress import progress
 from .report import Table
-from .scenario import GETPARAMS
+from .workload import GETPARAMS
 
 # The price of one more may rise so much from the first step between two sizes to the last.
 TARGET = 1.2
@@ -183,17 +183,10 @@ class Growth:
         argv = [str(self.gateway), "serve", "--config", str(folder / "gateway.yaml")]
         server = Server("gateway", argv, port=port, core=self.core, log=folder / "log", environment={})
         try:
-            server.wait_until(lambda _: answers_get("/readyz")(Admin(admin)), pause=0.001)
+            server.wait_until(lambda _: get_succeeds(admin, "/readyz"), pause=0.001)
             yield server
         finally:
             server.stop()
-
-
-@dataclass(frozen=True)
-class Admin:
-    """The admin port, where it is asked whether the gateway is ready."""
-
-    port: int
 
 
 def units(name: str, size: Size) -> int:

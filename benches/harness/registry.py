@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
-from .client import Round
+from .rounds import Round
 from .error import BenchError
 from .process import Server
-from .scenario import BRANCH, BRANCHES
+from .workload import BRANCH, BRANCHES
 
 CONFIG = """\
 version: 0.1

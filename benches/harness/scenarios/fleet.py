@@ -1,7 +1,8 @@
-"""Replicas with a shared store: what the store costs one of them, and what several ask of their source."""
+"""Several replicas on one store: how often they run the same questions, and what they ask of their source."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -12,15 +13,16 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .client import TOKEN, free_ports
-from .error import BenchError
-from .process import Server
-from .scenario import GETPARAMS
+from ..bench import Bench
+from ..client import free_ports, json_headers
+from ..error import BenchError
+from ..process import Server
+from ..progress import progress
+from ..servers import running
+from ..workload import GETPARAMS
 
-COUNTS = (1, 3, 5)
 QUESTIONS = 300
 CONNECTIONS = 64
-STARTS = 5
 
 CONFIG = """\
 server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", drain: 0s }}
@@ -39,12 +41,27 @@ routes:
 
 
 @dataclass(frozen=True)
-class Growth:
+class FleetCounts:
     """What a number of replicas did within some seconds."""
 
     calls: int
     runs: int
     requests: int
+
+
+def run_fleet(bench: Bench, store: str, upstream: int, count: int, seconds: int) -> FleetCounts:
+    """Starts `count` replicas on the store, and calls them for so many seconds."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for number in range(count):
+            port, admin, text = config(bench.servers.token_file, store, upstream, count)
+            file = bench.directory / f"fleet-{count}-{number}.yaml"
+            file.write_text(text)
+            server = bench.servers.spawn_configured(f"fleet-{count}-{number}", file, port)
+            stack.enter_context(running(server, is_in_contact))
+            servers.append((server, admin))
+        progress(f"replicas: {count} at once")
+        return call_all(servers, seconds)
 
 
 def config(token_file: object, store: str, upstream: int, count: int) -> tuple[int, int, str]:
@@ -54,7 +71,7 @@ def config(token_file: object, store: str, upstream: int, count: int) -> tuple[i
     return port, admin, CONFIG.format(count=count, **values)
 
 
-def grow(replicas: Sequence[tuple[Server, int]], seconds: float) -> Growth:
+def call_all(replicas: Sequence[tuple[Server, int]], seconds: float) -> FleetCounts:
     """Calls all replicas in turn about all questions, on many connections."""
     for server, _ in replicas:
         server.wait_until(is_in_contact)
@@ -75,7 +92,7 @@ def grow(replicas: Sequence[tuple[Server, int]], seconds: float) -> Growth:
         raise BenchError(f"a replica answered {wrong[0]}\n{replicas[0][0].log_tail()}")
     scale = seconds / (time.monotonic() - began)
     runs, requests = (round((after - first) * scale) for after, first in zip(counts(admins), before))
-    return Growth(sum(caller.calls for caller in callers), runs, requests)
+    return FleetCounts(sum(caller.calls for caller in callers), runs, requests)
 
 
 class Caller(threading.Thread):
@@ -83,7 +100,8 @@ class Caller(threading.Thread):
 
     def __init__(self, port: int, first: int) -> None:
         super().__init__(daemon=True)
-        self.port, self.calls, self.wrong = port, 0, []
+        self.port, self.calls = port, 0
+        self.wrong: list[int] = []
         self.numbers: Iterator[int] = itertools.count(first * QUESTIONS // CONNECTIONS)
         self.is_over = threading.Event()
 
@@ -100,7 +118,7 @@ class Caller(threading.Thread):
 
 def call(connection: http.client.HTTPConnection, number: int) -> int:
     body = json.dumps({"applicationSetName": "bench", "input": {"parameters": {"n": str(number)}}})
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    headers = json_headers()
     connection.request("POST", GETPARAMS, body, headers)
     response = connection.getresponse()
     response.read()

@@ -8,12 +8,20 @@ import json
 import statistics
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
-from .client import TOKEN, free_ports
-from .error import BenchError
-from .process import Server
-from .scenario import GETPARAMS
+from ..bench import Bench
+from ..client import free_ports, json_headers
+from ..error import BenchError
+from ..process import Server
+from ..progress import progress
+from ..report import Table, against
+from ..servers import running
+from ..targets import TARGET_EVALUATIONS_MS, TARGET_LATE_MS
+from ..workload import GETPARAMS
+
+ALONE, BESIDE_HOSTILE = "ordinary, alone", "ordinary, beside the hostile"
 
 # Seconds within which each call is answered.
 DEADLINE = 2
@@ -40,6 +48,36 @@ ROUTE = """\
   - name: {name}
     backend: {{ pipeline: [ {{ fixed: {{ parameters: [{{ a: b }}] }} }}, {{ select: {select} }} ] }}
 """
+
+
+def measure(bench: Bench) -> Table:
+    """An ordinary route alone, and while four other routes evaluate until their deadline."""
+    port, text = config(bench.servers.token_file)
+    file = bench.directory / "evaluations.yaml"
+    file.write_text(text)
+    seconds = bench.settings.seconds * bench.settings.rounds
+    with running(bench.servers.spawn_configured("evaluations", file, port), answers_ordinary) as server:
+        progress("evaluations: alone")
+        times = {ALONE: ordinary(server, seconds)}
+        progress("evaluations: beside hostile expressions")
+        with Hostile(server) as hostile:
+            times[BESIDE_HOSTILE] = ordinary(server, seconds)
+        times["hostile"] = hostile.times()
+    return tabulate(times)
+
+
+def tabulate(times: Mapping[str, Times]) -> Table:
+    title = f"a route beside four expressions that never end, deadline {DEADLINE} s"
+    table = Table("evaluations", title, ["", "calls", "p50 ms", "p99 ms", "max ms"])
+    for name, one in times.items():
+        figures = (one.median, one.p99, one.longest)
+        table.rows.append([name, str(one.calls), *(f"{figure:.1f}" for figure in figures)])
+    p99 = times[BESIDE_HOSTILE].p99
+    table.remarks.append(f"p99 beside the hostile: {against(p99, TARGET_EVALUATIONS_MS, ' ms')}")
+    late = times["hostile"].longest - DEADLINE * 1000
+    table.remarks.append(f"after the deadline: {against(late, TARGET_LATE_MS, ' ms')}")
+    table.data = {name: asdict(one) for name, one in times.items()}
+    return table
 
 
 @dataclass(frozen=True)
@@ -86,6 +124,15 @@ def ordinary(server: Server, seconds: float) -> Times:
     return Times.of(took)
 
 
+def answers_ordinary(server: Server) -> bool:
+    """Whether the ordinary route answers."""
+    try:
+        ordinary(server, 0.001)
+    except OSError:
+        return False
+    return True
+
+
 class Hostile:
     """Calls every hostile route again and again while it is entered; how long the calls took is in `took`."""
 
@@ -125,7 +172,7 @@ def call(connection: http.client.HTTPConnection, route: str) -> tuple[float, int
     """Milliseconds and status of a call with a parameter that no call had before."""
     parameters = {"n": str(time.monotonic_ns())}
     body = json.dumps({"applicationSetName": "bench", "input": {"parameters": parameters}})
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    headers = json_headers()
     began = time.perf_counter()
     connection.request("POST", f"/{route}{GETPARAMS}", body, headers)
     response = connection.getresponse()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from .error import BenchError
-from .process import Server
-from .push import Service, ask
+from ..bench import Bench
+from ..client import ask_route, free_ports, listens
+from ..error import BenchError
+from ..process import Server
+from ..progress import progress
+from ..report import Table, against
+from ..servers import running
+from ..service import Service
+from ..targets import TARGET_MATRIX_S
 
 ELEMENTS = 200
 RECONCILES = 3
@@ -31,6 +39,35 @@ routes:
     backend: *backend
     cache: {{ ttl: 2s, staleWhileRevalidate: 0s, prefetch: false }}
 """
+
+
+def measure(bench: Bench) -> Table:
+    with Source() as source:
+        port, admin = free_ports(2)
+        values = {"port": port, "admin": admin, "source": source.server_port, "token_file": bench.servers.token_file}
+        config = bench.directory / "matrix.yaml"
+        config.write_text(CONFIG.format(**values))
+        with running(bench.servers.spawn_configured("matrix", config, port), listens) as server:
+            found = {}
+            for route in ("ahead", "in-turn"):
+                progress(f"matrix: {route}")
+                found[route] = reconcile(server, source, route)
+    return tabulate(found)
+
+
+def tabulate(found: Mapping[str, Reconciles]) -> Table:
+    columns = ["", "first, s", "later", "requests in each", "at once"]
+    title = f"{ELEMENTS} elements whose source takes {TAKES * 1000:.0f} ms, one after the other"
+    table = Table("matrix", title, columns)
+    for name, route in (("gateway", "ahead"), ("gateway, `prefetch: false`", "in-turn")):
+        first, *later = found[route].seconds
+        requests = ", ".join(map(str, found[route].requests))
+        at_once = str(found[route].most_at_once)
+        table.rows.append([name, f"{first:.1f}", f"{statistics.median(later):.2f}", requests, at_once])
+    slowest = max(found["ahead"].seconds[1:])
+    table.remarks.append(f"the slowest of the later ones: {against(slowest, TARGET_MATRIX_S, ' s')}")
+    table.data = {route: asdict(reconciles) for route, reconciles in found.items()}
+    return table
 
 
 class Source(Service):
@@ -68,7 +105,7 @@ def reconcile(gateway: Server, source: Source, route: str) -> Reconciles:
     for _ in range(1 + RECONCILES):
         before, began = source.requests, time.monotonic()
         for number in range(ELEMENTS):
-            answer = ask(gateway.port, route, "set", {"n": str(number)})
+            answer = ask_route(gateway.port, route, "set", {"n": str(number)})
             if answer != [{"n": str(number)}]:
                 raise BenchError(f"{route} answered {answer} about {number}")
         seconds.append(time.monotonic() - began)

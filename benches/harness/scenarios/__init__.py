@@ -1,0 +1,1 @@
+"""What run.py measures: each scenario makes one table."""
