@@ -3,10 +3,11 @@
 //! The caller itself chooses the ApplicationSet's name in a call. Globs over that name prevent mistakes between several Argo CDs; they are no
 //! protection against an attacker.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
 use super::Role;
-use crate::domain::problem::{Path, Problems};
+use crate::domain::{
+    glob::{NameGlob, NameGlobs},
+    problem::{Path, Problems},
+};
 
 /// The routes and ApplicationSets that a caller may ask for.
 #[derive(Debug, Clone)]
@@ -16,7 +17,7 @@ pub(crate) struct Scope {
 }
 
 /// The names that one of some globs matches; `None` for every name.
-type Names = Option<GlobSet>;
+type Names = Option<NameGlobs>;
 
 impl Scope {
     /// Everything.
@@ -51,28 +52,21 @@ impl Scope {
     /// Whether it includes the route of this name.
     #[must_use]
     pub(crate) fn has_route(&self, route: &str) -> bool {
-        self.routes.as_ref().is_none_or(|globs| globs.is_match(route))
+        self.routes.as_ref().is_none_or(|globs| globs.matches(route))
     }
 
     /// Whether it includes the ApplicationSet of this name. The name is empty if a call has none.
     #[must_use]
     pub(crate) fn has_application_set(&self, name: &str) -> bool {
-        self.application_sets.as_ref().is_none_or(|globs| globs.is_match(name))
+        self.application_sets.as_ref().is_none_or(|globs| globs.matches(name))
     }
 }
 
-/// The set of the globs `patterns`. `None` if one is invalid; each invalid glob is noted.
-pub(super) fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Option<GlobSet> {
-    let mut set = GlobSetBuilder::new();
-    let mut is_valid = true;
-    for (index, pattern) in patterns.iter().enumerate() {
-        match problems.note(&path.index(index), Glob::new(pattern)) {
-            Some(glob) => _ = set.add(glob),
-            None => is_valid = false,
-        }
-    }
-    let set = problems.note(path, set.build());
-    if is_valid { set } else { None }
+/// The globs `patterns`. `None` if one is invalid; each invalid glob is noted.
+pub(super) fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Option<NameGlobs> {
+    let globs = patterns.iter().enumerate();
+    let globs: Vec<_> = globs.map(|(index, glob)| problems.note(&path.index(index), NameGlob::parse(glob))).collect();
+    globs.into_iter().collect()
 }
 
 #[cfg(test)]

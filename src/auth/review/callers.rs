@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use globset::GlobSet;
-
 use super::{answer::User, config::ReviewedConfig};
 use crate::{
     auth::{Allowance, Caller, check_name, scope::build_globs},
-    domain::problem::{Path, Problems},
+    domain::{
+        glob::NameGlobs,
+        problem::{Path, Problems},
+    },
 };
 
 /// One entry of `callers`.
 #[derive(Debug)]
 pub(crate) struct Reviewed {
-    user: GlobSet,
-    groups: Option<GlobSet>,
+    user: NameGlobs,
+    groups: Option<NameGlobs>,
     /// Called as the entry: its `name`, or else its `user`.
     caller: Caller,
     /// Whether all users have the caller's name. Otherwise each keeps its own.
@@ -57,8 +58,8 @@ impl Reviewed {
 
     /// The caller for `user`, if the entry matches.
     pub(crate) fn caller(&self, user: &User) -> Option<Arc<Caller>> {
-        let is_member = |groups: &GlobSet| user.groups.iter().any(|group| groups.is_match(group));
-        if !self.user.is_match(&user.username) || !self.groups.as_ref().is_none_or(is_member) {
+        let is_member = |groups: &NameGlobs| user.groups.iter().any(|group| groups.matches(group));
+        if !self.user.matches(&user.username) || !self.groups.as_ref().is_none_or(is_member) {
             return None;
         }
         let mut caller = self.caller.clone();
