@@ -79,8 +79,8 @@ bench: ## Measure speed, in ratios to a bare reference server
 
 # With the names of functions, for `--profile FILE`.
 .PHONY: instructions
-instructions: ## Count the instructions of a hit, a miss and a look-up, beside a bare reference server
-	@tools/need cc:gcc python3:python3 valgrind:valgrind strace:strace docker-registry:docker-registry skopeo:skopeo
+instructions: ## Count the instructions of hits, misses and look-ups, beside a bare reference server
+	@tools/need cc:gcc python3:python3 valgrind:valgrind strace:strace docker-registry:docker-registry skopeo:skopeo openssl:openssl
 	CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --bins --examples
 	python3 benches/instructions.py --gateway target/release/appset-gateway --examples target/release/examples \
 	  --json target/instructions.json --markdown target/instructions.md $(INSTRUCTIONS)

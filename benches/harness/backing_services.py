@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import registry
+from . import registry, signing
 from .client import answers_get, free_ports, listens
 from .gateway_config import NOBODY
 from .process import Server
@@ -24,6 +24,8 @@ class BackingServices:
     # The upstream's port.
     upstream: int = NOBODY
     registry: Server | None = None
+    # The key that signed the registry's images.
+    public_key: Path | None = None
 
     @property
     def registry_port(self) -> int:
@@ -38,7 +40,8 @@ def backing_services(servers: Servers, workload: str) -> Iterator[BackingService
             yield BackingServices(parameters, upstream=upstream.port)
     elif workload in ("digests", "lookups", "signed"):
         with run_registry(servers, workload) as (registry_server, found):
-            yield BackingServices(found, registry=registry_server)
+            key = signing.sign_images(servers.directory, registry_server.port, found[0]) if workload == "signed" else None
+            yield BackingServices(found, registry=registry_server, public_key=key)
     else:
         yield BackingServices(parameters)
 

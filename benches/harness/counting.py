@@ -32,13 +32,17 @@ from .settings import Settings
 from .workload import BRANCHES, WORKLOADS
 
 # Each is asked as the scenario of wrk asks.
-COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups"}
+COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups", "signed": "signed"}
 TITLES = {
     "hit": "a cache hit",
     "miss": "a miss to a local upstream",
     "lookups": "two images looked up in docker-registry for each answer",
+    "signed": "the same for images whose signatures are proven already, beside unsigned images",
 }
-TOOLS = {"hit": (), "miss": (), "lookups": ("docker-registry", "skopeo")}
+TOOLS = {"hit": (), "miss": (), "lookups": ("docker-registry", "skopeo"), "signed": ("docker-registry", "skopeo", "openssl")}
+UNSIGNED = "gateway, unsigned images"
+# What the gateway is compared with; else the reference.
+COMPARED = {"lookups": BARE_SERVER, "signed": UNSIGNED}
 
 # A server is many times slower under callgrind.
 PATIENCE_SECONDS = 120.0
@@ -67,7 +71,7 @@ class Counting:
     def run(self, name: str) -> tuple[Table, dict[str, Counted]]:
         counted: dict[str, Counted] = {}
         with backing_services(self.servers, COUNTED[name]) as services:
-            for server in (GATEWAY, BARE_SERVER if name == "lookups" else REFERENCE):
+            for server in (GATEWAY, COMPARED.get(name, REFERENCE)):
                 counted[server] = Counted(
                     self.instructions(name, server, services),
                     self.calls(name, server, services) if shutil.which("strace") else {},
@@ -112,8 +116,10 @@ class Counting:
     def running(self, name: str, services: BackingServices, tool: Sequence[str]) -> Iterator[Server]:
         """The server, started by `tool`."""
         environment: dict[str, str] = {}
-        if name == GATEWAY:
-            options = GatewayOptions(upstream=services.upstream, registry=services.registry_port)
+        if name in (GATEWAY, UNSIGNED):
+            options = GatewayOptions(
+                upstream=services.upstream, registry=services.registry_port, public_key=services.public_key
+            )
             if services.registry:
                 options = replace(options, memory=SMALL_MEMORY)
             port, config = self.servers.write_config(name, options)
@@ -137,7 +143,7 @@ class Counting:
 def ask_all(server: Server, name: str, parameters: Any, requests: int) -> None:
     """Asks one question after the other, and compares each answer with the expected `parameters`."""
     expected = json.dumps({"output": {"parameters": parameters}}, separators=(",", ":")).encode()
-    path = WORKLOADS[COUNTED[name]].path
+    path = WORKLOADS["lookups" if server.name == UNSIGNED else COUNTED[name]].path
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
         received = connection.makefile("rb")
         for number in range(requests):
@@ -151,7 +157,7 @@ def question(name: str, number: int) -> dict[str, Any]:
     """The body that the script of wrk sends; with the same length each time."""
     if name == "hit":
         return {"applicationSetName": "hit", "input": {"parameters": {"branch": BRANCHES[0]}}}
-    branch = BRANCHES[number % len(BRANCHES)] if name == "lookups" else BRANCHES[0]
+    branch = BRANCHES[number % len(BRANCHES)] if name in COMPARED else BRANCHES[0]
     return {"applicationSetName": "bench", "input": {"parameters": {"branch": branch, "n": f"{number:020}"}}}
 
 

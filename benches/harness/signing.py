@@ -29,6 +29,14 @@ ROUTES = """\
 """
 
 
+def sign_images(directory: Path, port: int, parameters: dict[str, str]) -> Path:
+    """Signs the images that a parameter set names, in the registry at `port`; returns the public key."""
+    private, public = make_key(directory)
+    for image in ("front", "back"):
+        sign(port, f"org/{image}", parameters[f"digest{image.capitalize()}"], private)
+    return public
+
+
 def make_key(directory: Path) -> tuple[Path, Path]:
     """A private key, and the public one."""
     private, public = directory / "signer.key", directory / "signer.pub"
