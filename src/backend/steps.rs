@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     domain::{
         error::BackendError,
-        generator::{Evidence, Lasting, Outcome, ParameterSet, Parameters, Query, Trust},
+        generator::{BackendNote, Evidence, Lasting, Outcome, ParameterSet, Query, Trust},
         problem::{Path, Problems},
         secret::Secrets,
     },
@@ -142,18 +143,18 @@ impl Steps {
 
     /// `outcome` with the evidence, the lifetimes and the notes of all steps.
     pub(crate) fn conclude(&self, outcome: Outcome, reports: Vec<StepReport>, ttl: Duration) -> Outcome {
-        let mut notes = Parameters::new();
+        let mut notes = IndexMap::new();
         let (mut lasting, mut evidence) = (Vec::new(), Vec::new());
         for (step, report) in self.0.iter().zip(reports) {
             if let Some(note) = report.note {
-                notes.insert(step.label.clone(), Arc::unwrap_or_clone(note));
+                notes.insert(&*step.label, note);
             }
             evidence.extend(report.evidence);
             if step.built.gets_old {
                 lasting.push(report.lasting);
             }
         }
-        let note = if notes.is_empty() { None } else { Some(Arc::new(Value::Object(notes))) };
+        let note = if notes.is_empty() { None } else { BackendNote::of(&notes) };
         Outcome { lasting: shortest(&lasting, ttl), note, ..outcome }.having_learned(evidence)
     }
 
@@ -200,7 +201,7 @@ impl std::fmt::Debug for Steps {
 pub(crate) struct StepReport {
     evidence: Vec<Evidence>,
     lasting: Option<Lasting>,
-    note: Option<Arc<Value>>,
+    note: Option<BackendNote>,
 }
 
 impl StepReport {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     app::Setup,
     domain::{
-        generator::{Before, ParameterSet, Parameters, Query},
+        generator::{BackendNote, Before, ParameterSet, Parameters, Query},
         secret::REDACTED,
     },
     engine::{
@@ -146,7 +146,7 @@ async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<Reso
     };
     let admitted = route.admit(Arc::clone(&asked.parameters), Instant::now() + route.deadline).await;
     let parameters = admitted.map_err(|error| format!("route {}: {error}", route.name))?;
-    let note = |note: &Option<Value>| note.clone().map(Arc::new);
+    let note = |note: &Option<Value>| note.as_ref().and_then(BackendNote::of);
     let before = Before { own: note(&recorded.notes.own), lineage: note(&recorded.notes.lineage) };
     Ok(Arc::new(ResolvedQuery::new(Arc::clone(route), Query { parameters, before, ..asked })))
 }

@@ -13,7 +13,7 @@ use crate::{
     app::{App, Setup},
     domain::{
         clock::Timestamp,
-        generator::{Parameters, Query},
+        generator::{BackendNote, Parameters, Query},
         secret::Secrets,
     },
     engine::answer::remembered::Remembered,
@@ -64,7 +64,7 @@ fn recorded(setup: &Setup, remembered: &Remembered, names: &[Arc<str>]) -> Vec<R
     let (by_match, by_path): (Vec<_>, Vec<_>) =
         names.iter().map(ToString::to_string).partition(|name| is_matched(name));
     let secrets = route.backend.secrets();
-    let note = |note: &Option<Arc<Value>>| note.as_ref().map(|note| secrets.redact_json((**note).clone()));
+    let note = |note: &Option<BackendNote>| Some(secrets.redact_json(note.as_ref()?.read::<Value>()?));
     let recorded = |by_match: bool, asked_by: Vec<String>| Recorded {
         route: Some(route.name.to_string()),
         by_match,

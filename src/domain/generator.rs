@@ -1,5 +1,6 @@
 //! What Argo CD's plugin generator asks, and what it may be told. No I/O.
 
+mod note;
 mod trust;
 pub(crate) mod watch;
 
@@ -9,8 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-pub(crate) use self::trust::Trust;
 use self::watch::Watch;
+pub(crate) use self::{
+    note::{BackendNote, Before},
+    trust::Trust,
+};
 
 /// The input parameters of a request, or a parameter set of an answer: names and JSON values.
 pub type Parameters = Map<String, Value>;
@@ -68,24 +72,6 @@ impl Query {
     #[must_use]
     pub(crate) const fn reuses_for(&self) -> Duration {
         if self.must_ask { Duration::ZERO } else { self.ttl }
-    }
-}
-
-/// A backend's notes on earlier answers.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Before {
-    /// The note with the last answer to the same request.
-    pub(crate) own: Option<Arc<Value>>,
-    /// The note with the last answer of the lineage, if that answered another request.
-    pub(crate) lineage: Option<Arc<Value>>,
-}
-
-impl Before {
-    /// The notes of the part called `name`, from the notes of the whole.
-    #[must_use]
-    pub(crate) fn of_part(&self, name: &str) -> Self {
-        let part = |note: &Option<Arc<Value>>| note.as_ref()?.get(name).cloned().map(Arc::new);
-        Self { own: part(&self.own), lineage: part(&self.lineage) }
     }
 }
 
@@ -147,7 +133,7 @@ pub(crate) struct Outcome {
     pub(crate) sets: Vec<ParameterSet>,
     pub(crate) evidence: Vec<Evidence>,
     pub(crate) lasting: Option<Lasting>,
-    pub(crate) note: Option<Arc<Value>>,
+    pub(crate) note: Option<BackendNote>,
 }
 
 /// How long an answer is fresh, as its backend says.
@@ -206,8 +192,8 @@ impl Outcome {
 
     /// Adds a note, which the backend gets back with later requests.
     #[must_use]
-    pub(crate) fn noting(self, note: Value) -> Self {
-        Self { note: Some(Arc::new(note)), ..self }
+    pub(crate) fn noting(self, note: Option<BackendNote>) -> Self {
+        Self { note, ..self }
     }
 }
 

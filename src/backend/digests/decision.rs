@@ -16,7 +16,7 @@ use super::{
 use crate::domain::{
     clock::Timestamp,
     error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Parameters, Verdict},
+    generator::{BackendNote, Evidence, Outcome, ParameterSet, Parameters, Verdict},
 };
 
 /// How long *not built* is accepted while CI works.
@@ -162,8 +162,8 @@ impl Facts {
         item.insert("stale".to_owned(), is_earlier.into());
         item.extend(origin);
         let made_by = self.made_by;
-        let note = Note { item: Some(item.clone()), is_earlier, made_by, known, proofs, images, ..Note::default() };
-        let outcome = Outcome::present(ParameterSet(item), evidence).noting(note.into());
+        let note = Note { item: Some(item), is_earlier, made_by, known, proofs, images, ..Note::default() };
+        let outcome = with_note(note, evidence);
         // The commit in the question may pass at any time.
         Ok(if is_earlier { outcome.lasting_at_most(PENDING) } else { outcome })
     }
@@ -232,20 +232,28 @@ struct NotBuilt {
     evidence: Vec<Evidence>,
 }
 
+/// The answer with the set of `note`, which notes it.
+fn with_note(note: Note, evidence: Vec<Evidence>) -> Outcome {
+    let text = BackendNote::of(&note);
+    Outcome::present(ParameterSet(note.item.unwrap_or_default()), evidence).noting(text)
+}
+
 impl NotBuilt {
     /// The answer with `item`, the last build, which `before` noted.
     fn last_build(mut self, mut item: Parameters, before: Note) -> Outcome {
         self.evidence.push(Evidence::present("the last build", describe_last_build(&item)));
         item.insert("stale".to_owned(), true.into());
         let Note { is_earlier, made_by, proofs, images, .. } = before;
-        let note = Note { item: Some(item.clone()), is_earlier, made_by, proofs, images, ..self.note };
-        Outcome::present(ParameterSet(item), self.evidence).lasting_at_most(self.life).noting(note.into())
+        let note = Note { item: Some(item), is_earlier, made_by, proofs, images, ..self.note };
+        with_note(note, self.evidence).lasting_at_most(self.life)
     }
 
     /// The answer without any build.
     fn fall_back(mut self, fallback: &Fallback, tells_origin: bool) -> Result<Outcome, BackendError> {
         match fallback {
-            Fallback::Omit => Ok(Outcome::absent(self.evidence).lasting_at_most(self.life).noting(self.note.into())),
+            Fallback::Omit => {
+                Ok(Outcome::absent(self.evidence).lasting_at_most(self.life).noting(BackendNote::of(&self.note)))
+            }
             Fallback::Placeholder(images) => {
                 let mut item = images.clone();
                 item.insert("stale".to_owned(), true.into());
@@ -255,7 +263,7 @@ impl NotBuilt {
                 }
                 self.evidence.push(Evidence::present("the placeholder", "it is answered until the images are built"));
                 let outcome = Outcome::present(ParameterSet(item), self.evidence);
-                Ok(outcome.lasting_at_most(self.life).noting(self.note.into()))
+                Ok(outcome.lasting_at_most(self.life).noting(BackendNote::of(&self.note)))
             }
             Fallback::Error => {
                 let missing = self.evidence.iter().filter(|evidence| evidence.verdict != Verdict::Present);

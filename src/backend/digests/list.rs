@@ -29,7 +29,7 @@ use crate::{
     clients::oci::{Lookup, Patience, Reference, Registries},
     domain::{
         error::BackendError,
-        generator::{Outcome, Query, Trust},
+        generator::{BackendNote, Outcome, Query, Trust},
         problem::{Path, Problems},
     },
     lang::{
@@ -147,7 +147,7 @@ impl List {
             sets.extend(kept.tags.into_iter().map(|tag| notes.add(tag)));
         }
         let outcome = Outcome::of_sources(sets, evidence);
-        Ok(if self.signatures.is_some() { outcome.noting(notes.into()) } else { outcome })
+        Ok(if self.signatures.is_some() { outcome.noting(BackendNote::of(&notes)) } else { outcome })
     }
 
     /// The selected tags of one repository.

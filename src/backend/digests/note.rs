@@ -3,8 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
     finding::NotedProof,
@@ -14,7 +13,7 @@ use crate::{
     clients::oci::{Contents, Digest},
     domain::{
         clock::Timestamp,
-        generator::{Before, Parameters},
+        generator::{BackendNote, Before, Parameters},
     },
 };
 
@@ -51,8 +50,8 @@ impl Note {
     /// The note of the last answer to this very question; if that has no set, the set that the lineage noted. A note that
     /// cannot be read is ignored: another version may have written it.
     pub(crate) fn read(before: &Before) -> Self {
-        let read = |note: &Option<Arc<Value>>| note.as_deref().and_then(|note| Self::deserialize(note).ok());
-        let (mut own, lineage) = (read(&before.own).unwrap_or_default(), read(&before.lineage).unwrap_or_default());
+        let read = |note: &Option<BackendNote>| note.as_ref().and_then(BackendNote::read::<Self>).unwrap_or_default();
+        let (mut own, lineage) = (read(&before.own), read(&before.lineage));
         own.known.extend(lineage.known);
         let all = own.proofs.values().chain(lineage.proofs.values());
         own.noted = all.map(|proof| (proof.key, Arc::clone(&proof.proven))).collect();
@@ -67,44 +66,40 @@ impl Note {
     }
 }
 
-impl From<Note> for Value {
-    fn from(note: Note) -> Self {
-        // By hand: the parameter set is moved, not copied.
-        let Note { item, is_earlier, made_by, missing_since, known, proofs, images, noted: _ } = note;
-        let mut fields = Parameters::new();
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { item, is_earlier, made_by, missing_since, known, proofs, images, noted: _ } = self;
+        let mut fields = serializer.serialize_map(None)?;
         if let Some(item) = item {
-            fields.insert("item".to_owned(), Self::Object(item));
-            fields.insert("isEarlier".to_owned(), is_earlier.into());
-            fields.insert("madeBy".to_owned(), made_by.into());
+            fields.serialize_entry("item", item)?;
+            fields.serialize_entry("isEarlier", is_earlier)?;
+            fields.serialize_entry("madeBy", made_by)?;
         }
-        fields.extend(missing_since.map(|since| ("missingSince".to_owned(), since.0.into())));
-        if !proofs.is_empty()
-            && let Ok(proofs) = serde_json::to_value(proofs)
-        {
-            fields.insert("proofs".to_owned(), proofs);
+        if let Some(since) = missing_since {
+            fields.serialize_entry("missingSince", since)?;
         }
-        if !images.is_empty()
-            && let Ok(images) = serde_json::to_value(images)
-        {
-            fields.insert("images".to_owned(), images);
+        if !proofs.is_empty() {
+            fields.serialize_entry("proofs", proofs)?;
         }
-        if !known.is_empty()
-            && let Ok(known) = serde_json::to_value(known)
-        {
-            fields.insert("known".to_owned(), known);
+        if !images.is_empty() {
+            fields.serialize_entry("images", images)?;
         }
-        Self::Object(fields)
+        if !known.is_empty() {
+            fields.serialize_entry("known", known)?;
+        }
+        fields.end()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn read(own: Option<Value>, lineage: Option<Value>) -> Note {
-        Note::read(&Before { own: own.map(Arc::new), lineage: lineage.map(Arc::new) })
+        let [own, lineage] = [own, lineage].map(|note| BackendNote::of(&note?));
+        Note::read(&Before { own, lineage })
     }
 
     #[test]
@@ -126,7 +121,7 @@ mod tests {
             images: BTreeMap::from([("back".to_owned(), proof.image.clone())]),
             proofs: Proofs::from([("front".to_owned(), proof)]),
         };
-        assert_eq!(read(Some(note.clone().into()), None), note);
+        assert_eq!(Note::read(&Before { own: BackendNote::of(&note), lineage: None }), note);
         assert_eq!(read(Some(json!({"item": 7})), None).item, None);
         assert_eq!(read(None, None).item, None);
     }

@@ -178,16 +178,19 @@ impl Signatures {
             ProofKey::of(&image.digests, &trust.fingerprint, commit.filter(|_| self.proves_commits))
         };
         let key = key_for(query.commit.map(Commit::as_str));
-        let proof = |key: &ProofKey| self.memory.proof(key).or_else(|| query.noted.get(key).cloned());
-        if let Some(proven) = proof(&key) {
-            self.memory.prove(key, Arc::clone(&proven));
+        if let Some(proven) = self.memory.proof(&key) {
             return Ok(Vouched::Proven(key, proven));
+        }
+        if let Some(proven) = query.noted.get(&key) {
+            self.memory.prove(key, Arc::clone(proven));
+            return Ok(Vouched::Proven(key, Arc::clone(proven)));
         }
         // Label and proof agree on another commit: a further proof could only contradict the label.
         if let (Some(expected), Some(label)) = (query.commit.filter(|_| self.proves_commits), query.label)
             && let Ok(label) = Commit::parse(label)
             && label != *expected
-            && proof(&key_for(Some(label.as_str()))).is_some()
+            && let of_label = key_for(Some(label.as_str()))
+            && (self.memory.proof(&of_label).is_some() || query.noted.contains_key(&of_label))
         {
             return Ok(Vouched::NotYet(format!("it is proven to be of {label}, not of {expected}")));
         }

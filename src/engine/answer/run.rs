@@ -7,7 +7,6 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use serde_json::Value;
 use tokio::time::timeout_at;
 
 use super::{Failure, Landed, Wanted, notices::What, state::EngineState};
@@ -16,7 +15,9 @@ use crate::{
     domain::{
         clock::{Clock, Timestamp},
         error::BackendError,
-        generator::{Before, Evidence, Lasting, Outcome, OutcomeKind, ParameterSet, Query, Question, Trust},
+        generator::{
+            BackendNote, Before, Evidence, Lasting, Outcome, OutcomeKind, ParameterSet, Query, Question, Trust,
+        },
     },
     engine::{
         cache::{Encoded, Key, MadeUnder},
@@ -46,7 +47,7 @@ pub(super) struct Found {
     pub(super) encoded: Encoded,
     pub(super) evidence: Vec<Evidence>,
     pub(super) lasting: Option<Lasting>,
-    pub(super) note: Option<Arc<Value>>,
+    pub(super) note: Option<BackendNote>,
 }
 
 /// A run that has ended.

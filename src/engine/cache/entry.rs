@@ -4,20 +4,17 @@ use std::{hash::BuildHasher as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::{Life, MadeUnder, Turn};
 use crate::domain::{
     clock::Timestamp,
-    generator::{Evidence, ParameterSet, Parameters, Question},
+    generator::{BackendNote, Evidence, ParameterSet, Parameters, Question},
 };
 
 /// The cache's overhead per entry, as measured: its key, its place in two lists, and its use count.
 const BESIDE: usize = 640;
 /// The overhead of one allocation, in bytes.
 const PIECE: usize = 16;
-/// The size of an empty table for a few keys, in bytes.
-const EMPTY_TABLE: usize = 128;
 
 /// How much room is made for the text of a parameter set at first, in bytes.
 const ROOM_PER_SET: usize = 64;
@@ -169,7 +166,7 @@ pub struct Entry {
     /// What was learned of each item, and the proof of an absence.
     pub(crate) evidence: Vec<Evidence>,
     /// What the backend wants to get back with the next question of the lineage.
-    pub(crate) note: Option<Arc<Value>>,
+    pub(crate) note: Option<BackendNote>,
     /// When a caller last asked for it.
     pub(crate) turn: Turn,
 }
@@ -180,26 +177,9 @@ impl Entry {
     pub(crate) fn weight(&self) -> usize {
         let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
         let parameters = PIECE + self.question.parameters.len();
-        let note = self.note.as_deref().map_or(0, weight);
+        let note = self.note.as_ref().map_or(0, |note| PIECE + note.len());
         BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
     }
-}
-
-/// About how much memory `value` takes, in bytes.
-fn weight(value: &Value) -> usize {
-    let own = size_of::<Value>() + size_of::<u64>();
-    match value {
-        Value::String(text) => own + PIECE + text.len(),
-        Value::Array(items) => own + PIECE + items.iter().map(weight).sum::<usize>(),
-        Value::Object(map) => own + weight_of_map(map),
-        Value::Null | Value::Bool(_) | Value::Number(_) => own,
-    }
-}
-
-/// About how much memory the table of `map` takes, with all that is in it.
-fn weight_of_map(map: &Map<String, Value>) -> usize {
-    let items = map.iter().map(|(name, value)| size_of::<String>() + PIECE + name.len() + weight(value));
-    2 * PIECE + EMPTY_TABLE + items.sum::<usize>()
 }
 
 #[cfg(test)]

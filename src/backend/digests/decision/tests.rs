@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     backend::digests::commit::Commit,
-    domain::generator::{Before, Lasting},
+    domain::generator::{BackendNote, Before, Lasting},
 };
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
@@ -182,7 +182,7 @@ fn all_images_or_none() {
 #[test]
 fn a_build_of_another_configuration_is_neither_served_nor_replaced_by_an_empty_list() {
     let note = json!({"item": {"front": {"digest": "old"}, "stale": false}, "madeBy": "another"});
-    let before = Before { own: Some(note.into()), lineage: None };
+    let before = Before { own: BackendNote::of(&note), lineage: None };
     for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {
         let error = decide(vec![lacking("front", ImageState::Missing)], None, Some(&before), &fallback).unwrap_err();
         assert_eq!(
@@ -231,12 +231,12 @@ fn the_last_build_is_served_again_and_again() {
 
 #[test]
 fn a_tag_that_has_been_missing_for_long_is_asked_for_less_often() {
-    let note = |since: u64| Before { own: Some(json!({"missingSince": since}).into()), lineage: None };
+    let note = |since: u64| Before { own: BackendNote::of(&json!({"missingSince": since})), lineage: None };
     for (since, seconds) in [(NOW.0, 15), (NOW.0 - 60_000, 30), (NOW.0 - 600_000, 120), (NOW.0 + 1, 15)] {
         let missing = vec![lacking("front", ImageState::Missing)];
         let outcome = decide(missing, None, Some(&note(since)), &Fallback::Omit).unwrap();
         assert_eq!(outcome.lasting, Some(Lasting::AtMost(Duration::from_secs(seconds))), "{since}");
-        assert_eq!(outcome.note.unwrap()["missingSince"], since);
+        assert_eq!(outcome.note.unwrap().read::<Value>().unwrap()["missingSince"], since);
     }
 }
 

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::{CONCURRENT_READS, List, opened::OpenedTag};
 use crate::{
@@ -51,7 +50,7 @@ pub(super) struct Kept {
 }
 
 /// The proofs of an answer, which come back with the next question.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Notes {
     proofs: BTreeMap<ProofKey, Arc<Proven>>,
@@ -103,12 +102,6 @@ impl Notes {
     }
 }
 
-impl From<Notes> for Value {
-    fn from(notes: Notes) -> Self {
-        json!({ "proofs": notes.proofs, "images": notes.images })
-    }
-}
-
 impl List {
     /// What the witness of signatures is asked about the tags that `query` selects.
     ///
@@ -126,7 +119,7 @@ impl List {
         let mut signed = SignedQuery { commit, ..SignedQuery::default() };
         // The note of this very question counts more, so it is read last.
         for note in [&query.before.lineage, &query.before.own].into_iter().flatten() {
-            let Ok(notes) = Notes::deserialize(&**note) else { continue };
+            let Some(notes) = note.read::<Notes>() else { continue };
             signed.were_proven.extend(notes.were_proven());
             signed.noted.extend(notes.proofs);
         }
@@ -253,6 +246,8 @@ fn asked(signatures: &Signatures, reference: &Reference) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// A note of before images were noted saves requests. It says nothing about images.
@@ -266,6 +261,6 @@ mod tests {
         let notes = Notes::deserialize(&present).unwrap();
         let were_proven: Vec<_> = notes.were_proven().collect();
         assert_eq!(were_proven, [(digest, Commit::parse(&"ab".repeat(20)).ok())]);
-        assert_eq!(Value::from(notes), present);
+        assert_eq!(serde_json::to_value(&notes).unwrap(), present);
     }
 }

@@ -6,17 +6,16 @@
 //! record is accepted if it was made after the latest mark of loss for its key. Version 2 has no stamp, which counts
 //! as 0. A record that does not fit its checksum is damaged, and what it held is unknown.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::{Encoded, Entry, Life, MadeUnder, PackedQuestion, Revision, Turn};
 use crate::domain::{
     clock::Timestamp,
-    generator::{Evidence, Question},
+    generator::{BackendNote, Evidence, Question},
 };
 
 const VERSION: u8 = 3;
@@ -54,7 +53,7 @@ pub(in crate::engine) struct Head {
     pub(crate) evidence: Vec<Evidence>,
     /// The backend's note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) note: Option<Arc<Value>>,
+    pub(crate) note: Option<BackendNote>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature wants it")]

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     domain::{
         clock::{SystemClock, Timestamp},
-        generator::{Evidence, ParameterSet, Parameters, Question},
+        generator::{BackendNote, Evidence, ParameterSet, Parameters, Question},
     },
     engine::cache::{Encoded, Life, MadeUnder, PackedQuestion, Revision},
 };
@@ -27,7 +27,7 @@ fn entry(text: &str) -> Entry {
         took: Duration::from_micros(7),
         evidence: vec![Evidence::absent("a", "b").of("c")],
         turn: super::super::Turn::default(),
-        note: Some(Arc::new(serde_json::json!({"n": 1}))),
+        note: BackendNote::of(&serde_json::json!({"n": 1})),
     }
 }
 
