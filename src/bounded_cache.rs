@@ -6,7 +6,7 @@
 
 mod recent;
 
-use std::{borrow::Borrow, hash::Hash};
+use std::hash::Hash;
 
 use foldhash::quality::RandomState;
 use moka::sync::{Cache, CacheBuilder};
@@ -34,15 +34,4 @@ where
     V: Clone + Send + Sync + 'static,
 {
     builder.build_with_hasher(RandomState::default())
-}
-
-/// The value of `key` in a map in which a key is hardly ever found. moka records each `get`, misses included, and processes the
-/// records later.
-pub(crate) fn get_rare<K, V, Q>(map: &Bounded<K, V>, key: &Q) -> Option<V>
-where
-    K: Borrow<Q> + Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    Q: Hash + Eq + ?Sized,
-{
-    if map.contains_key(key) { map.get(key) } else { None }
 }
