@@ -7,13 +7,12 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     domain::{clock::Timestamp, generator::Question},
     engine::{answer::events::Look, cache::Key},
     hooks::Subject,
@@ -24,7 +23,7 @@ pub(crate) const MAX_KEPT: usize = 100;
 /// How many subjects, questions and ApplicationSets are kept of each delivery. More are only counted.
 const MAX_NAMED: usize = 10;
 /// How many questions, and how many ApplicationSets, wait to be told.
-const MAX_WAITING: u64 = 10_000;
+const MAX_WAITING: usize = 10_000;
 /// For how long they wait. Telling is given up before.
 const WAITS_FOR: Duration = Duration::from_mins(15);
 /// The deliveries that one question or ApplicationSet waits for. The first ones count.
@@ -34,9 +33,9 @@ const MAX_ORIGINS: usize = 16;
 pub(crate) struct Deliveries {
     kept: Mutex<Kept>,
     /// The questions that are looked at.
-    looking: Bounded<Key, Origins>,
+    looking: Recent<Key, Origins>,
     /// The ApplicationSets that are to be told.
-    telling: Bounded<Arc<str>, Origins>,
+    telling: Recent<Arc<str>, Origins>,
 }
 
 #[derive(Default)]
@@ -106,11 +105,10 @@ pub(crate) struct Unproven {
 
 impl Default for Deliveries {
     fn default() -> Self {
-        let builder = || Cache::builder().max_capacity(MAX_WAITING).time_to_live(WAITS_FOR);
         Self {
             kept: Mutex::default(),
-            looking: bounded_cache::build_recent(builder()),
-            telling: bounded_cache::build_recent(Cache::builder().max_capacity(MAX_WAITING).time_to_live(WAITS_FOR)),
+            looking: Recent::new(MAX_WAITING).with_ttl(WAITS_FOR),
+            telling: Recent::new(MAX_WAITING).with_ttl(WAITS_FOR),
         }
     }
 }
@@ -226,11 +224,10 @@ impl Deliveries {
     pub(crate) fn tell(&self, key: &Key, names: &[Arc<str>]) {
         let Some(origins) = self.looking.get(key) else { return };
         for name in names {
-            let origins = match self.telling.get(name) {
-                Some(known) => known.with(&origins),
+            self.telling.update(Arc::clone(name), |known| match known {
+                Some(known) => known.clone().with(&origins),
                 None => origins.clone(),
-            };
-            self.telling.insert(Arc::clone(name), origins);
+            });
         }
     }
 
@@ -249,7 +246,7 @@ impl Deliveries {
 
     /// Notes that the ApplicationSet `name` will not be told.
     pub(crate) fn not_told(&self, name: &Arc<str>) {
-        self.telling.invalidate(name);
+        self.telling.remove(name);
     }
 }
 

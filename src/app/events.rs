@@ -7,7 +7,6 @@ mod queue;
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use moka::sync::Cache;
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     task::JoinSet,
@@ -20,7 +19,7 @@ use self::{
 };
 use super::{App, deliveries::Origins};
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     domain::{generator::Question, lifecycle::Phase},
     engine::{
         answer::events::{Look, Looked},
@@ -38,14 +37,14 @@ const LATE: Duration = Duration::from_secs(30);
 /// For how long other replicas leave a delivery to the one that took it. Once its work is done, it is seen for [`SEEN_FOR`].
 const TAKEN_FOR: Duration = Duration::from_mins(2);
 /// How many delivery ids are remembered, and for how long.
-const MAX_SEEN: u64 = 20_000;
+const MAX_SEEN: usize = 20_000;
 const SEEN_FOR: Duration = Duration::from_hours(24);
 
 /// The way of events from the listener to the task that follows them.
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: parking_lot::Mutex<Option<Receiver<Event>>>,
-    seen: Bounded<Receipt, ()>,
+    seen: Recent<Receipt, ()>,
 }
 
 /// What an event is about, and the delivery that it came with.
@@ -60,7 +59,7 @@ struct Event {
 impl Default for Events {
     fn default() -> Self {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        let seen = bounded_cache::build_recent(Cache::builder().max_capacity(MAX_SEEN).time_to_live(SEEN_FOR));
+        let seen = Recent::new(MAX_SEEN).with_ttl(SEEN_FOR);
         Self { sender, receiver: parking_lot::Mutex::new(Some(receiver)), seen }
     }
 }
@@ -80,14 +79,14 @@ impl App {
         let Delivery { id, subjects } = delivery;
         let receipt = id.map(|id| Receipt { hook: Arc::clone(hook), id });
         // Of deliveries with the same id that come together, one is the first.
-        let is_fresh = |receipt: &Receipt| self.events.seen.entry_by_ref(receipt).or_insert(()).is_fresh();
+        let is_fresh = |receipt: &Receipt| self.events.seen.insert_if_absent(receipt.clone(), ());
         if receipt.as_ref().is_some_and(|receipt| !is_fresh(receipt)) {
             return "duplicate";
         }
         // All of its subjects are taken, or none.
         let Ok(permits) = self.events.sender.try_reserve_many(subjects.len()) else {
             if let Some(receipt) = &receipt {
-                self.events.seen.invalidate(receipt);
+                self.events.seen.remove(receipt);
             }
             return "refused";
         };
@@ -95,7 +94,7 @@ impl App {
             && !self.engine.is_first(&receipt.name(), TAKEN_FOR).await
         {
             // The replica that took it may end before its work is done. Then the delivery may come again.
-            self.events.seen.invalidate(receipt);
+            self.events.seen.remove(receipt);
             return "duplicate";
         }
         let outcome = if subjects.is_empty() { "ignored" } else { "taken" };

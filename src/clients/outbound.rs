@@ -52,7 +52,7 @@ pub use self::{
 };
 pub(crate) use self::{breaker::BreakerPosition, budget::AccountNow, seen::DestinationNow};
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     domain::{clock::Clock, error::BackendError, replay::Sources, secret::Secrets},
     telemetry::{
         metrics::OutboundMetrics,
@@ -60,8 +60,8 @@ use crate::{
     },
 };
 
-/// How many destinations a client remembers. The least used leave first.
-const MAX_DESTINATIONS: u64 = 10_000;
+/// How many destinations a client remembers. The least recently used leave first.
+const MAX_DESTINATIONS: usize = 10_000;
 
 /// The HTTP clients, shared by all backends.
 pub struct Outbound {
@@ -90,7 +90,7 @@ pub struct HttpClient {
     options: ClientOptions,
     clock: Arc<dyn Clock>,
     client: Transport,
-    destinations: Bounded<Arc<str>, Arc<Destination>>,
+    destinations: Recent<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
     conditional: ConditionalCache,
     metrics: Option<OutboundMetrics>,
@@ -165,7 +165,7 @@ impl Outbound {
             )?,
             options: options.clone(),
             clock: Arc::clone(&self.clock),
-            destinations: bounded_cache::new(MAX_DESTINATIONS),
+            destinations: Recent::new(MAX_DESTINATIONS),
             budgets: Budgets::default(),
             conditional: ConditionalCache::default(),
             metrics: self.metrics.clone(),
@@ -216,7 +216,8 @@ impl HttpClient {
 
     async fn send_with_retries(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
         let origin = origin(&call.url);
-        let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.options)));
+        let destination =
+            self.destinations.get_or_insert_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.options)));
         let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
         let took = Duration::ZERO;
         let mut state = RetryState { call, secrets, owner, destination, pass: None, attempts: 0, took };

@@ -10,15 +10,7 @@ mod pairs;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeSet,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::{
@@ -34,7 +26,7 @@ use self::{
 };
 use crate::{
     backend::{Backend, Reached, in_turns_of},
-    bounded_cache::Bounded,
+    bounded_cache::Recent,
     domain::{
         clock::Clock,
         generator::{Before, ParameterSet, Query},
@@ -52,7 +44,7 @@ use crate::{
 /// How many candidates of one route are asked at once.
 const AT_ONCE: usize = 2;
 /// For how many questions of one route the runs are counted.
-const MAX_QUESTIONS: u64 = 20_000;
+const MAX_QUESTIONS: usize = 20_000;
 /// The candidate's deadline is this long before its end, because it knows best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
@@ -75,7 +67,7 @@ pub(crate) struct Shadow {
     /// The turns of its large documents.
     documents: Arc<Semaphore>,
     /// How many runs there were of each question.
-    runs: Bounded<Key, Arc<AtomicU64>>,
+    runs: Recent<Key, u64>,
     noise: Noise,
     findings: Findings,
     metrics: RouteShadowMetrics,
@@ -124,8 +116,12 @@ impl Shadow {
     /// Returns at once.
     pub(crate) fn follow(self: &Arc<Self>, query: Query, key: Key, own: Own) {
         // Each question has its share: they may come in an order that repeats.
-        let runs = self.runs.get_with(key, Arc::default);
-        let is_sampled = is_sampled(self.sample, runs.fetch_add(1, Ordering::Relaxed));
+        let mut number = 0;
+        self.runs.update(key, |runs| {
+            number = runs.copied().unwrap_or_default();
+            number + 1
+        });
+        let is_sampled = is_sampled(self.sample, number);
         let answer = match own {
             Own::Answer(answer) => answer,
             Own::Held if is_sampled => return self.count(Compared::Skipped),

@@ -15,7 +15,7 @@ use super::{
     registry::{Registry, RegistryRequest},
 };
 use crate::{
-    bounded_cache::Bounded,
+    bounded_cache::Recent,
     domain::error::{BackendError, ErrorKind},
 };
 
@@ -78,10 +78,10 @@ impl Contents {
     }
 
     /// The approximate weight in memory, in bytes.
-    pub(super) fn weight(&self) -> u32 {
+    pub(super) fn weight(&self) -> usize {
         let all = self.annotations.iter().chain(&self.image_annotations);
         let annotations: usize = all.map(|(key, value)| key.len() + value.len() + 64).sum();
-        u32::try_from(512 + annotations + self.images.len() * 256).unwrap_or(u32::MAX)
+        512 + annotations + self.images.len() * 256
     }
 }
 
@@ -203,4 +203,4 @@ fn check(wanted: &Digest, got: &Digest) -> Result<(), BackendError> {
 }
 
 /// The cached contents of digests.
-pub(super) type CachedContents = Bounded<Digest, Arc<Contents>>;
+pub(super) type CachedContents = Recent<Digest, Arc<Contents>>;

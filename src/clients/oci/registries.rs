@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -24,7 +23,7 @@ use super::{
     registry::Registry,
 };
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     clients::outbound::Outbound,
     domain::{
         clock::{Clock, Timestamp},
@@ -36,9 +35,9 @@ use crate::{
 };
 
 /// The most memory for the contents of digests, in bytes.
-const MAX_CONTENTS: u64 = 16 * 1024 * 1024;
+const MAX_CONTENTS: usize = 16 * 1024 * 1024;
 /// How many tags are remembered.
-const MAX_TAGS: u64 = 10_000;
+const MAX_TAGS: usize = 10_000;
 /// How many threads judge what is beside images, at most.
 const JUDGED_AT_ONCE: usize = 2;
 /// How much longer a remembered tag is used when little is left of its registry's rate limit.
@@ -56,7 +55,7 @@ struct Shared {
     outbound: Arc<Outbound>,
     clock: Arc<dyn Clock>,
     contents: CachedContents,
-    tags: Bounded<Reference, (Target, Timestamp)>,
+    tags: Recent<Reference, (Target, Timestamp)>,
     lookups: Flights<[u8; 32], [u8; 32], Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
     searches: Searches,
@@ -123,10 +122,8 @@ impl Registries {
             base: base.clone(),
             outbound: Arc::clone(outbound),
             clock,
-            contents: bounded_cache::build(
-                Cache::builder().max_capacity(MAX_CONTENTS).weigher(|_, contents: &Arc<Contents>| contents.weight()),
-            ),
-            tags: bounded_cache::new(MAX_TAGS),
+            contents: Recent::weighed(MAX_CONTENTS, |_, contents| contents.weight()),
+            tags: Recent::new(MAX_TAGS),
             lookups: Flights::default(),
             readings: Flights::default(),
             searches: Flights::default(),
@@ -197,7 +194,7 @@ impl Registries {
 
     /// Forgets all tags, so that each is asked for again, and so is what is beside images. Callers who already wait for an answer still get it.
     pub fn forget_tags(&self) {
-        self.0.lookups.supersede(|_| true, || self.0.tags.invalidate_all());
+        self.0.lookups.supersede(|_| true, || self.0.tags.clear());
         self.0.searches.supersede(|_| true, || ());
     }
 

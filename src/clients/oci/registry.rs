@@ -17,7 +17,7 @@ use super::{
     token::{Purpose, RegistryTokens, TokenPass, sensitive},
 };
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     clients::outbound::{Call, HttpClient, Reply, check_link},
     domain::error::{BackendError, ErrorKind},
 };
@@ -27,7 +27,7 @@ const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
 /// How many redirects are followed for one blob.
 const MAX_REDIRECTS: usize = 3;
 /// For how many repositories the challenge is remembered.
-const MAX_CHALLENGES: u64 = 10_000;
+const MAX_CHALLENGES: usize = 10_000;
 
 /// Whether a 404 to a `HEAD` is accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -59,7 +59,7 @@ pub(super) struct Registry {
     client: Arc<HttpClient>,
     credentials: Credentials,
     /// The challenge for each scope, since its first 401.
-    challenges: Bounded<String, Challenge>,
+    challenges: Recent<String, Challenge>,
     tokens: RegistryTokens,
     /// Whether it has a referrers API.
     pub(super) referrers_api: ReferrersApi,
@@ -119,7 +119,7 @@ impl Registry {
         credentials: Credentials,
         rules: RegistryRules,
     ) -> Self {
-        let challenges = bounded_cache::new(MAX_CHALLENGES);
+        let challenges = Recent::new(MAX_CHALLENGES);
         let (tokens, referrers_api) = (RegistryTokens::default(), ReferrersApi::default());
         Self { name, rules, base, client, credentials, challenges, tokens, referrers_api }
     }
@@ -136,7 +136,7 @@ impl Registry {
         let (challenge, pass, reply) = if let Some(challenge) = known {
             let pass = self.open(&challenge, question, &mut credential, deadline).await;
             // The token server may have moved. The next request goes without a token, and learns the new challenge.
-            let pass = pass.inspect_err(|_| self.challenges.invalidate(&scope))?;
+            let pass = pass.inspect_err(|_| _ = self.challenges.remove(&scope))?;
             let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
             (challenge, pass, reply)
         } else {

@@ -6,11 +6,10 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use moka::{ops::compute::Op, sync::Cache};
 
 use super::{Reply, retry};
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     domain::{
         clock::Timestamp,
         error::{BackendError, ErrorKind},
@@ -18,7 +17,7 @@ use crate::{
 };
 
 /// How many accounts are remembered. The least recently used leave first.
-const MAX_ACCOUNTS: u64 = 10_000;
+const MAX_ACCOUNTS: usize = 10_000;
 /// The pause if an answer names no time.
 const UNNAMED: Duration = Duration::from_mins(1);
 /// How long the number of remaining requests holds, if the answer names no time.
@@ -31,7 +30,7 @@ pub(crate) type Owner = (Arc<str>, Arc<str>);
 
 /// The accounts' budgets.
 #[derive(Debug)]
-pub(crate) struct Budgets(Bounded<Owner, Budget>);
+pub(crate) struct Budgets(Recent<Owner, Budget>);
 
 #[derive(Debug, Clone, Default)]
 struct Budget {
@@ -59,7 +58,7 @@ pub(crate) struct AccountLimit {
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MAX_ACCOUNTS)))
+        Self(Recent::new(MAX_ACCOUNTS))
     }
 }
 
@@ -69,7 +68,7 @@ impl Budgets {
     /// # Errors
     /// When `owner` must pause. The error names the reason.
     pub(crate) fn check(&self, owner: &Owner, now: Timestamp) -> Result<(), BackendError> {
-        let Some(pause) = bounded_cache::get_rare(&self.0, owner).and_then(|budget| budget.pause) else {
+        let Some(pause) = self.0.get(owner).and_then(|budget| budget.pause) else {
             return Ok(());
         };
         let Some(left) = pause.left(now) else { return Ok(()) };
@@ -87,8 +86,8 @@ impl Budgets {
         if pause.is_none() && rate_limit.remaining.is_none() {
             return;
         }
-        self.0.entry_by_ref(owner).and_compute_with(|known| {
-            let mut budget = known.map(moka::Entry::into_value).unwrap_or_default();
+        self.0.update(owner.clone(), |known| {
+            let mut budget = known.cloned().unwrap_or_default();
             if rate_limit.remaining.is_some() {
                 budget.rate_limit = Some((rate_limit, now));
             }
@@ -99,7 +98,7 @@ impl Budgets {
             {
                 budget.pause = Some(pause);
             }
-            Op::Put(budget)
+            budget
         });
     }
 
@@ -156,7 +155,7 @@ impl Budgets {
             };
             Some((Arc::clone(origin), account))
         };
-        self.0.iter().filter_map(|(owner, budget)| account(&owner, &budget)).collect()
+        self.0.snapshot().into_iter().filter_map(|(owner, budget)| account(&owner, &budget)).collect()
     }
 }
 

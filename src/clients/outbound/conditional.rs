@@ -9,17 +9,13 @@ use std::{
 use bytes::Bytes;
 use headers::{CacheControl, Date, HeaderMapExt as _, LastModified};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use moka::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use super::{Call, Reply};
-use crate::{
-    bounded_cache::{self, Bounded},
-    domain::error::BackendError,
-};
+use crate::{bounded_cache::Recent, domain::error::BackendError};
 
 /// The largest size of all kept answers together, in bytes.
-const MAX_CACHE_BYTES: u64 = 32 * 1024 * 1024;
+const MAX_CACHE_BYTES: usize = 32 * 1024 * 1024;
 /// The size of an entry without its headers and body, in bytes.
 const OVERHEAD: usize = 512;
 /// An answer without an `ETag` is kept only if it was made at least this long after its `Last-Modified`.
@@ -29,7 +25,7 @@ const MAX_TAG_BYTES: usize = 1024;
 
 /// The kept answers.
 #[derive(Debug)]
-pub(crate) struct ConditionalCache(Bounded<RequestKey, Arc<Answer>>);
+pub(crate) struct ConditionalCache(Recent<RequestKey, Arc<Answer>>);
 
 /// A hash of the URL, the account and all headers, except credentials that the account stands for.
 type RequestKey = [u8; 32];
@@ -61,9 +57,9 @@ impl Default for ConditionalCache {
     fn default() -> Self {
         let weigh = |_: &RequestKey, answer: &Arc<Answer>| {
             let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-            u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
+            answer.body.len() + headers + OVERHEAD
         };
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MAX_CACHE_BYTES).weigher(weigh)))
+        Self(Recent::weighed(MAX_CACHE_BYTES, weigh))
     }
 }
 
@@ -77,7 +73,7 @@ impl ConditionalCache {
             return None;
         }
         let key = request_key(call, account);
-        let answer = bounded_cache::get_rare(&self.0, &key).filter(|answer| answer.body.len() <= call.max_bytes);
+        let answer = self.0.get(&key).filter(|answer| answer.body.len() <= call.max_bytes);
         match answer.as_ref().map(|answer| &answer.validator) {
             Some(Validator::Tag(tag)) => _ = call.headers.insert(header::IF_NONE_MATCH, tag.clone()),
             Some(Validator::Date(date)) => _ = call.headers.insert(header::IF_MODIFIED_SINCE, date.clone()),
@@ -100,7 +96,7 @@ impl ConditionalCache {
                 Validator::Date(known) => reply.headers.get(header::LAST_MODIFIED).is_some_and(|date| date != known),
             };
             if is_other {
-                self.0.invalidate(&request.key);
+                self.0.remove(&request.key);
                 return Err(BackendError::invalid_output(
                     "304 Not Modified, but for another version than the one asked for",
                 ));
@@ -125,7 +121,7 @@ impl ConditionalCache {
                     let (headers, body) = (reply.headers.clone(), reply.body.clone());
                     self.0.insert(request.key, Arc::new(Answer { validator, headers, body }));
                 }
-                None if request.answer.is_some() => self.0.invalidate(&request.key),
+                None if request.answer.is_some() => _ = self.0.remove(&request.key),
                 None => {}
             }
         }

@@ -52,12 +52,12 @@ impl HttpClient {
     fn seen(&self, now: Timestamp) -> Vec<DestinationNow> {
         let mut accounts = self.budgets.accounts(now);
         accounts.sort_by(|(_, one), (_, other)| one.account.cmp(&other.account));
-        let seen = self.destinations.iter().map(|(origin, destination)| {
-            let of_origin = accounts.iter().filter(|(of, _)| *of == *origin).map(|(_, account)| account.clone());
+        let seen = self.destinations.snapshot().into_iter().map(|(origin, destination)| {
+            let of_origin = accounts.iter().filter(|(of, _)| *of == origin).map(|(_, account)| account.clone());
             DestinationNow {
                 accounts: of_origin.collect(),
                 name: self.named.of_origin(&origin).to_owned(),
-                origin: Arc::clone(&origin),
+                origin,
                 breaker: destination.breaker.now(now),
                 exchanges: destination.exchanges(),
                 in_flight: destination.in_flight(),

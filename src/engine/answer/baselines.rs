@@ -2,11 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use moka::{notification::RemovalCause, sync::Cache};
 use parking_lot::Mutex;
 
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     engine::{
         cache::{Answers, Entry, EvictedKeys, Key, Unreadable},
         guard::{Baseline, Guard},
@@ -14,34 +13,32 @@ use crate::{
 };
 
 /// About how many bytes of baselines are stored: a hundred thousand lineages with one parameter set.
-const CAPACITY: u64 = 32 * 1024 * 1024;
+const CAPACITY: usize = 32 * 1024 * 1024;
 /// The cache's overhead per baseline, in bytes.
 const BESIDE: usize = 256;
 
 /// The baselines, by lineage.
 #[derive(Debug, Clone)]
 pub(super) struct Baselines {
-    memory: Bounded<Key, Arc<Baseline>>,
-    /// The lineages whose baselines were evicted.
+    memory: Arc<Recent<Key, Arc<Baseline>>>,
+    /// The lineages whose baselines were evicted. It is locked while a baseline is stored, so whoever misses an evicted baseline finds
+    /// its lineage here.
     evicted: Arc<Mutex<EvictedKeys>>,
 }
 
 impl Default for Baselines {
     fn default() -> Self {
-        let evicted = Arc::<Mutex<EvictedKeys>>::default();
-        let keys = Arc::clone(&evicted);
-        let listener = move |key: Arc<Key>, _, cause| {
-            if cause == RemovalCause::Size {
-                keys.lock().insert(&key);
-            }
-        };
-        let weight = |_: &Key, baseline: &Arc<Baseline>| u32::try_from(BESIDE + baseline.weight()).unwrap_or(u32::MAX);
-        let memory = Cache::builder().max_capacity(CAPACITY).weigher(weight).eviction_listener(listener);
-        Self { memory: bounded_cache::build(memory), evicted }
+        Self::with_capacity(CAPACITY)
     }
 }
 
 impl Baselines {
+    /// Room for about `capacity` bytes of baselines.
+    fn with_capacity(capacity: usize) -> Self {
+        let memory = Recent::weighed(capacity, |_, baseline: &Arc<Baseline>| BESIDE + baseline.weight());
+        Self { memory: Arc::new(memory), evicted: Arc::default() }
+    }
+
     /// The baseline of `lineage`; empty if there never was an answer. `key` is the cache key of the question.
     ///
     /// # Errors
@@ -53,14 +50,14 @@ impl Baselines {
         answers: &Answers,
         guard: &Guard,
     ) -> Result<Arc<Baseline>, Unreadable> {
-        if let Some(baseline) = bounded_cache::get_rare(&self.memory, lineage) {
+        if let Some(baseline) = self.memory.get(lineage) {
             return Ok(baseline);
         }
         if let Some(disk) = answers.disk()
             && let Some(baseline) = disk.baseline::<Baseline>(lineage)?
         {
             let baseline = Arc::new(baseline);
-            self.memory.insert(*lineage, Arc::clone(&baseline));
+            self.keep(*lineage, Arc::clone(&baseline));
             return Ok(baseline);
         }
         // A file of an earlier version holds the answer alone.
@@ -81,14 +78,14 @@ impl Baselines {
     pub(crate) fn list(&self, answers: &Answers) -> HashMap<Key, Arc<Baseline>> {
         let stored = answers.disk().map(super::super::cache::disk::Disk::baselines::<Baseline>).into_iter().flatten();
         let mut all: HashMap<Key, Arc<Baseline>> = stored.map(|(key, of)| (key, Arc::new(of))).collect();
-        all.extend(self.memory.iter().map(|(key, of)| (*key, of)));
+        all.extend(self.memory.snapshot());
         all
     }
 
     /// Loses the record of `lineage`, as a bad disk or too little memory would.
     #[cfg(test)]
     pub(crate) fn lose(&self, lineage: &Key) {
-        self.memory.invalidate(lineage);
+        self.memory.remove(lineage);
         self.evicted.lock().insert(lineage);
     }
 
@@ -97,7 +94,17 @@ impl Baselines {
         if let Some(disk) = answers.disk() {
             disk.put_baseline(lineage, &*baseline);
         }
-        self.memory.insert(lineage, baseline);
+        self.keep(lineage, baseline);
+    }
+
+    /// Stores `baseline` in memory, and notes whose baselines had to leave.
+    fn keep(&self, lineage: Key, baseline: Arc<Baseline>) {
+        let mut evicted = self.evicted.lock();
+        let left = self.memory.insert(lineage, baseline);
+        for (key, _) in &left {
+            evicted.insert(key);
+        }
+        drop(evicted);
     }
 }
 
@@ -109,5 +116,79 @@ pub(super) fn last_answer(lineage: &Key, key: &Key, answers: &Answers) -> Result
     match answers.try_get_again(lineage)? {
         None if lineage != key => answers.try_get_again(key),
         last => Ok(last),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        thread,
+    };
+
+    use super::*;
+    use crate::{
+        domain::{
+            generator::ParameterSet,
+            problem::{Path, Problems},
+        },
+        engine::{
+            cache::{CacheLimits, Memory},
+            guard::GuardConfig,
+        },
+    };
+
+    /// How many baselines there is room for, about.
+    const ROOM: usize = 20;
+    /// How many are stored.
+    const STORED: u32 = 2000;
+
+    fn lineage(number: u32) -> Key {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&number.to_le_bytes());
+        Key::of_bytes(bytes)
+    }
+
+    fn baseline(sets: usize) -> Arc<Baseline> {
+        Arc::new(Baseline::of(&GuardConfig::default(), &vec![ParameterSet::default(); sets]))
+    }
+
+    #[test]
+    fn a_baseline_that_has_to_leave_is_lost_and_never_empty() {
+        let baselines = Baselines::with_capacity(ROOM * (BESIDE + baseline(1).weight()));
+        let answers = Answers::new(Memory::new(&CacheLimits::default()));
+        let guard = Guard::build(&GuardConfig::default(), &Path::root(), &mut Problems::default());
+        let get = |number| baselines.get(&lineage(number), &lineage(number), &answers, &guard);
+        let stored = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while stored.load(Ordering::Acquire) < STORED {
+                        let newest = stored.load(Ordering::Acquire);
+                        for number in newest.saturating_sub(40)..newest {
+                            assert!(get(number).map_or(true, |baseline| baseline.count() == 1), "{number}");
+                        }
+                    }
+                });
+            }
+            for number in 0..STORED {
+                baselines.put(lineage(number), baseline(1), &answers);
+                stored.store(number + 1, Ordering::Release);
+            }
+        });
+        let kept = (0..STORED).filter(|number| get(*number).is_ok()).count();
+        assert_eq!(kept, ROOM);
+        assert_eq!(get(STORED).unwrap().count(), 0, "there never was an answer");
+    }
+
+    #[test]
+    fn a_baseline_that_is_too_large_is_lost() {
+        let baselines = Baselines::with_capacity(BESIDE + baseline(1).weight());
+        baselines.keep(lineage(1), baseline(1));
+        baselines.keep(lineage(1), Arc::new(Baseline::default()));
+        assert!(!baselines.evicted.lock().contains(&lineage(1)), "it was replaced");
+        let large = Baselines::with_capacity(BESIDE - 1);
+        large.keep(lineage(1), baseline(1));
+        assert!(large.evicted.lock().contains(&lineage(1)) && !large.memory.contains_key(&lineage(1)));
     }
 }

@@ -1,16 +1,12 @@
 //! After a failure, a question rests before the backend is asked again, so that callers do not overload a source in
 //! trouble. A stored failure never replaces a last good answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use moka::sync::Cache;
 use serde::{Deserialize, Serialize};
 
 use super::Key;
-use crate::{
-    bounded_cache::{self, Bounded},
-    domain::clock::Timestamp,
-};
+use crate::{bounded_cache::Recent, domain::clock::Timestamp};
 
 /// The first rest.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -19,11 +15,11 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// The longest rest that a source may ask for.
 const LONGEST_ASKED: Duration = Duration::from_mins(10);
 /// How many questions are stored. Those that were looked at longest ago are dropped first.
-const MAX_QUESTIONS: u64 = 10_000;
+const MAX_QUESTIONS: usize = 10_000;
 
 /// The failures, by question.
 #[derive(Debug, Clone)]
-pub(crate) struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
+pub(crate) struct Failing<F: Clone + Send + Sync + 'static>(Arc<Recent<Key, Rest<F>>>);
 
 /// A wish for the length of a rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +55,7 @@ impl<F> Rest<F> {
 
 impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
     fn default() -> Self {
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MAX_QUESTIONS)))
+        Self(Arc::new(Recent::new(MAX_QUESTIONS)))
     }
 }
 
@@ -67,40 +63,40 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
     /// The failure of `key`, if it still rests at `now`.
     #[must_use]
     pub(crate) fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
-        let rest = bounded_cache::get_rare(&self.0, key)?;
+        let rest = self.0.get(key)?;
         let left = rest.left(now)?;
         Some((rest, left))
     }
 
     /// All questions whose last run failed, whether they still rest or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Key, F)> {
-        self.0.iter().map(|(key, rest)| (*key, rest.failure))
+        self.rests().map(|(key, rest)| (key, rest.failure))
     }
 
     /// All questions whose last run failed, with their rests, which may be over.
     pub(crate) fn rests(&self) -> impl Iterator<Item = (Key, Rest<F>)> {
-        self.0.iter().map(|(key, rest)| (*key, rest))
+        self.0.snapshot().into_iter()
     }
 
     /// All questions that rest at `now`, and for how long.
     pub(crate) fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
-        self.0.iter().filter_map(move |(key, rest)| {
+        self.rests().filter_map(move |(key, rest)| {
             let left = rest.left(now)?;
-            Some((*key, rest, left))
+            Some((key, rest, left))
         })
     }
 
     /// Forgets the failures that `is_meant`.
     pub(crate) fn forget(&self, is_meant: impl Fn(&F) -> bool) {
-        for (key, _) in self.0.iter().filter(|(_, rest)| is_meant(&rest.failure)) {
-            self.0.invalidate(&*key);
+        for (key, _) in self.rests().filter(|(_, rest)| is_meant(&rest.failure)) {
+            self.0.remove(&key);
         }
     }
 
     /// Ends the rests of the failures that `is_meant`. How often they failed is still known.
     pub(crate) fn end_rests(&self, is_meant: impl Fn(&F) -> bool) {
-        for (key, rest) in self.0.iter().filter(|(_, rest)| is_meant(&rest.failure)) {
-            self.0.insert(*key, Rest { lasts: Duration::ZERO, ..rest });
+        for (key, rest) in self.rests().filter(|(_, rest)| is_meant(&rest.failure)) {
+            self.0.insert(key, Rest { lasts: Duration::ZERO, ..rest });
         }
     }
 
@@ -121,7 +117,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
 
     /// How often in a row `key` has failed.
     pub(crate) fn times(&self, key: &Key) -> u32 {
-        bounded_cache::get_rare(&self.0, key).map_or(0, |rest| rest.times)
+        self.0.get(key).map_or(0, |rest| rest.times)
     }
 
     /// Lets `key` rest.
@@ -131,9 +127,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
 
     /// Forgets the failures of `key`, because a run has succeeded.
     pub(crate) fn recovered(&self, key: &Key) {
-        if self.0.contains_key(key) {
-            self.0.invalidate(key);
-        }
+        self.0.remove(key);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use moka::sync::Cache;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::{AT_ONCE, MAX_QUESTIONS, Shadow, findings::Findings, noise::Noise};
 use crate::{
     backend::{Backend, BackendConfig, BuildContext},
-    bounded_cache,
+    bounded_cache::Recent,
     domain::{
         problem::{Path, Problems, Severity},
         units::{HumanDuration, Percent},
@@ -108,7 +107,7 @@ impl ShadowConfig {
             permits: Arc::new(Semaphore::new(AT_ONCE)),
             learning: Arc::new(Semaphore::new(1)),
             documents: Arc::new(Semaphore::new(1)),
-            runs: bounded_cache::build_recent(Cache::builder().max_capacity(MAX_QUESTIONS)),
+            runs: Recent::new(MAX_QUESTIONS),
             noise: Noise::default(),
             findings: Findings::new(around.clock.now()),
             metrics: metrics.shadows.of_route(of.route),

@@ -7,11 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use moka::sync::Cache;
-
 use super::pairs::{Place, varying};
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     engine::{
         cache::{Encoded, Key},
         guard::Identity,
@@ -19,7 +17,7 @@ use crate::{
 };
 
 /// The size of what is remembered for one route, in bytes. The answers of the cache are counted, but not stored twice.
-const LARGEST: u64 = 8 * 1024 * 1024;
+const LARGEST: usize = 8 * 1024 * 1024;
 /// The size of a question beside its answer and its values, in bytes.
 const BESIDE: usize = 512;
 /// The size of one value that varied, in bytes.
@@ -35,7 +33,7 @@ const RARE: u32 = 10;
 const MAX_PAIRS: u32 = 100;
 
 /// What varies, by question.
-pub(super) struct Noise(Bounded<Key, Arc<Known>>);
+pub(super) struct Noise(Recent<Key, Arc<Known>>);
 
 /// What is known of one question.
 #[derive(Debug, Clone)]
@@ -59,11 +57,7 @@ struct Varied {
 
 impl Default for Noise {
     fn default() -> Self {
-        let size = |_: &Key, known: &Arc<Known>| {
-            let size = known.last.body().len() + BESIDE + known.varied.len() * VALUE;
-            u32::try_from(size).unwrap_or(u32::MAX)
-        };
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(LARGEST).weigher(size)))
+        Self(Recent::weighed(LARGEST, |_, known| known.last.body().len() + BESIDE + known.varied.len() * VALUE))
     }
 }
 
@@ -85,7 +79,7 @@ impl Noise {
     /// The keys whose values are noise in some set of an answer to any question.
     pub(super) fn keys(&self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
-        for (_, known) in &self.0 {
+        for (_, known) in self.0.snapshot() {
             keys.extend(known.noise().map(|(_, key)| key.to_string()));
             if keys.len() >= MAX_KEYS {
                 break;

@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn shadow(panics: bool) -> (Arc<Shadow>, Arc<Bad>) {
         timeout: HumanDuration::from_secs(1),
         clock: Arc::new(SystemClock),
         permits: Arc::new(Semaphore::new(AT_ONCE)),
-        runs: crate::bounded_cache::new(MAX_QUESTIONS),
+        runs: Recent::new(MAX_QUESTIONS),
         learning: Arc::new(Semaphore::new(1)),
         documents: Arc::new(Semaphore::new(1)),
         noise: Noise::default(),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Gate, GateQuery, Ruling, RulingState};
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     domain::{
         clock::{Clock, Timestamp},
         error::BackendError,
@@ -25,8 +25,8 @@ const FAILED_FOR: Duration = Duration::from_mins(1);
 const STRETCH: u32 = 4;
 /// How long *pending* is remembered, times [`STRETCH`], while the rate limit is nearly used up; otherwise not at all.
 const PENDING_FOR: Duration = Duration::from_secs(15);
-/// How many rulings are remembered; the least used leave first.
-const MAX_RULINGS: u64 = 4096;
+/// How many rulings are remembered; the least recently used leave first.
+const MAX_RULINGS: usize = 4096;
 
 type Key = [u8; 32];
 
@@ -97,7 +97,7 @@ pub struct Remembered<S> {
 /// The remembered rulings, with the time of each.
 #[derive(Clone)]
 struct RememberedRulings {
-    by_key: Bounded<Key, (Ruling, Timestamp)>,
+    by_key: Arc<Recent<Key, (Ruling, Timestamp)>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -105,7 +105,7 @@ impl<S: System> Remembered<S> {
     /// `system`, with an empty memory.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let remembered = RememberedRulings { by_key: bounded_cache::new(MAX_RULINGS), clock: Arc::clone(clock) };
+        let remembered = RememberedRulings { by_key: Arc::new(Recent::new(MAX_RULINGS)), clock: Arc::clone(clock) };
         Self { system: Arc::new(system), rulings: remembered, flights: Flights::default() }
     }
 
@@ -178,13 +178,13 @@ impl<S: System> Gate for Remembered<S> {
 
     /// Forgets all rulings, also those of requests in flight.
     fn forget(&self) {
-        self.flights.supersede(|_| true, || self.rulings.by_key.invalidate_all());
+        self.flights.supersede(|_| true, || self.rulings.by_key.clear());
     }
 }
 
 impl fmt::Debug for RememberedRulings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RememberedRulings").field("rulings", &self.by_key.entry_count()).finish_non_exhaustive()
+        f.debug_struct("RememberedRulings").field("rulings", &self.by_key.len()).finish_non_exhaustive()
     }
 }
 

@@ -8,15 +8,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Proven, Vouched};
 use crate::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     clients::oci::Digest,
     domain::clock::{Clock, Timestamp},
 };
 
-/// How many proofs are kept; the least used leave first.
-const MAX_PROOFS: u64 = 20_000;
+/// How many proofs are kept; the least recently used leave first.
+const MAX_PROOFS: usize = 20_000;
 /// How many other verdicts are kept.
-const MAX_UNPROVEN: u64 = 4096;
+const MAX_UNPROVEN: usize = 4096;
 
 /// What a proof is about: the digests, the policy with its keys and roots, and the expected commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ pub(crate) struct ProofKey([u8; 32]);
 
 /// The verdicts on images.
 pub(super) struct Memory {
-    proofs: Bounded<ProofKey, Arc<Proven>>,
-    unproven: Bounded<ProofKey, (Vouched, Timestamp)>,
+    proofs: Recent<ProofKey, Arc<Proven>>,
+    unproven: Recent<ProofKey, (Vouched, Timestamp)>,
     clock: Arc<dyn Clock>,
 }
 
@@ -56,7 +56,7 @@ impl ProofKey {
 
 impl Memory {
     pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
-        let (proofs, unproven) = (bounded_cache::new(MAX_PROOFS), bounded_cache::new(MAX_UNPROVEN));
+        let (proofs, unproven) = (Recent::new(MAX_PROOFS), Recent::new(MAX_UNPROVEN));
         Self { proofs, unproven, clock: Arc::clone(clock) }
     }
 
@@ -85,7 +85,7 @@ impl Memory {
 
     /// Forgets everything but proofs.
     pub(super) fn forget(&self) {
-        self.unproven.invalidate_all();
+        self.unproven.clear();
     }
 }
 
@@ -115,7 +115,7 @@ impl fmt::Debug for ProofKey {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("proofs", &self.proofs.entry_count()).finish_non_exhaustive()
+        f.debug_struct("Memory").field("proofs", &self.proofs.len()).finish_non_exhaustive()
     }
 }
 
