@@ -1,8 +1,8 @@
 //! Maps of limited size. There are two kinds:
 //!
 //! - [`Recent`] is small and behind one lock. The least recently used entries leave first.
-//! - [`Bounded`] is for what each call reads, from many threads at once. The least used entries leave first. Each type of it costs
-//!   about 150 KiB of machine code, and each insertion thousands of instructions.
+//! - [`Bounded`] is for what each call reads, from many threads at once. The least used entries leave first. Each type of it adds
+//!   much machine code, and each insertion costs thousands of instructions.
 
 mod recent;
 
