@@ -1,10 +1,11 @@
 //! The built program as a process.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     net::SocketAddr,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -18,9 +19,9 @@ use nix::{
 pub struct Gateway {
     child: Child,
     /// Reads the log all the time: a full pipe would stop the gateway.
-    log: Option<JoinHandle<String>>,
-    /// The lines of its log until it was ready.
-    pub start_log: Vec<String>,
+    reader: Option<JoinHandle<()>>,
+    /// The log since it was ready.
+    log: Arc<Mutex<String>>,
     /// The address that Argo CD calls.
     pub address: SocketAddr,
     /// The address for probes and metrics.
@@ -76,12 +77,16 @@ impl Gateway {
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
         let hooks = ready["hooks"].as_str().map(|hooks| hooks.parse().unwrap());
         let (address, admin) = (address("listen"), address("admin"));
-        let log = std::thread::spawn(move || {
-            let mut rest = String::new();
-            let _ = log.read_to_string(&mut rest);
-            rest
+        let read = Arc::<Mutex<String>>::default();
+        let rest = Arc::clone(&read);
+        let reader = std::thread::spawn(move || {
+            let mut line = String::new();
+            while log.read_line(&mut line).is_ok_and(|length| length > 0) {
+                rest.lock().unwrap().push_str(&line);
+                line.clear();
+            }
         });
-        Self { child, log: Some(log), start_log: lines, address, admin, hooks }
+        Self { child, reader: Some(reader), log: read, address, admin, hooks }
     }
 
     /// Its process.
@@ -104,7 +109,21 @@ impl Gateway {
             assert!(Instant::now() < until, "it does not end");
             std::thread::sleep(Duration::from_millis(10));
         };
-        (status, self.log.take().expect("waited for once").join().unwrap())
+        self.reader.take().expect("waited for once").join().unwrap();
+        (status, std::mem::take(&mut *self.log.lock().unwrap()))
+    }
+
+    /// The log since it was ready, once it has `words`. Waits at most 20 s.
+    pub fn logged(&self, words: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let log = self.log.lock().unwrap().clone();
+            if log.contains(words) {
+                return log;
+            }
+            assert!(Instant::now() < until, "no {words:?} in {log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
