@@ -39,17 +39,17 @@ routes:
       http:
         url: "http://127.0.0.1:{upstream}/v1/unchanged"
         parameters: "body.items.map(t, {{'name': t.name, 'server': t.cluster}})"
-{scripts}{signed}  - name: hold
+{scripts}  - name: hold
     backend: {{ fixed: {{ parameters: [{{ text: {held} }}] }} }}
   - name: digests
     backend: &digests
       digests:
-        images:
+        images: &images
           front: {{ image: "127.0.0.1:{registry}/org/front:{{{{ params.branch | tag }}}}" }}
           back: {{ image: "127.0.0.1:{registry}/org/back:{{{{ params.branch | tag }}}}" }}
     output: &output {{ digestFront: "{{{{ front.digest }}}}", digestBack: "{{{{ back.digest }}}}" }}
   - {{ name: lookups, backend: *digests, output: *output, cache: {{ ttl: 0s }} }}
-"""
+{signed}"""
 
 # Callers by JWT; the secret of the issuer is a file.
 JWT = ', jwt: [ {{ issuer: bench, audience: bench, algorithms: [HS256], secret: {{ file: "{secret_file}" }} }} ]'
@@ -105,7 +105,7 @@ def render(
         hit_parameters=json.dumps(HIT_PARAMETERS),
         upstream=options.upstream,
         scripts="".join(script_route(route, command) for route, command in commands.items()),
-        signed=signing.ROUTES.format(registry=options.registry, key=options.public_key) if options.public_key else "",
+        signed=signing.ROUTES.format(key=options.public_key) if options.public_key else "",
         held="x" * options.held_bytes,
     )
 

@@ -14,18 +14,16 @@ from .registry import IMAGE_CONFIG, MANIFEST
 
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
 
-# The routes whose images must be signed; they ask about the same two images as `lookups` and `digests`.
+# The routes whose images must be signed. They stand after `digests`, whose images and output they have.
 ROUTES = """\
   - name: signed
     backend: &signed
       digests:
-        images:
-          front: {{ image: "127.0.0.1:{registry}/org/front:{{{{ params.branch | tag }}}}" }}
-          back: {{ image: "127.0.0.1:{registry}/org/back:{{{{ params.branch | tag }}}}" }}
+        images: *images
         signature: {{ any: [ {{ key: {{ file: "{key}" }} }} ], formats: [legacy] }}
-    output: &output2 {{ digestFront: "{{{{ front.digest }}}}", digestBack: "{{{{ back.digest }}}}" }}
+    output: *output
     cache: {{ ttl: 0s }}
-  - {{ name: signed-hit, backend: *signed, output: *output2 }}
+  - {{ name: signed-hit, backend: *signed, output: *output }}
 """
 
 

@@ -37,40 +37,23 @@ class Workload:
         return self.script == "hit.lua"
 
 
+HIT = Workload(
+    title="a cache hit, 64 connections",
+    script="hit.lua",
+    path=GETPARAMS,
+    connections=64,
+    parameters=HIT_PARAMETERS,
+)
+
 WORKLOADS: dict[str, Workload] = {
-    "hit64": Workload(
-        title="a cache hit, 64 connections",
-        script="hit.lua",
-        path=GETPARAMS,
-        connections=64,
-        parameters=HIT_PARAMETERS,
-        has_reference=True,
-        target=TARGET_HIT_RATIO,
+    "hit64": replace(HIT, has_reference=True, target=TARGET_HIT_RATIO),
+    "hit1": replace(
+        HIT, title="a cache hit, 1 connection", connections=1, has_reference=True, target=TARGET_HIT_RATIO
     ),
-    "hit1": Workload(
-        title="a cache hit, 1 connection",
-        script="hit.lua",
-        path=GETPARAMS,
-        connections=1,
-        parameters=HIT_PARAMETERS,
-        has_reference=True,
-        target=TARGET_HIT_RATIO,
-    ),
-    "jwt": Workload(
-        title="a cache hit by JWT, beside one by a static token, 64 connections",
-        script="hit.lua",
-        path=GETPARAMS,
-        connections=64,
-        parameters=HIT_PARAMETERS,
-        by_jwt=True,
-    ),
+    "jwt": replace(HIT, title="a cache hit by JWT, beside one by a static token, 64 connections", by_jwt=True),
     # One table in cleartext and by TLS, of which `EDGE_TLS` is the second half.
-    "edge": Workload(
-        title="a cache hit by the gateway's accept loop, beside the same without it, 64 connections",
-        script="hit.lua",
-        path=GETPARAMS,
-        connections=64,
-        parameters=HIT_PARAMETERS,
+    "edge": replace(
+        HIT, title="a cache hit by the gateway's accept loop, beside the same without it, 64 connections"
     ),
     "miss": Workload(
         title="a miss to a local upstream, 16 connections",
