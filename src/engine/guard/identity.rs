@@ -180,12 +180,12 @@ fn unnamed(set: &Parameters) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn sets(all: &[Value]) -> Vec<ParameterSet> {
+    pub(in crate::engine::guard) fn sets(all: &[Value]) -> Vec<ParameterSet> {
         all.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect()
     }
 

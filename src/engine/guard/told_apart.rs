@@ -80,11 +80,7 @@ fn by_usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<ToldApart>> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
-
-    fn sets(all: &[Value]) -> Vec<ParameterSet> {
-        all.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect()
-    }
+    use super::{super::identity::tests::sets, *};
 
     #[test]
     fn the_first_usual_key_that_tells_all_sets_apart_is_used() {
