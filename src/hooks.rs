@@ -12,7 +12,6 @@ mod unmapped;
 
 use std::sync::Arc;
 
-use globset::GlobMatcher;
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -25,7 +24,7 @@ pub(crate) use self::{
 };
 use self::{kind::Kind, proof::Proof};
 use crate::{
-    domain::clock::Timestamp,
+    domain::{clock::Timestamp, glob::NameGlob},
     lang::{evaluator::Evaluator, expression::Expression},
 };
 
@@ -80,7 +79,7 @@ impl Hook {
     }
 
     /// The names of callers who may send, if a caller proves a delivery. Whoever asks this authenticates the sender.
-    pub(crate) const fn callers(&self) -> Option<&GlobMatcher> {
+    pub(crate) const fn callers(&self) -> Option<&NameGlob> {
         if let Proof::Caller(names) = &self.proof { Some(names) } else { None }
     }
 

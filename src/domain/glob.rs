@@ -1,7 +1,8 @@
-//! Globs over names, such as those of ApplicationSets. One without a wildcard is compared as text, and `*` not at all: as regular
-//! expressions, which `globset` makes of them, they take a millisecond to build and 30 KiB to keep.
+//! Globs over names, such as those of ApplicationSets, and over paths. One without a wildcard is compared as text, and a name not at all
+//! with `*`: as regular expressions, which `globset` makes of them, they take a millisecond to build and 30 KiB to keep.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::GlobBuilder;
+use regex::bytes::{Regex, RegexBuilder};
 
 /// What globs treat in a special way.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -14,31 +15,48 @@ pub(crate) enum NameGlob {
     /// Only this name.
     Name(String),
     /// All names that it matches.
-    Glob(GlobSet),
+    Glob(Regex),
 }
 
 impl NameGlob {
-    /// Compiles `glob`.
+    /// Compiles `glob`, in which `*` also matches `/`.
     ///
     /// # Errors
     /// When it is no glob, or too large.
-    pub(crate) fn parse(glob: &str) -> Result<Self, globset::Error> {
-        if glob == "*" {
-            Ok(Self::Any)
-        } else if glob.contains(SPECIAL) {
-            // A set of one: `Glob::compile_matcher` panics if the glob is too large.
-            GlobSetBuilder::new().add(Glob::new(glob)?).build().map(Self::Glob)
-        } else {
-            Ok(Self::Name(glob.to_owned()))
+    pub(crate) fn parse(glob: &str) -> Result<Self, String> {
+        if glob == "*" { Ok(Self::Any) } else { Self::compile(glob, false) }
+    }
+
+    /// Compiles `glob` for paths: `*` and `?` do not match `/`, and `**` does.
+    ///
+    /// # Errors
+    /// When it is no glob, or too large.
+    pub(crate) fn parse_path(glob: &str) -> Result<Self, String> {
+        Self::compile(glob, true)
+    }
+
+    fn compile(glob: &str, is_path: bool) -> Result<Self, String> {
+        if !glob.contains(SPECIAL) {
+            return Ok(Self::Name(glob.to_owned()));
         }
+        let parsed = GlobBuilder::new(glob).literal_separator(is_path).build().map_err(|error| error.to_string())?;
+        // As `Glob::compile_matcher`, which panics if the glob is too large.
+        let compiled = RegexBuilder::new(parsed.regex()).dot_matches_new_line(true).build();
+        compiled.map(Self::Glob).map_err(|_| "the glob is too large".to_owned())
     }
 
     /// Whether it matches `name`.
     #[must_use]
     pub(crate) fn matches(&self, name: &str) -> bool {
+        self.matches_bytes(name.as_bytes())
+    }
+
+    /// Whether it matches `name`, which need not be text: a path may hold any bytes.
+    #[must_use]
+    pub(crate) fn matches_bytes(&self, name: &[u8]) -> bool {
         match self {
             Self::Any => true,
-            Self::Name(own) => own == name,
+            Self::Name(own) => own.as_bytes() == name,
             Self::Glob(glob) => glob.is_match(name),
         }
     }
@@ -70,20 +88,29 @@ mod tests {
 
     #[test]
     fn a_glob_that_is_too_large_is_an_error() {
-        assert!(NameGlob::parse(&"?".repeat(1_000_000)).is_err());
+        let large = "?".repeat(1_000_000);
+        assert!(NameGlob::parse(&large).is_err() && NameGlob::parse_path(&large).is_err());
+    }
+
+    #[test]
+    fn a_byte_of_a_path_that_is_no_text_is_one_character() {
+        let glob = NameGlob::parse_path("a?/*").unwrap();
+        assert!(glob.matches_bytes(b"a\xff/b") && !glob.matches_bytes(b"a\xff\xff/b"));
     }
 
     proptest! {
         /// A name is compared as the glob would be.
         #[test]
         fn names_and_globs_agree(glob in "[ab*?!,/.{}\\[\\]\\\\-]{0,5}", name in "[ab!,/.{}*-]{0,5}") {
-            match (NameGlob::parse(&glob), Glob::new(&glob)) {
-                (Ok(own), Ok(other)) => {
-                    let other = other.compile_matcher();
-                    prop_assert_eq!(own.matches(&name), other.is_match(&name));
-                    prop_assert_eq!(own.matches(&glob), other.is_match(&glob));
+            for (is_path, parsed) in [(false, NameGlob::parse(&glob)), (true, NameGlob::parse_path(&glob))] {
+                match (parsed, GlobBuilder::new(&glob).literal_separator(is_path).build()) {
+                    (Ok(own), Ok(other)) => {
+                        let other = other.compile_matcher();
+                        prop_assert_eq!(own.matches(&name), other.is_match(&name));
+                        prop_assert_eq!(own.matches(&glob), other.is_match(&glob));
+                    }
+                    (own, other) => prop_assert_eq!(own.is_err(), other.is_err()),
                 }
-                (own, other) => prop_assert_eq!(own.is_err(), other.is_err()),
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The configuration of hooks.
 
-use globset::Glob;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Hook, Hooks, Mapping, kind::Kind, proof::Proof};
 use crate::{
     domain::{
+        glob::NameGlob,
         problem::{Path, Problems},
         secret::SecretRef,
     },
@@ -125,8 +125,8 @@ impl HookConfig {
                 if self.header.is_some() {
                     problems.error(&path.key("header"), "a caller's token is in `Authorization`");
                 }
-                let glob = Glob::new(caller).map_err(|error| format!("it is no glob: {error}"));
-                return Some(Proof::Caller(problems.note(&path.key("caller"), glob)?.compile_matcher()));
+                let names = NameGlob::parse(caller).map_err(|error| format!("it is no glob: {error}"));
+                return Some(Proof::Caller(problems.note(&path.key("caller"), names)?));
             }
             ([(secrets, key)], None) => ((*secrets).clone().into_vec(), *key),
             _ => {

@@ -3,13 +3,13 @@
 
 use aws_lc_rs::hmac;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use globset::GlobMatcher;
 use http::{HeaderMap, HeaderName, header};
 use subtle::ConstantTimeEq as _;
 
 use crate::{
     domain::{
         clock::Timestamp,
+        glob::NameGlob,
         secret::{Secret, SecretRef},
     },
     file::base_dir::BaseDir,
@@ -35,7 +35,7 @@ pub(super) enum Proof {
     /// By a secret that sender and gateway share.
     Secret(SharedSecret),
     /// By an authenticated caller whose name this glob matches.
-    Caller(GlobMatcher),
+    Caller(NameGlob),
 }
 
 /// A secret that sender and gateway share; two of them during a rotation.

@@ -3,12 +3,12 @@
 //! A certificate shows which run of CI signed. The predicate is what that run wrote, and must agree. With a key there is no certificate: the
 //! predicate is then the word of the key's owner.
 
-use globset::GlobMatcher;
 use serde_json::Value;
 
 use super::{claims::Claims, config::ProvenanceConfig, signer::build_glob};
 use crate::domain::{
     document::excerpt,
+    glob::NameGlob,
     problem::{Path, Problems},
 };
 
@@ -17,7 +17,8 @@ use crate::domain::{
 pub(super) struct Provenance {
     repository: Option<String>,
     workflow: Option<String>,
-    builder: Option<GlobMatcher>,
+    /// The glob, and its text for messages.
+    builder: Option<(NameGlob, String)>,
     events: Vec<String>,
 }
 
@@ -96,7 +97,7 @@ impl Provenance {
         }
         let builder = match &config.builder {
             None => None,
-            Some(glob) => Some(build_glob(glob, &path.key("builder"), problems)?),
+            Some(glob) => Some((build_glob(glob, &path.key("builder"), problems)?, glob.clone())),
         };
         let ProvenanceConfig { repository, workflow, events, .. } = config.clone();
         Some(Self { repository, workflow, builder, events })
@@ -154,14 +155,14 @@ impl Provenance {
     }
 
     fn check_builder(&self, said: &Said<'_>, claims: Option<&Claims>) -> Result<(), String> {
-        let Some(wanted) = &self.builder else { return Ok(()) };
+        let Some((wanted, text)) = &self.builder else { return Ok(()) };
         let certified = match claims {
             None => None,
             Some(claims) => Some(claims.builder.as_deref().ok_or_else(|| missing("builder", Some(claims)))?),
         };
         let written = said.builder.ok_or_else(|| missing("builder", None))?;
-        match certified.into_iter().chain([written]).find(|builder| !wanted.is_match(builder)) {
-            Some(other) => Err(differs("builder", other, wanted.glob().glob())),
+        match certified.into_iter().chain([written]).find(|builder| !wanted.matches(builder)) {
+            Some(other) => Err(differs("builder", other, text)),
             None => Ok(()),
         }
     }

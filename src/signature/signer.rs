@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use globset::{GlobBuilder, GlobMatcher};
 use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "keyless")]
@@ -18,6 +17,7 @@ use super::{
 use crate::{
     domain::{
         document::excerpt,
+        glob::NameGlob,
         problem::{Path, Problems},
     },
     file::{self, base_dir::BaseDir},
@@ -50,7 +50,7 @@ enum Kind {
 #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
 struct Identity {
     issuer: String,
-    name: Option<GlobMatcher>,
+    name: Option<NameGlob>,
     needs_log: bool,
 }
 
@@ -257,18 +257,17 @@ impl Identity {
         let is_signer = |issuer: &str, identity: &str| {
             issuer == self.issuer
                 && !identity.is_empty()
-                && self.name.as_ref().is_none_or(|glob| glob.is_match(identity))
+                && self.name.as_ref().is_none_or(|glob| glob.matches(identity))
         };
         keyless::judge((bundle, bytes), loaded.root(), is_signer, self.needs_log, digests)
     }
 }
 
 /// `glob` for the whole of a text. A `*` also matches `/`.
-pub(super) fn build_glob(glob: &str, path: &Path, problems: &mut Problems) -> Option<GlobMatcher> {
+pub(super) fn build_glob(glob: &str, path: &Path, problems: &mut Problems) -> Option<NameGlob> {
     if glob.trim().is_empty() {
         problems.error(path, "it is empty, so nothing would match");
         return None;
     }
-    let built = GlobBuilder::new(glob).literal_separator(false).build();
-    Some(problems.note(path, built.map_err(|error| format!("it is no glob: {error}")))?.compile_matcher())
+    problems.note(path, NameGlob::parse(glob).map_err(|error| format!("it is no glob: {error}")))
 }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -105,7 +104,7 @@ pub(crate) struct Matcher {
     application_set: Option<NameGlob>,
     namespace: Option<NameGlob>,
     parameters: Vec<(String, NameGlob)>,
-    file: Option<(PathBuf, GlobMatcher)>,
+    file: Option<(PathBuf, NameGlob)>,
     probe: Option<Probe>,
 }
 
@@ -122,8 +121,7 @@ impl Matcher {
             problems.error(&path.key("args"), "there is no `command` that they are for");
         }
         let file = config.file.as_ref().map(|file| {
-            let glob = GlobBuilder::new(&file.glob).literal_separator(true).build();
-            Some((file.folder.clone(), problems.note(&path.key("file"), glob)?.compile_matcher()))
+            Some((file.folder.clone(), problems.note(&path.key("file"), NameGlob::parse_path(&file.glob))?))
         });
         let probe = config.command.as_ref().map(|command| {
             let command = CommandConfig { command: command.clone(), args: config.args.clone() };
@@ -200,14 +198,14 @@ impl Matcher {
 }
 
 /// Whether `folder` holds a file or folder whose path fits.
-fn holds(folder: &std::path::Path, glob: &GlobMatcher) -> Result<bool, String> {
+fn holds(folder: &std::path::Path, glob: &NameGlob) -> Result<bool, String> {
     let (mut folders, mut count) = (vec![PathBuf::new()], 0);
     while let Some(inner) = folders.pop() {
         let message = |error: std::io::Error| format!("{}: {error}", folder.join(&inner).display());
         for entry in folder.join(&inner).read_dir().map_err(message)? {
             let entry = entry.map_err(message)?;
             let path = inner.join(entry.file_name());
-            if glob.is_match(&path) {
+            if glob.matches_bytes(path.as_os_str().as_encoded_bytes()) {
                 return Ok(true);
             }
             count += 1;

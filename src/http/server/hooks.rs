@@ -8,7 +8,6 @@ use axum::{
     response::Response,
     routing::any,
 };
-use globset::GlobMatcher;
 use http::{HeaderMap, Method, header, request::Parts};
 use serde_json::json;
 
@@ -22,7 +21,7 @@ use super::{
 use crate::{
     app::App,
     auth::{Auth, Role},
-    domain::lifecycle::Phase,
+    domain::{glob::NameGlob, lifecycle::Phase},
     hooks::{Hook, Unproven},
     http::edge::{Edge, Limits},
 };
@@ -156,11 +155,11 @@ fn check_head(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Checks that the sender is a caller with the role `sender`, whose name is among `names`.
-async fn may_send(auth: &Auth, head: &Parts, names: &GlobMatcher) -> Result<(), ApiError> {
+async fn may_send(auth: &Auth, head: &Parts, names: &NameGlob) -> Result<(), ApiError> {
     let unknown = "this hook wants the token of a caller with `role: sender`, see `auth`";
     let caller = auth.authenticate(&head.headers, peer(&head.extensions)).await;
     let caller = caller.map_err(|refused| of_stranger(auth, &head.extensions, refused, unknown))?;
-    if caller.role == Role::Sender && names.is_match(&caller.name) {
+    if caller.role == Role::Sender && names.matches(&caller.name) {
         return Ok(());
     }
     let message = format!("`{}` may not send to this hook: it wants another `caller` with `role: sender`", caller.name);

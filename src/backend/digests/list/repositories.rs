@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use globset::GlobBuilder;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,6 +14,7 @@ use crate::{
     domain::{
         error::{BackendError, ErrorKind},
         generator::{Evidence, Query},
+        glob::NameGlob,
         problem::{Path, Problems},
     },
     lang::{
@@ -122,15 +122,14 @@ impl Repositories {
         query: &Query,
         registries: &Registries,
     ) -> Result<Vec<String>, BackendError> {
-        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-        let glob = glob.map_err(|error| BackendError::invalid_input(error.to_string()))?.compile_matcher();
+        let glob = NameGlob::parse_path(pattern).map_err(BackendError::invalid_input)?;
         let mut names = registries.repositories(registry, query.deadline).await.map_err(|mut error| {
             if matches!(error.kind, ErrorKind::Denied | ErrorKind::InvalidOutput) {
                 error.message.push_str("; some registries offer no catalogue: if so, name the repositories");
             }
             error
         })?;
-        names.retain(|name| glob.is_match(name));
+        names.retain(|name| glob.matches(name));
         names.sort_unstable();
         if let Some(name) = names.iter().find(|name| !is_repository(name)) {
             let shown: String = name.chars().take(80).collect();
