@@ -10,7 +10,7 @@ use super::{
     commit::Commit,
     finding::{Built, Finding, ImageState},
     gate::{Ruling, RulingState},
-    note::{Known, Note, Proofs},
+    note::{Known, LazyNote, Note, Proofs},
     signatures::SignedImage,
 };
 use crate::domain::{
@@ -63,7 +63,7 @@ pub(super) struct Facts {
     /// Whether the parameter set has `revision`, `builtAt` and `runUrl`.
     pub(crate) tells_origin: bool,
     /// The note of the last answer.
-    pub(crate) before: Note,
+    pub(crate) before: LazyNote,
     /// Whether each image must have a proof.
     pub(crate) is_signed: bool,
     /// The proofs of the last build's images, if a signature is demanded; or why that build is not good any more.
@@ -87,7 +87,7 @@ impl Facts {
             return self.built(evidence);
         }
         let is_missing = self.findings.iter().any(|finding| matches!(finding.state, ImageState::Missing));
-        let mut before = std::mem::take(&mut self.before);
+        let mut before = std::mem::take(&mut self.before).into_note();
         let missing_since = if is_missing { Some(before.missing_since.unwrap_or(self.now)) } else { None };
         let not_built = NotBuilt {
             life: self.life(state, missing_since),
@@ -153,7 +153,7 @@ impl Facts {
             return Err(BackendError { evidence, ..BackendError::invalid_output(why) });
         }
         let is_earlier = self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier);
-        let (origin, known, proofs, images) = (self.origin(), self.known(), self.proofs(), self.images());
+        let (origin, known, images, proofs) = (self.origin(), self.known(), self.images(), self.take_proofs());
         let parts = self.findings.iter_mut().filter_map(|finding| {
             let ImageState::Built(built) = &mut finding.state else { return None };
             Some((finding.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
@@ -175,20 +175,18 @@ impl Facts {
     }
 
     /// The proofs of the images, by their names.
-    fn proofs(&self) -> Proofs {
-        let proof = |finding: &Finding| {
-            let ImageState::Built(built) = &finding.state else { return None };
-            Some((finding.name.clone(), (**built.proof.as_ref()?).clone()))
+    fn take_proofs(&mut self) -> Proofs {
+        let proof = |finding: &mut Finding| {
+            let ImageState::Built(built) = &mut finding.state else { return None };
+            Some((finding.name.clone(), *built.proof.take()?))
         };
-        self.findings.iter().filter_map(proof).collect()
+        self.findings.iter_mut().filter_map(proof).collect()
     }
 
     /// The images without a proof that have more digests than their values show, by their names.
     fn images(&self) -> BTreeMap<String, SignedImage> {
         let image = |finding: &Finding| {
-            let ImageState::Built(Built { parts, image: Some(image), proof: None, .. }) = &finding.state else {
-                return None;
-            };
+            let ImageState::Built(Built { parts, image: Some(image), .. }) = &finding.state else { return None };
             let is_shown = matches!(&image.digests[..], [only] if parts["digest"] == only.as_str());
             (!is_shown).then(|| (finding.name.clone(), image.clone()))
         };

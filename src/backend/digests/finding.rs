@@ -57,7 +57,7 @@ pub(super) struct Built {
     pub(crate) created: Option<String>,
     /// The commit that its signed provenance proves, or else that its label names.
     pub(crate) revision: Option<String>,
-    /// The image in a registry, with its index, whose signature may be demanded later.
+    /// The image in a registry, with its index, whose signature may be demanded later. `None` if it has a proof, which names it.
     pub(crate) image: Option<SignedImage>,
     /// The proof of its signature, if one is demanded.
     pub(crate) proof: Option<Box<NotedProof>>,

@@ -143,7 +143,10 @@ impl Found {
         if let Some(proven) = proven {
             parts.insert("revision".to_owned(), proven.as_str().into());
         }
-        let proof = proof.zip(image.clone()).map(|((key, proven), image)| Box::new(NotedProof { image, key, proven }));
+        let (image, proof) = match (image, proof) {
+            (Some(image), Some((key, proven))) => (None, Some(Box::new(NotedProof { image, key, proven }))),
+            (image, _) => (image, None),
+        };
         finding.state = ImageState::Built(Built { parts, created, revision, image, proof });
         Ok(finding)
     }

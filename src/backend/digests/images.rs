@@ -18,7 +18,7 @@ use super::{
     fingerprint::fingerprint,
     found::{Found, ImageRules},
     gate::{Gate, GateQuery, Ruling, RulingState},
-    note::{Known, Note, Proofs},
+    note::{LazyNote, Proofs},
     revision::RevisionPolicy,
     signatures::Signatures,
     source::{Demands, Image, ImageLookup},
@@ -149,8 +149,7 @@ impl Images {
     /// When a witness does not know.
     pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = Context::of_input(query, &self.evaluator);
-        let before = Note::read(&query.before);
-        let known = &before.known;
+        let before = LazyNote::new(&query.before);
         let expected = self.expected(&context).await?;
         let ask = async || match &self.gate {
             Some(gate) => {
@@ -174,9 +173,9 @@ impl Images {
             let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
             let commit =
                 commit.map(|commit| context.clone().map(|input| context! { commit => commit.as_str(), ..input }));
-            (ruling, self.find(commit.as_ref().unwrap_or(&context), known, query).await)
+            (ruling, self.find(commit.as_ref().unwrap_or(&context), &before, query).await)
         } else {
-            let (ruling, findings) = tokio::join!(ask(), self.find(&context, known, query));
+            let (ruling, findings) = tokio::join!(ask(), self.find(&context, &before, query));
             (ruling.map_err(|error| with_image_evidence(error, &findings))?, findings)
         };
         let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
@@ -230,11 +229,16 @@ impl Images {
         self.signatures.as_ref().and_then(Signatures::commit)
     }
 
-    async fn find(&self, context: &Context, known: &Known, query: &Query) -> Vec<(&str, Result<Found, BackendError>)> {
+    async fn find(
+        &self,
+        context: &Context,
+        before: &LazyNote,
+        query: &Query,
+    ) -> Vec<(&str, Result<Found, BackendError>)> {
         let lookup = ImageLookup {
             context,
             registries: &self.registries,
-            known,
+            before,
             deadline: query.deadline,
             ttl: query.reuses_for(),
             must_ask: query.must_ask,

@@ -1,13 +1,16 @@
 //! The note that is stored with an answer, for later questions: the last parameter set that was built, and the contents of
 //! its images, so that no registry is asked for them again after a restart.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
     finding::NotedProof,
-    signatures::{NotedProofs, SignedImage},
+    signatures::{Noted, NotedProofs, ProofKey, Proven, SignedImage},
 };
 use crate::{
     clients::oci::{Contents, Digest},
@@ -46,10 +49,42 @@ pub(super) struct Note {
     pub(crate) noted: NotedProofs,
 }
 
+/// The note on earlier answers, read when it is first needed. A look-up never needs it if all images are built, and their contents and
+/// proofs are in memory.
+#[derive(Debug, Default)]
+pub(super) struct LazyNote {
+    before: Before,
+    note: OnceLock<Note>,
+}
+
+impl LazyNote {
+    /// The note in `before`.
+    pub(super) fn new(before: &Before) -> Self {
+        Self { before: before.clone(), note: OnceLock::new() }
+    }
+
+    /// The note.
+    pub(super) fn get(&self) -> &Note {
+        self.note.get_or_init(|| Note::read(&self.before))
+    }
+
+    /// The note itself.
+    pub(super) fn into_note(self) -> Note {
+        let Self { before, note } = self;
+        note.into_inner().unwrap_or_else(|| Note::read(&before))
+    }
+}
+
+impl Noted for LazyNote {
+    fn proof(&self, key: &ProofKey) -> Option<&Arc<Proven>> {
+        self.get().noted.get(key)
+    }
+}
+
 impl Note {
     /// The note of the last answer to this very question; if that has no set, the set that the lineage noted. A note that
     /// cannot be read is ignored: another version may have written it.
-    pub(crate) fn read(before: &Before) -> Self {
+    fn read(before: &Before) -> Self {
         let read = |note: &Option<BackendNote>| note.as_ref().and_then(BackendNote::read::<Self>).unwrap_or_default();
         let (mut own, lineage) = (read(&before.own), read(&before.lineage));
         own.known.extend(lineage.known);
@@ -124,6 +159,17 @@ mod tests {
         assert_eq!(Note::read(&Before { own: BackendNote::of(&note), lineage: None }), note);
         assert_eq!(read(Some(json!({"item": 7})), None).item, None);
         assert_eq!(read(None, None).item, None);
+    }
+
+    #[test]
+    fn a_note_is_read_only_when_it_is_needed() {
+        let before = Before { own: BackendNote::of(&json!({"item": {}, "madeBy": "x"})), lineage: None };
+        let lazy = LazyNote::new(&before);
+        assert!(lazy.note.get().is_none());
+        assert_eq!(lazy.get().made_by, "x");
+        assert!(lazy.note.get().is_some());
+        assert_eq!(lazy.into_note(), Note::read(&before));
+        assert_eq!(LazyNote::new(&before).into_note(), Note::read(&before));
     }
 
     #[test]

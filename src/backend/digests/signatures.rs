@@ -5,7 +5,7 @@
 mod look_up;
 mod memory;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -65,7 +65,7 @@ pub(super) struct ProofQuery<'a> {
     /// What the image's label names.
     pub(crate) label: Option<&'a str>,
     /// Proofs that earlier answers noted.
-    pub(crate) noted: &'a NotedProofs,
+    pub(crate) noted: &'a dyn Noted,
     /// When the answer must be here.
     pub(crate) deadline: Instant,
     /// Whether a look-up that another caller began is waited for. It may have missed a change.
@@ -78,6 +78,18 @@ pub(super) struct ProofQuery<'a> {
 
 /// The proofs that were noted with answers.
 pub(super) type NotedProofs = BTreeMap<ProofKey, Arc<Proven>>;
+
+/// Where noted proofs are looked up. A note is read only for a proof that memory does not have.
+pub(super) trait Noted: fmt::Debug + Sync {
+    /// The noted proof for `key`.
+    fn proof(&self, key: &ProofKey) -> Option<&Arc<Proven>>;
+}
+
+impl Noted for NotedProofs {
+    fn proof(&self, key: &ProofKey) -> Option<&Arc<Proven>> {
+        self.get(key)
+    }
+}
 
 /// What is proven of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +193,7 @@ impl Signatures {
         if let Some(proven) = self.memory.proof(&key) {
             return Ok(Vouched::Proven(key, proven));
         }
-        if let Some(proven) = query.noted.get(&key) {
+        if let Some(proven) = query.noted.proof(&key) {
             self.memory.prove(key, Arc::clone(proven));
             return Ok(Vouched::Proven(key, Arc::clone(proven)));
         }
@@ -190,7 +202,7 @@ impl Signatures {
             && let Ok(label) = Commit::parse(label)
             && label != *expected
             && let of_label = key_for(Some(label.as_str()))
-            && (self.memory.proof(&of_label).is_some() || query.noted.contains_key(&of_label))
+            && (self.memory.proof(&of_label).is_some() || query.noted.proof(&of_label).is_some())
         {
             return Ok(Vouched::NotYet(format!("it is proven to be of {label}, not of {expected}")));
         }

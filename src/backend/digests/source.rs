@@ -13,7 +13,7 @@ use self::origin::ImageSource;
 use super::{
     commit::Commit,
     found::{Found, first_value, unclear},
-    note::Known,
+    note::LazyNote,
     shared_for,
     signatures::SignedImage,
 };
@@ -74,8 +74,8 @@ pub(super) struct Demands {
 pub(super) struct ImageLookup<'a> {
     pub(crate) context: &'a Context,
     pub(crate) registries: &'a Registries,
-    /// The contents that earlier answers noted.
-    pub(crate) known: &'a Known,
+    /// The note on earlier answers, which has contents of images.
+    pub(crate) before: &'a LazyNote,
     pub(crate) deadline: Instant,
     /// How old knowledge from earlier requests may be.
     pub(crate) ttl: Duration,
@@ -88,10 +88,12 @@ pub(super) struct ImageLookup<'a> {
 }
 
 impl ImageLookup<'_> {
-    /// The contents of `digest`: as noted, otherwise from the registry.
+    /// The contents of `digest`: from memory, otherwise as noted, otherwise from the registry. What is noted has no annotations, which lists
+    /// need, so it does not go into memory.
     async fn contents(&self, reference: &Reference, digest: &Digest) -> Result<Arc<Contents>, BackendError> {
-        if let Some(known) = self.known.get(digest) {
-            return Ok(Arc::clone(known));
+        let noted = || self.before.get().known.get(digest).map(Arc::clone);
+        if let Some(known) = self.registries.known_contents(digest).or_else(noted) {
+            return Ok(known);
         }
         let Reference { registry, repository, .. } = reference;
         let contents = self.registries.contents(registry, repository, digest, self.deadline).await;

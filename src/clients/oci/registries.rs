@@ -162,6 +162,12 @@ impl Registries {
         wait(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
     }
 
+    /// What `digest` contains, if it is in memory.
+    #[must_use]
+    pub fn known_contents(&self, digest: &Digest) -> Option<Arc<Contents>> {
+        self.0.contents.get(digest)
+    }
+
     /// What `digest` contains.
     ///
     /// # Errors
@@ -173,21 +179,20 @@ impl Registries {
         digest: &Digest,
         deadline: Instant,
     ) -> Result<Arc<Contents>, BackendError> {
-        let kept = || self.0.contents.get(digest);
-        if let Some(contents) = kept() {
+        if let Some(contents) = self.known_contents(digest) {
             return Ok(contents);
         }
         let key = Sha256::digest(format!("{registry}/{repository}@{digest}")).into();
         let ask = || {
             let shared = Arc::clone(&self.0);
-            let (name, repository, digest) = (registry.to_owned(), repository.to_owned(), digest.clone());
+            let (name, repository, wanted) = (registry.to_owned(), repository.to_owned(), digest.clone());
             let work = move |seat: FlightGuard<_, _, _>| async move {
                 let _seat = seat;
-                let contents = Arc::new(shared.read(&name, &repository, &digest, deadline).await?);
-                shared.contents.insert(digest, Arc::clone(&contents));
+                let contents = Arc::new(shared.read(&name, &repository, &wanted, deadline).await?);
+                shared.contents.insert(wanted, Arc::clone(&contents));
                 Ok(contents)
             };
-            self.0.readings.join(key, || kept().map(Ok), || (), work)
+            self.0.readings.join(key, || self.known_contents(digest).map(Ok), || (), work)
         };
         wait(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }

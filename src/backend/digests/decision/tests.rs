@@ -57,7 +57,7 @@ fn decide(
     before: Option<&Before>,
     fallback: &Fallback,
 ) -> Result<Outcome, BackendError> {
-    let before = Note::read(before.unwrap_or(&Before::default()));
+    let before = LazyNote::new(before.unwrap_or(&Before::default()));
     let made_by = "this".to_owned();
     let last_proofs = Ok(BTreeMap::new());
     let is_signed = false;
@@ -69,7 +69,7 @@ fn decide(
 fn an_image_without_a_proof_is_not_built_where_one_is_demanded() {
     let decide = |is_signed: bool| {
         let (findings, made_by, last_proofs) = (vec![built("front", "new")], "this".to_owned(), Ok(BTreeMap::new()));
-        let before = Note::default();
+        let before = LazyNote::default();
         Facts { findings, ruling: None, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
             .decide(&Fallback::Omit)
     };
@@ -82,7 +82,7 @@ fn an_image_without_a_proof_is_not_built_where_one_is_demanded() {
 #[test]
 fn a_last_build_without_proofs_is_not_served() {
     let decide = |finding: Finding, is_own: bool, fallback: &Fallback| {
-        let (before, made_by) = (Note::read(&before(is_own)), "this".to_owned());
+        let (before, made_by) = (LazyNote::new(&before(is_own)), "this".to_owned());
         let (findings, last_proofs) = (vec![finding], Err("the key was removed".to_owned()));
         let is_signed = false;
         Facts { findings, ruling: None, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }

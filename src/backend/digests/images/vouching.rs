@@ -9,7 +9,7 @@ use super::{
         commit::Commit,
         finding::{Finding, NotedProof},
         found::{Found, ImageRules, unclear},
-        note::{Note, Proofs},
+        note::{LazyNote, Proofs},
         signatures::{ProofQuery, Signatures, SignedImage, Vouched},
     },
     Images,
@@ -32,7 +32,7 @@ impl Images {
         name: &str,
         found: Result<Found, BackendError>,
         rules: &ImageRules<'_>,
-        before: &Note,
+        before: &LazyNote,
         query: &Query,
     ) -> Result<Finding, BackendError> {
         let found = found?;
@@ -54,20 +54,22 @@ impl Images {
     /// When that is not known.
     pub(super) async fn last_proofs(
         &self,
-        before: &Note,
+        before: &LazyNote,
         query: &Query,
     ) -> Result<Result<Proofs, String>, BackendError> {
         let mut proofs = Proofs::new();
-        let (Some(signatures), Some(item)) = (&self.signatures, &before.item) else { return Ok(Ok(proofs)) };
-        if before.made_by != self.made_by {
+        let Some(signatures) = &self.signatures else { return Ok(Ok(proofs)) };
+        let note = before.get();
+        let Some(item) = &note.item else { return Ok(Ok(proofs)) };
+        if note.made_by != self.made_by {
             // It is not served anyway.
             return Ok(Ok(proofs));
         }
         for (name, _) in &self.named {
-            let noted = before.proofs.get(name).map(|noted| (noted.image.clone(), noted.proven.commit.clone()));
+            let noted = note.proofs.get(name).map(|noted| (noted.image.clone(), noted.proven.commit.clone()));
             let of_item = || {
                 let (image, commit) = of_item(item, name)?;
-                Some((before.images.get(name).cloned().unwrap_or(image), commit))
+                Some((note.images.get(name).cloned().unwrap_or(image), commit))
             };
             let Some((image, commit)) = noted.or_else(of_item) else {
                 return Ok(Err(format!("its image {name} has no digest that could be verified")));
@@ -94,7 +96,7 @@ async fn last_proof(
     signatures: &Signatures,
     image: SignedImage,
     commit: Option<&Commit>,
-    before: &Note,
+    before: &LazyNote,
     query: &Query,
 ) -> Result<Result<NotedProof, String>, BackendError> {
     let vouched = signatures.vouch(&image, ask(commit, None, before, query)).await;
@@ -104,11 +106,11 @@ async fn last_proof(
     })
 }
 
-fn ask<'a>(commit: Option<&'a Commit>, label: Option<&'a str>, before: &'a Note, query: &Query) -> ProofQuery<'a> {
+fn ask<'a>(commit: Option<&'a Commit>, label: Option<&'a str>, before: &'a LazyNote, query: &Query) -> ProofQuery<'a> {
     ProofQuery {
         commit,
         label,
-        noted: &before.noted,
+        noted: before,
         deadline: query.deadline,
         joins: !query.must_ask,
         may_reuse: !query.reuses_for().is_zero(),
