@@ -21,7 +21,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import sys
 import tempfile
 from dataclasses import asdict
@@ -33,7 +32,6 @@ sys.dont_write_bytecode = True
 from harness.bench import Bench  # noqa: E402
 from harness.command import choose, exit_code, show, write_json, write_markdown  # noqa: E402
 from harness.error import BenchError  # noqa: E402
-from harness.progress import progress  # noqa: E402
 from harness.report import Table  # noqa: E402
 from harness.scenarios.catalogue import DEBIAN_PACKAGES, SCENARIOS  # noqa: E402
 from harness.servers import EXAMPLES  # noqa: E402
@@ -41,12 +39,7 @@ from harness.settings import Settings  # noqa: E402
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        return exit_code("bench", lambda: bench(parse_arguments()))
-    except KeyboardInterrupt:
-        progress("")
-        return 128 + signal.SIGINT
+    return exit_code("bench", lambda: bench(parse_arguments()))
 
 
 def bench(arguments: argparse.Namespace) -> None:
@@ -91,7 +84,7 @@ def parse_arguments() -> argparse.Namespace:
         description="Measures the gateway beside a bare reference server.",
         epilog="Scenarios: " + ", ".join(SCENARIOS),
     )
-    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `cargo build --profile dist`")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `make dist`")
     parser.add_argument(
         "--examples",
         type=Path,

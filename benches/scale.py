@@ -44,7 +44,7 @@ def scale(arguments: argparse.Namespace) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measures how the gateway grows.")
-    parser.add_argument("--gateway", type=Path, required=True, help="the gateway")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `make dist`")
     add_only(parser, SERIES)
     add_outputs(parser)
     parser.add_argument("--svg", type=Path, help="also draw them")

@@ -19,7 +19,6 @@ import contextlib
 import http.client
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 
 from harness.client import TOKEN, answers_get, free_ports  # noqa: E402
+from harness.command import exit_code  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.process import Server  # noqa: E402
 from harness.progress import progress  # noqa: E402
@@ -159,21 +159,12 @@ class Asker(threading.Thread):
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        return soak(parse_arguments())
-    except BenchError as error:
-        progress("")
-        print(f"soak: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        progress("")
-        return 128 + signal.SIGINT
+    return exit_code("soak", lambda: soak(parse_arguments()))
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Watches the gateway's memory under churn.")
-    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `cargo build --profile dist`")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `make dist`")
     parser.add_argument(
         "--examples", type=Path, required=True, help="where cargo put the example `upstream`"
     )

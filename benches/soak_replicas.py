@@ -39,6 +39,7 @@ from typing import Callable
 sys.dont_write_bytecode = True
 
 from harness.client import TOKEN, free_ports, listens  # noqa: E402
+from harness.command import exit_code  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.process import Server  # noqa: E402
 from harness.progress import progress  # noqa: E402
@@ -374,20 +375,23 @@ def report(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Asks three replicas while their store and they themselves fail.")
-    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `cargo build --profile dist`")
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
-    parser.add_argument("--seed", type=int, default=None, help="for the same order of faults again")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        wrong = soak(parser.parse_args())
-    except BenchError as error:
-        print(f"soak: {error}", file=sys.stderr)
-        return 1
+    return exit_code("soak_replicas", lambda: conclude(soak(parse_arguments())))
+
+
+def conclude(wrong: list[str]) -> int:
+    """Prints what was wrong; returns the exit code."""
     for one in wrong[:20]:
         print(f"wrong: {one}", file=sys.stderr)
     print(f"{len(wrong)} things are wrong" if wrong else "nothing is wrong", flush=True)
     return 1 if wrong else 0
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Asks three replicas while their store and they themselves fail.")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `make dist`")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
+    parser.add_argument("--seed", type=int, default=None, help="for the same order of faults again")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

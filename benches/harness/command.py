@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,15 +15,21 @@ from .progress import progress
 from .report import Table
 
 
-def exit_code(name: str, command: Callable[[], None]) -> int:
-    """Runs the command. A BenchError is printed after the script's name."""
+def exit_code(name: str, command: Callable[[], int | None]) -> int:
+    """Runs the command; returns the exit code of the script.
+
+    A BenchError is printed after the script's name. SIGTERM and SIGINT end the command, and with it the servers that it started.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        command()
+        return command() or 0
     except BenchError as error:
         progress("")
         print(f"{name}: {error}", file=sys.stderr)
         return 1
-    return 0
+    except KeyboardInterrupt:
+        progress("")
+        return 128 + signal.SIGINT
 
 
 def add_only(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
