@@ -70,10 +70,18 @@ chart-files: $(VENV)/done ## Write the chart's schema, README and snapshots agai
 	@tools/need-helm
 	deploy/chart --write
 
+# Packed relocations make the program 1 MiB smaller on x86-64, in the file and in memory. The C library reads them since glibc 2.36
+# (Debian 12). Linkers for other processors may ignore the argument, with a warning.
+.PHONY: dist
+dist: ## Build the program as the image has it: target/dist/appset-gateway
+	@tools/need cc:gcc
+	cargo rustc --profile dist --locked --bin appset-gateway -- -C link-arg=-Wl,-z,pack-relative-relocs
+
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
 	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl redis-server:redis-server
-	cargo build --profile dist --locked --bins --examples
+	@$(MAKE) --no-print-directory dist
+	cargo build --profile dist --locked --examples
 	python3 benches/run.py --gateway target/dist/appset-gateway --examples target/dist/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
@@ -88,14 +96,15 @@ instructions: ## Count the instructions of hits, misses and look-ups, beside a b
 .PHONY: scale
 scale: ## Measure what one more question, route or parameter set costs, and draw it: target/scale.svg
 	@tools/need cc:gcc python3:python3
-	cargo build --profile dist --locked --bins
+	@$(MAKE) --no-print-directory dist
 	python3 benches/scale.py --gateway target/dist/appset-gateway --json target/scale.json --markdown target/scale.md \
 	  --svg target/scale.svg $(SCALE)
 
 .PHONY: soak
 soak: ## Ask 10,000 questions for ten minutes and watch the memory; then three replicas for ten, while their store fails
 	@tools/need cc:gcc python3:python3 redis-server:redis-server
-	cargo build --profile dist --locked --bins --examples
+	@$(MAKE) --no-print-directory dist
+	cargo build --profile dist --locked --examples
 	python3 benches/soak.py --gateway target/dist/appset-gateway --examples target/dist/examples $(SOAK)
 	python3 benches/soak_replicas.py --gateway target/dist/appset-gateway $(SOAK_REPLICAS)
 
