@@ -210,7 +210,7 @@ impl Shadow {
 
     /// Compares the lists, and notes what was found.
     fn judge(&self, query: &Query, key: Key, primary: &Encoded, candidate: Result<Vec<ParameterSet>, String>) {
-        let sighting = match candidate {
+        let (compared, sighting) = match candidate {
             Ok(candidate) => {
                 let known = self.noise.of(&key);
                 let compared =
@@ -227,15 +227,13 @@ impl Shadow {
                     changed = difference.changed.len(),
                     "the candidate's answer differs"
                 );
-                self.count(Compared::Differs);
-                Sighting::Difference(difference)
+                (Compared::Differs, Sighting::Difference(difference))
             }
-            Err(error) => {
-                self.count(Compared::CandidateError);
-                Sighting::Error(error)
-            }
+            Err(error) => (Compared::CandidateError, Sighting::Error(error)),
         };
+        // Whoever sees the count finds what was counted.
         self.findings.note(self.clock.now(), query, sighting, &self.secrets());
+        self.count(compared);
     }
 
     /// The secrets of both backends.
