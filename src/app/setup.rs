@@ -151,7 +151,7 @@ impl Setup {
                 server: config.server,
                 auth,
                 routes,
-                repeats: Repeats::default(),
+                repeats: Repeats::beside(config.cache.memory.0),
                 hooks,
                 argocd,
                 outline,

@@ -1,5 +1,5 @@
 //! A map that keeps the entries that were used most recently, behind one lock. The lock is held for one operation, never across an
-//! `.await`. It runs code of others in few places: weighers, `Clone` of values, and the closures of [`Recent::update`] and
+//! `.await`. It runs code of others in few places: weighers, `Clone` of values, and the closures of [`Recent::read`], [`Recent::update`] and
 //! [`Recent::get_or_insert_with`]. Values are dropped after it is released.
 
 #[cfg(test)]
@@ -78,6 +78,17 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         entries.by_use.peek(key).is_some_and(|stored| !stored.is_over(entries.ttl, entries.now()))
     }
 
+    /// What `look` makes of the value under `key`. `look` must not use the map.
+    pub(crate) fn read<Q, T>(&self, key: &Q, look: impl FnOnce(&V) -> T) -> Option<T>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let mut entries = self.0.lock();
+        let now = entries.now();
+        entries.get(key, now).map(look)
+    }
+
     /// Stores `value` under `key`. Returns the entries that had to leave. `value` is among them if it is too heavy.
     pub(crate) fn insert(&self, key: K, value: V) -> Vec<(K, V)> {
         let mut entries = self.0.lock();
@@ -145,9 +156,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let mut entries = self.0.lock();
-        let now = entries.now();
-        entries.get(key, now).cloned()
+        self.read(key, V::clone)
     }
 
     /// The value under `key`. If there is none, it stores the one that `make` returns, which must not use the map. All callers who come

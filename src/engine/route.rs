@@ -23,7 +23,10 @@ use self::{
     input::{Input, InputParameter},
     matching::{MatchConfig, Matcher},
 };
-pub(crate) use self::{resolved::ResolvedQuery, table::RouteTable};
+pub(crate) use self::{
+    resolved::{RepeatedQuery, ResolvedQuery},
+    table::RouteTable,
+};
 use crate::{
     backend::{
         Backend, BackendConfig,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Route;
 use crate::{
-    domain::generator::{Query, Question},
+    domain::generator::{Parameters, Query, Question},
     engine::cache::Key,
 };
 
@@ -30,26 +30,17 @@ impl ResolvedQuery {
     /// Resolves `query`, whose parameters `route` admitted.
     #[must_use]
     pub(crate) fn new(route: Arc<Route>, query: Query) -> Self {
+        let key = route.key(&query);
+        Self::with_keys(route, query, key, OnceLock::new())
+    }
+
+    fn with_keys(route: Arc<Route>, query: Query, key: Key, lineage: OnceLock<Key>) -> Self {
         let question = Question {
             route: Arc::clone(&route.name),
             application_set: route.depends_on_application_set().then(|| Arc::clone(&query.application_set)),
             parameters: Arc::clone(&query.parameters),
         };
-        Self { key: route.key(&query), route, query, question, lineage: OnceLock::new() }
-    }
-
-    /// The same query of another request, which waits until `deadline`.
-    #[must_use]
-    pub(crate) fn until(&self, deadline: Instant) -> Self {
-        let Query { application_set, namespace, parameters, .. } = &self.query;
-        let query = Query::new(Arc::clone(application_set), Arc::clone(parameters), deadline);
-        Self {
-            route: Arc::clone(&self.route),
-            query: Query { namespace: namespace.clone(), ..query },
-            key: self.key,
-            question: self.question.clone(),
-            lineage: self.lineage.clone(),
-        }
+        Self { route, query, key, question, lineage }
     }
 
     /// Asks `question` again: its deadline is the route's, from now on.
@@ -85,5 +76,41 @@ impl ResolvedQuery {
         };
         let named: String = self.route.lineage.iter().flatten().filter_map(value).collect();
         format!("{named}key {}", self.key)
+    }
+}
+
+/// A [`ResolvedQuery`] without the deadline of its request: what is the same for each request with these bytes.
+#[derive(Debug)]
+pub(crate) struct RepeatedQuery {
+    route: Arc<Route>,
+    application_set: Arc<str>,
+    namespace: Option<Arc<str>>,
+    parameters: Arc<Parameters>,
+    key: Key,
+    lineage: OnceLock<Key>,
+}
+
+impl RepeatedQuery {
+    /// What is the same for each request that asks what `asked` asks.
+    #[must_use]
+    pub(crate) fn of(asked: &ResolvedQuery) -> Self {
+        let Query { application_set, namespace, parameters, .. } = &asked.query;
+        Self {
+            route: Arc::clone(&asked.route),
+            application_set: Arc::clone(application_set),
+            namespace: namespace.clone(),
+            parameters: Arc::clone(parameters),
+            key: asked.key,
+            lineage: asked.lineage.clone(),
+        }
+    }
+
+    /// The query of a request that came at `began`.
+    #[must_use]
+    pub(crate) fn resolve(&self, began: Instant) -> ResolvedQuery {
+        let Self { route, application_set, namespace, parameters, key, lineage } = self;
+        let query = Query::new(Arc::clone(application_set), Arc::clone(parameters), began + route.deadline);
+        let query = Query { namespace: namespace.clone(), ..query };
+        ResolvedQuery::with_keys(Arc::clone(route), query, *key, lineage.clone())
     }
 }

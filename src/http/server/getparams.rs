@@ -109,17 +109,22 @@ async fn ask(
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
-    let repeated = setup.repeats.get(named, body);
+    let repeated = setup.repeats.get(named, body, began);
     let is_new = repeated.is_none();
     let asked = match repeated {
-        Some(before) => ask_again(&before, began, caller, completion)?,
+        Some(asked) => {
+            admit_again(&asked, caller, completion)?;
+            asked
+        }
         None => resolve(setup, (named, began), body, caller, completion).await?,
     };
     let asked = Arc::new(asked);
     completion.key = Some(asked.key);
     let answer = app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))?;
-    // A question that is not in the cache may never come again.
-    if is_new && matches!(answer.source, AnswerSource::Hit { .. }) {
+    // A question that was never asked before may never come again.
+    let was_asked =
+        !matches!(answer.source, AnswerSource::Miss { .. }) || answer.entry.first_at < answer.entry.stored_at;
+    if is_new && was_asked {
         setup.repeats.keep(named, body, &asked);
     }
     Ok(answer)
@@ -148,22 +153,17 @@ async fn resolve(
     Ok(ResolvedQuery::new(Arc::clone(route), query))
 }
 
-/// The same for a request whose bytes came before, as `before`. It may come from another caller.
-fn ask_again(
-    before: &ResolvedQuery,
-    began: Instant,
-    caller: &Caller,
-    completion: &mut Completion,
-) -> Result<ResolvedQuery, ApiError> {
-    let (route, application_set) = (&before.route, &before.query.application_set);
+/// The checks of [`resolve`] that depend on the caller, for a request whose bytes came before, maybe from another caller.
+fn admit_again(asked: &ResolvedQuery, caller: &Caller, completion: &mut Completion) -> Result<(), ApiError> {
+    let (route, application_set) = (&asked.route, &asked.query.application_set);
     completion.application_set = Some(Arc::clone(application_set));
-    completion.namespace.clone_from(&before.query.namespace);
+    completion.namespace.clone_from(&asked.query.namespace);
     if !caller.may_ask_for(application_set) {
         return Err(not_for(caller, application_set));
     }
     allow(route, caller, completion)?;
     completion.route = Some(Arc::clone(route));
-    Ok(before.until(began + route.deadline))
+    Ok(())
 }
 
 /// All checks before the body is read.

@@ -1,6 +1,10 @@
 //! Keeps the tags of a list whose images are signed, and the proofs for the next question.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
@@ -9,12 +13,12 @@ use super::{CONCURRENT_READS, List, opened::OpenedTag};
 use crate::{
     backend::digests::{
         commit::Commit,
-        signatures::{NotedProofs, ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched},
+        signatures::{Noted, NotedProofs, ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched},
     },
     clients::oci::{Digest, Reference},
     domain::{
         error::BackendError,
-        generator::{Evidence, ParameterSet, Query, Verdict},
+        generator::{Before, Evidence, ParameterSet, Query, Verdict},
     },
     lang::evaluator::Context,
 };
@@ -29,7 +33,15 @@ const NOT_SIGNED_FOR: Duration = Duration::from_mins(1);
 pub(super) struct SignedQuery {
     /// The commit that must be proven.
     commit: Option<Commit>,
-    /// The proofs of earlier answers.
+    before: Before,
+    /// Read when it is first needed: memory has most proofs.
+    earlier: OnceLock<Earlier>,
+}
+
+/// What the notes of earlier answers say.
+#[derive(Debug, Default)]
+struct Earlier {
+    /// The proofs.
     noted: NotedProofs,
     /// The images of the last answers, and the commits that were proven of them then.
     were_proven: BTreeMap<Digest, Option<Commit>>,
@@ -102,6 +114,31 @@ impl Notes {
     }
 }
 
+impl SignedQuery {
+    fn earlier(&self) -> &Earlier {
+        self.earlier.get_or_init(|| Earlier::read(&self.before))
+    }
+}
+
+impl Noted for SignedQuery {
+    fn proof(&self, key: &ProofKey) -> Option<&Arc<Proven>> {
+        self.earlier().noted.get(key)
+    }
+}
+
+impl Earlier {
+    /// The note of this very question counts more than that of its lineage.
+    fn read(before: &Before) -> Self {
+        let mut earlier = Self::default();
+        for note in [&before.lineage, &before.own].into_iter().flatten() {
+            let Some(notes) = note.read::<Notes>() else { continue };
+            earlier.were_proven.extend(notes.were_proven());
+            earlier.noted.extend(notes.proofs);
+        }
+        earlier
+    }
+}
+
 impl List {
     /// What the witness of signatures is asked about the tags that `query` selects.
     ///
@@ -116,14 +153,7 @@ impl List {
             }
             None => None,
         };
-        let mut signed = SignedQuery { commit, ..SignedQuery::default() };
-        // The note of this very question counts more, so it is read last.
-        for note in [&query.before.lineage, &query.before.own].into_iter().flatten() {
-            let Some(notes) = note.read::<Notes>() else { continue };
-            signed.were_proven.extend(notes.were_proven());
-            signed.noted.extend(notes.proofs);
-        }
-        Ok(signed)
+        Ok(SignedQuery { commit, before: query.before.clone(), earlier: OnceLock::new() })
     }
 
     /// Adds those of `opened` to `kept` that are signed, up to the limit, in their order. Without a demand for signatures, all are.
@@ -200,7 +230,7 @@ impl JudgedTag<'_> {
     /// # Errors
     /// When it was. The answer would lose a tag, whose Application runs, because of the present keys.
     async fn check_former(&self, why: &str) -> Result<(), BackendError> {
-        let Some(former) = self.signed.were_proven.get(&self.opened.target.digest) else { return Ok(()) };
+        let Some(former) = self.signed.earlier().were_proven.get(&self.opened.target.digest) else { return Ok(()) };
         if let (Some(former), Some(expected)) = (former, &self.signed.commit)
             && former != expected
             && matches!(self.vouch(Some(former), None).await?, Vouched::Proven(..))
@@ -225,7 +255,7 @@ impl JudgedTag<'_> {
         let of_image = ProofQuery {
             commit,
             label,
-            noted: &self.signed.noted,
+            noted: self.signed,
             deadline: self.query.deadline,
             joins: !self.query.must_ask,
             may_reuse: !self.query.reuses_for().is_zero(),

@@ -12,7 +12,7 @@ use std::{
 use axum::{body::Body, extract::Request};
 use http_body_util::BodyExt as _;
 use proptest::prelude::*;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::Instant};
 use tracing_subscriber::{fmt, layer::SubscriberExt as _};
 
 use super::serve;
@@ -125,24 +125,18 @@ impl Gateway {
         let clock = Arc::new(Standing(AtomicU64::new(1_000_000)));
         let loaded = Loaded::parse("t.yaml", config(0), BaseDir::default()).unwrap();
         let (app, _) = App::build(loaded, Arc::clone(&clock) as Arc<dyn Clock>, own_program()).unwrap();
-        let gateway = Self { app: Arc::new(app), clock, knows_repeats };
-        gateway.settle();
-        gateway
-    }
-
-    fn settle(&self) {
-        if !self.knows_repeats {
-            self.app.setup().repeats.switch_off();
-        }
+        Self { app: Arc::new(app), clock, knows_repeats }
     }
 
     fn reload(&self, version: usize) {
         let loaded = Loaded::parse("t.yaml", config(version), BaseDir::default());
         self.app.reload(loaded).unwrap();
-        self.settle();
     }
 
     fn call(&self, runtime: &Runtime, path: Option<&str>, token: &str, body: &str) -> Seen {
+        if !self.knows_repeats {
+            self.app.setup().repeats.forget();
+        }
         let lines = Lines::default();
         let writer = lines.clone();
         let layer = fmt::layer().without_time().with_ansi(false).with_writer(move || writer.clone());
@@ -210,13 +204,20 @@ proptest! {
 fn the_third_call_is_a_repeat_and_a_reload_forgets_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let gateway = Gateway::new(true);
-    let kept = |body: &str| gateway.app.setup().repeats.get(Some("open"), body.as_bytes()).is_some();
+    let is_kept = |named: Option<&str>, body: &str| {
+        gateway.app.setup().repeats.get(named, body.as_bytes(), Instant::now()).is_some()
+    };
+    let kept = |body: &str| is_kept(Some("open"), body);
     let call = |body: &str| gateway.call(&runtime, Some("open"), "all", body).0;
     assert_eq!((call(BODIES[0]), kept(BODIES[0])), (200, false), "a miss");
     assert_eq!((call(BODIES[0]), kept(BODIES[0])), (200, true), "a hit");
-    assert!(!kept(BODIES[1]) && gateway.app.setup().repeats.get(None, BODIES[0].as_bytes()).is_none());
+    assert!(!kept(BODIES[1]) && !is_kept(None, BODIES[0]));
     gateway.reload(1);
     assert!(!kept(BODIES[0]));
+    // A run that renews an answer counts as a hit does.
+    assert_eq!((call(BODIES[2]), kept(BODIES[2])), (200, false));
+    gateway.clock.0.fetch_add(60 * 60 * 1000, Ordering::Relaxed);
+    assert_eq!((call(BODIES[2]), kept(BODIES[2])), (200, true));
     // A refused call is none.
     assert_eq!((call(BODIES[8]), kept(BODIES[8])), (400, false));
     // Nor is one with a large body.
