@@ -21,20 +21,28 @@ use crate::{
 
 /// The longest body that is kept, in bytes.
 const MAX_BODY: usize = 2048;
-/// The share of `cache.memory` that may be used besides, as a divisor.
-const SHARE: u64 = 4;
-/// About what a request takes beside its bytes and [`Repeat`]: its parameters as a map, and its place among the others.
-const BESIDE: usize = 640;
+/// `cache.memory` divided by this is the most memory that the kept requests take.
+const SHARE: usize = 4;
+/// About what a request takes besides, in bytes: its place among the others.
+const BESIDE: usize = 96;
+/// The number of shards, so that calls on different cores seldom wait for the same lock.
+const SHARDS: usize = 16;
 /// How many requests are not kept after one for which another had to leave.
-const PASSED_OVER: u8 = 7;
+const PASSED_OVER: u8 = 31;
 
-/// The requests that are kept. Those that were not sent for the longest time leave first.
-///
-/// Argo CD asks round after round. If there is no room for all questions of a round, and each request were kept, then each would have left
-/// when it comes again. So once there is no more room, only one of eight is kept. Most of the others then stay until they come again.
+/// The requests that are kept.
 pub(crate) struct Repeats {
     hash: RandomState,
-    /// By the hash of their bytes. If two have the same, one of them is kept.
+    shards: [Shard; SHARDS],
+}
+
+/// A part of the requests. Those that were not sent for the longest time leave first.
+///
+/// Argo CD asks round after round, in the same order. If there were no room for a whole round, and each request were kept, then each would have
+/// left when it comes again. So once the shard is full, only one of 32 new requests is kept, and most of the others are still there when they
+/// come again.
+struct Shard {
+    /// By the hash of their bytes. Of two with the same hash, the later one is kept.
     by_hash: Recent<u64, Repeat>,
     /// How many requests are yet to be passed over.
     passing: AtomicU8,
@@ -52,60 +60,80 @@ impl Repeats {
     /// Room for requests beside answers of at most `memory` bytes (`cache.memory`).
     #[must_use]
     pub(crate) fn beside(memory: u64) -> Self {
-        let most = usize::try_from(memory / SHARE).unwrap_or(usize::MAX);
-        let weigh = |_: &u64, repeat: &Repeat| repeat.weight();
-        Self { hash: RandomState::default(), by_hash: Recent::weighed(most, weigh), passing: AtomicU8::new(0) }
+        let most = usize::try_from(memory).unwrap_or(usize::MAX) / SHARE / SHARDS;
+        let shard = || Shard { by_hash: Recent::weighed(most, |_, repeat| repeat.weight()), passing: AtomicU8::new(0) };
+        Self { hash: RandomState::default(), shards: std::array::from_fn(|_| shard()) }
     }
 
     /// What a request with this route name and `body` asks, which came at `began`, if such a request was kept.
     #[must_use]
     pub(crate) fn get(&self, named: Option<&str>, body: &[u8], began: Instant) -> Option<ResolvedQuery> {
-        let if_same = |repeat: &Repeat| {
-            let is_same = repeat.named.as_deref() == named && *repeat.body == *body;
-            is_same.then(|| repeat.asked.resolve(began))
-        };
-        self.by_hash.read(&self.hash(named, body)?, if_same).flatten()
+        let (hash, shard) = self.shard(named, body)?;
+        shard.get(hash, named, body, began)
     }
 
-    /// Keeps what a request asks, if there is room for it.
+    /// Keeps what a request asks, unless it is too long or passed over.
     pub(crate) fn keep(&self, named: Option<&str>, body: &[u8], asked: &ResolvedQuery) {
         if !asked.route.depends_on_bytes_only(named.is_some()) {
             return;
         }
-        let Some(hash) = self.hash(named, body) else { return };
-        let pass = |left: u8| left.checked_sub(1);
-        if self.passing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pass).is_ok() {
-            return;
-        }
-        let repeat = Repeat { named: named.map(Box::from), body: Box::from(body), asked: RepeatedQuery::of(asked) };
-        let left = self.by_hash.insert(hash, repeat);
-        if !left.is_empty() {
-            self.passing.store(PASSED_OVER, Ordering::Relaxed);
-        }
+        let Some((hash, shard)) = self.shard(named, body) else { return };
+        shard.keep(hash, || Repeat {
+            named: named.map(Box::from),
+            body: Box::from(body),
+            asked: RepeatedQuery::of(asked),
+        });
     }
 
     /// Keeps nothing of what was sent before.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        self.by_hash.clear();
+        self.shards.iter().for_each(|shard| shard.by_hash.clear());
     }
 
-    /// The hash of a request; `None` if its body is too long to be kept.
-    fn hash(&self, named: Option<&str>, body: &[u8]) -> Option<u64> {
-        (body.len() <= MAX_BODY).then(|| self.hash.hash_one((named, body)))
+    /// The hash of a request, and its shard; `None` if its body is too long to be kept.
+    fn shard(&self, named: Option<&str>, body: &[u8]) -> Option<(u64, &Shard)> {
+        if body.len() > MAX_BODY {
+            return None;
+        }
+        let hash = self.hash.hash_one((named, body));
+        let index = usize::try_from(hash % SHARDS as u64).ok()?;
+        Some((hash, self.shards.get(index)?))
+    }
+}
+
+impl Shard {
+    fn get(&self, hash: u64, named: Option<&str>, body: &[u8], began: Instant) -> Option<ResolvedQuery> {
+        let if_same = |repeat: &Repeat| {
+            let is_same = repeat.named.as_deref() == named && *repeat.body == *body;
+            is_same.then(|| repeat.asked.resolve(began))
+        };
+        self.by_hash.read(&hash, if_same).flatten()
+    }
+
+    fn keep(&self, hash: u64, make: impl FnOnce() -> Repeat) {
+        let pass = |left: u8| left.checked_sub(1);
+        if self.passing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pass).is_ok() {
+            return;
+        }
+        if !self.by_hash.insert(hash, make()).is_empty() {
+            self.passing.store(PASSED_OVER, Ordering::Relaxed);
+        }
     }
 }
 
 impl Repeat {
-    /// About how much memory it takes, in bytes. Its parameters are counted as long as the body that they are from.
+    /// About how much memory it takes, in bytes.
     fn weight(&self) -> usize {
-        BESIDE + size_of::<Self>() + 2 * self.body.len() + self.named.as_ref().map_or(0, |name| name.len())
+        let named = self.named.as_ref().map_or(0, |name| name.len());
+        BESIDE + size_of::<Self>() + named + self.body.len() + self.asked.heap_size()
     }
 }
 
 impl fmt::Debug for Repeats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Repeats").field("kept", &self.by_hash.len()).finish_non_exhaustive()
+        let kept: usize = self.shards.iter().map(|shard| shard.by_hash.len()).sum();
+        f.debug_struct("Repeats").field("kept", &kept).finish_non_exhaustive()
     }
 }
 
@@ -122,61 +150,74 @@ mod tests {
         file::base_dir::BaseDir,
     };
 
-    /// What any request to a route asks.
-    fn any_query() -> ResolvedQuery {
+    /// What a request to the route asks. The requests of `looks` are matched by a command, and a command announces the parameters of `learns`.
+    fn asked_of(route: &str) -> ResolvedQuery {
         let token = crate::auth::hash_token("t");
         let config = format!(
-            "auth: {{ tokens: [ {{ name: t, sha256: \"{token}\" }} ] }}\n\
-             routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"
+            "auth: {{ tokens: [ {{ name: t, sha256: \"{token}\" }} ] }}\nroutes:\n\
+             \x20 - {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }}\n\
+             \x20 - {{ name: looks, match: {{ command: [\"true\"] }}, backend: {{ script: {{ command: [\"true\"] }} }} }}\n\
+             \x20 - {{ name: learns, match: {{ applicationSet: x }}, dynamicInput: {{ command: [\"true\"] }}, \
+             backend: {{ script: {{ command: [\"true\"] }} }} }}\n"
         );
         let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
         let (app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
-        let route = Arc::clone(app.setup().routes.by_name("r").unwrap());
+        let route = Arc::clone(app.setup().routes.by_name(route).unwrap());
         ResolvedQuery::new(route, Query::new("x".into(), Arc::default(), Instant::now()))
     }
 
     /// Room for about `count` requests with bodies of 8 bytes.
     fn room_for(count: usize) -> Repeats {
-        Repeats::beside(SHARE * (count * (BESIDE + size_of::<Repeat>() + 16)) as u64)
+        let repeat = Repeat { named: None, body: Box::new([0; 8]), asked: RepeatedQuery::of(&asked_of("r")) };
+        Repeats::beside((SHARE * count * repeat.weight()) as u64)
     }
 
-    #[test]
-    fn most_of_a_round_without_room_for_all_is_recognised() {
-        let (repeats, asked) = (room_for(100), any_query());
-        let round = || {
-            let is_known = |number: u64| {
-                let body = number.to_be_bytes();
-                let known = repeats.get(None, &body, Instant::now()).is_some();
-                if !known {
-                    repeats.keep(None, &body, &asked);
-                }
-                known
-            };
-            (0..200).filter(|number| is_known(*number)).count()
+    /// Sends the requests with these numbers, and keeps those that are new. Returns how many are known.
+    fn send(repeats: &Repeats, asked: &ResolvedQuery, numbers: std::ops::Range<u64>) -> usize {
+        let is_known = |number: &u64| {
+            let body = number.to_be_bytes();
+            let is_known = repeats.get(None, &body, Instant::now()).is_some();
+            if !is_known {
+                repeats.keep(None, &body, asked);
+            }
+            is_known
         };
-        assert_eq!(round(), 0);
-        for _ in 0..10 {
-            let known = round();
-            assert!((60..=100).contains(&known), "{known}");
+        numbers.filter(is_known).count()
+    }
+
+    #[test]
+    fn most_of_what_has_room_is_recognised_in_a_round_without_room_for_all() {
+        let (repeats, asked) = (room_for(1600), asked_of("r"));
+        assert_eq!(send(&repeats, &asked, 0..6400), 0);
+        for _ in 0..5 {
+            let known = send(&repeats, &asked, 0..6400);
+            assert!((1200..=1600).contains(&known), "{known}");
         }
     }
 
     #[test]
-    fn new_questions_come_in_the_place_of_those_that_are_asked_no_more() {
-        let (repeats, asked) = (room_for(100), any_query());
-        (0..100_u64).for_each(|number| repeats.keep(None, &number.to_be_bytes(), &asked));
-        let is_known = |number: u64| repeats.get(None, &number.to_be_bytes(), Instant::now()).is_some();
-        for _ in 0..40 {
-            (100..200)
-                .filter(|number| !is_known(*number))
-                .for_each(|number| repeats.keep(None, &number.to_be_bytes(), &asked));
-        }
-        assert_eq!(((0..100).filter(|n| is_known(*n)).count(), (100..200).filter(|n| is_known(*n)).count()), (0, 100));
+    fn new_requests_take_the_places_of_those_that_are_sent_no_more() {
+        let (repeats, asked) = (room_for(1600), asked_of("r"));
+        send(&repeats, &asked, 0..1600);
+        let rounds = (0..1000).take_while(|_| send(&repeats, &asked, 10_000..11_000) < 1000).count();
+        assert!((2..1000).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn the_kept_requests_have_a_limit_in_bytes() {
+        let (repeats, asked) = (Repeats::beside(1 << 20), asked_of("r"));
+        let zeros: Vec<u8> = vec![0; 1000];
+        let parameters = serde_json::json!({ "a": zeros }).as_object().unwrap().clone();
+        let query = Query::new("x".into(), Arc::new(parameters), Instant::now());
+        let asked = ResolvedQuery::new(asked.route, query);
+        send(&repeats, &asked, 0..1000);
+        let kept: usize = repeats.shards.iter().map(|shard| shard.by_hash.len()).sum();
+        assert!(kept * 1000 * size_of::<serde_json::Value>() <= (1 << 20) / SHARE, "{kept}");
     }
 
     #[test]
     fn the_route_name_and_each_byte_matter() {
-        let (repeats, asked) = (room_for(9), any_query());
+        let (repeats, asked) = (room_for(1600), asked_of("r"));
         repeats.keep(Some("r"), b"{}", &asked);
         let is_known = |named, body: &[u8]| repeats.get(named, body, Instant::now()).is_some();
         assert!(is_known(Some("r"), b"{}"));
@@ -184,5 +225,35 @@ mod tests {
         let long = vec![b' '; MAX_BODY + 1];
         repeats.keep(None, &long, &asked);
         assert!(!is_known(None, &long));
+    }
+
+    #[test]
+    fn what_depends_on_a_command_is_not_kept() {
+        for (route, named, is_kept) in [
+            ("r", None, true),
+            ("looks", None, false),
+            ("looks", Some("looks"), true),
+            ("learns", Some("learns"), false),
+        ] {
+            let repeats = room_for(1600);
+            repeats.keep(named, b"{}", &asked_of(route));
+            assert_eq!(repeats.get(named, b"{}", Instant::now()).is_some(), is_kept, "{route} {named:?}");
+        }
+    }
+
+    #[test]
+    fn requests_with_the_same_hash_are_told_apart() {
+        let (repeats, asked) = (room_for(1600), asked_of("r"));
+        let shard = &repeats.shards[0];
+        let repeat = |named: Option<&str>, body: &[u8]| Repeat {
+            named: named.map(Box::from),
+            body: Box::from(body),
+            asked: RepeatedQuery::of(&asked),
+        };
+        let is_known = |named, body: &[u8]| shard.get(7, named, body, Instant::now()).is_some();
+        shard.keep(7, || repeat(None, b"{}"));
+        assert!(is_known(None, b"{}") && !is_known(None, b"[]") && !is_known(Some("r"), b"{}"));
+        shard.keep(7, || repeat(Some("r"), b"[]"));
+        assert!(is_known(Some("r"), b"[]") && !is_known(None, b"{}"));
     }
 }

@@ -19,8 +19,8 @@ use crate::{
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct CacheLimits {
-    /// The most memory that answers take; those used least leave first. A quarter as much again at most is for calls that were sent
-    /// before, so that they are recognised.
+    /// The most memory that answers take; those used least leave first. Beside them, recent requests are remembered in up to a quarter
+    /// of this size, so that the next ones like them take less time.
     pub(crate) memory: ByteSize,
     /// The file in which last good answers outlive a restart and `kill -9`, relative to the configuration file. Without
     /// it they live in memory only. Four more files stand beside it (`.journal`, `.journal-2`, `.lost`, and `.new` for a

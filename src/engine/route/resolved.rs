@@ -11,6 +11,9 @@ use crate::{
     engine::cache::Key,
 };
 
+/// The overhead of one allocation, in bytes.
+const ALLOCATION: usize = 16;
+
 /// An admitted query, its route and its identities.
 #[derive(Debug)]
 pub(crate) struct ResolvedQuery {
@@ -105,6 +108,13 @@ impl RepeatedQuery {
         }
     }
 
+    /// About how much memory it takes beside itself, in bytes: that of its parameters and names, as if no other query had them too.
+    #[must_use]
+    pub(crate) fn heap_size(&self) -> usize {
+        let namespace = self.namespace.as_ref().map_or(0, |name| ALLOCATION + name.len());
+        ALLOCATION + self.application_set.len() + namespace + size_of::<Parameters>() + of_map(&self.parameters)
+    }
+
     /// The query of a request that came at `began`.
     #[must_use]
     pub(crate) fn resolve(&self, began: Instant) -> ResolvedQuery {
@@ -112,5 +122,42 @@ impl RepeatedQuery {
         let query = Query::new(Arc::clone(application_set), Arc::clone(parameters), began + route.deadline);
         let query = Query { namespace: namespace.clone(), ..query };
         ResolvedQuery::with_keys(Arc::clone(route), query, *key, lineage.clone())
+    }
+}
+
+/// About how much memory `map` takes beside itself, in bytes.
+fn of_map(map: &Parameters) -> usize {
+    let entry = size_of::<(usize, String, Value)>() + size_of::<usize>();
+    // Room is made for about twice as many.
+    let entries = map.iter().map(|(name, value)| 2 * entry + ALLOCATION + name.len() + of_value(value));
+    2 * ALLOCATION + entries.sum::<usize>()
+}
+
+/// About how much memory `value` takes beside itself, in bytes.
+fn of_value(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => ALLOCATION + text.capacity(),
+        Value::Array(values) => {
+            let each: usize = values.iter().map(of_value).sum();
+            ALLOCATION + values.capacity() * size_of::<Value>() + each
+        }
+        Value::Object(map) => of_map(map),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_takes_more_memory_than_its_text() {
+        let zeros = json!(vec![0; 1000]);
+        assert!(of_value(&zeros) >= 1000 * size_of::<Value>());
+        let objects = json!({"a": {"b": {"c": "text"}}});
+        let map = objects.as_object().unwrap();
+        assert!(of_map(map) >= 3 * size_of::<(usize, String, Value)>() + "abctext".len());
     }
 }

@@ -121,7 +121,7 @@ async fn ask(
     let asked = Arc::new(asked);
     completion.key = Some(asked.key);
     let answer = app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))?;
-    // A question that was never asked before may never come again.
+    // What is answered for the first time may never be asked again.
     let was_asked =
         !matches!(answer.source, AnswerSource::Miss { .. }) || answer.entry.first_at < answer.entry.stored_at;
     if is_new && was_asked {
