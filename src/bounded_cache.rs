@@ -1,6 +1,6 @@
 //! Maps of limited size. There are two kinds:
 //!
-//! - [`Recent`] is small and behind one lock. The least recently used entries leave first.
+//! - [`Recent`] is behind one lock: small, or a shard of many. The least recently used entries leave first.
 //! - [`Bounded`] is for what each call reads, from many threads at once. The least used entries leave first. Each type of it adds
 //!   much machine code, and each insertion costs thousands of instructions.
 

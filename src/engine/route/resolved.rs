@@ -7,7 +7,10 @@ use tokio::time::Instant;
 
 use super::Route;
 use crate::{
-    domain::generator::{Parameters, Query, Question},
+    domain::{
+        document::Document,
+        generator::{Parameters, Query, Question},
+    },
     engine::cache::Key,
 };
 
@@ -112,7 +115,7 @@ impl RepeatedQuery {
     #[must_use]
     pub(crate) fn heap_size(&self) -> usize {
         let namespace = self.namespace.as_ref().map_or(0, |name| ALLOCATION + name.len());
-        ALLOCATION + self.application_set.len() + namespace + size_of::<Parameters>() + of_map(&self.parameters)
+        ALLOCATION + self.application_set.len() + namespace + size(&self.parameters)
     }
 
     /// The query of a request that came at `began`.
@@ -125,25 +128,11 @@ impl RepeatedQuery {
     }
 }
 
-/// About how much memory `map` takes beside itself, in bytes.
-fn of_map(map: &Parameters) -> usize {
-    let entry = size_of::<(usize, String, Value)>() + size_of::<usize>();
-    // Room is made for about twice as many.
-    let entries = map.iter().map(|(name, value)| 2 * entry + ALLOCATION + name.len() + of_value(value));
-    2 * ALLOCATION + entries.sum::<usize>()
-}
-
-/// About how much memory `value` takes beside itself, in bytes.
-fn of_value(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => ALLOCATION + text.capacity(),
-        Value::Array(values) => {
-            let each: usize = values.iter().map(of_value).sum();
-            ALLOCATION + values.capacity() * size_of::<Value>() + each
-        }
-        Value::Object(map) => of_map(map),
-    }
+/// About how much memory `parameters` take, in bytes. Lists and maps have room for up to twice as many values.
+fn size(parameters: &Parameters) -> usize {
+    let mut left = usize::MAX;
+    let _ = Document::from(parameters).spend(&mut left);
+    2 * (usize::MAX - left)
 }
 
 #[cfg(test)]
@@ -154,10 +143,9 @@ mod tests {
 
     #[test]
     fn a_value_takes_more_memory_than_its_text() {
-        let zeros = json!(vec![0; 1000]);
-        assert!(of_value(&zeros) >= 1000 * size_of::<Value>());
-        let objects = json!({"a": {"b": {"c": "text"}}});
-        let map = objects.as_object().unwrap();
-        assert!(of_map(map) >= 3 * size_of::<(usize, String, Value)>() + "abctext".len());
+        let size_of_json = |parameters: Value| size(parameters.as_object().unwrap());
+        assert!(size_of_json(json!({ "a": vec![0; 1000] })) >= 1000 * size_of::<Value>());
+        let nested = size_of_json(json!({"a": {"b": {"c": "text"}}}));
+        assert!(nested >= 3 * size_of::<(usize, String, Value)>() + "abctext".len());
     }
 }
