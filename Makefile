@@ -21,8 +21,8 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases
 	@tools/need cc:gcc redis-server:redis-server
 	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --lib
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --workspace --lib
 
 .PHONY: test
 test: lint unit ## Run everything that CI checks
@@ -30,27 +30,28 @@ test: lint unit ## Run everything that CI checks
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target contract manifests
 
 .PHONY: lint
-lint: ## Check formatting, and run clippy with warnings as errors
+lint: ## Check formatting and links between items, and run clippy with warnings as errors
 	@tools/need cc:gcc
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --no-default-features --lib -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --no-default-features --lib -- -D warnings
+	cargo doc --locked --workspace --no-deps --document-private-items --quiet
 
 .PHONY: unit
 unit: ## Run unit and integration tests
 	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server chromium:chromium chromedriver:chromium-driver
-	cargo test --locked --no-fail-fast --lib --test it -- --test-threads=$(TEST_THREADS)
+	cargo test --locked --no-fail-fast --workspace --lib --test it -- --test-threads=$(TEST_THREADS)
 
 .PHONY: explore
 explore: ## Try random cases against the engine's model: CASES (50,000) for each of its tests
-	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --lib the_engine_agrees -- --nocapture
+	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --package engine the_engine_agrees -- --nocapture
 
 # The program as the integration tests use it. `cargo build` would compile many dependencies again, with other features.
 .PHONY: gateway
 gateway:
 	@tools/need cc:gcc
-	cargo test --locked --no-run --test it
+	cargo test --locked --no-run --workspace --lib --test it
 
 .PHONY: contract
 contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
@@ -114,6 +115,11 @@ soak: ## Ask 10,000 questions for ten minutes and watch the memory; then three r
 fuzz: ## Look for bytes that break a property: FUZZ_SECONDS (30) for each target, or for TARGET only
 	@tools/need cc:gcc c++:g++
 	@fuzz/run $(TARGET)
+
+.PHONY: slug
+slug: ## Make the table of the filter `slug` and its facts again, with the library that Argo CD uses
+	@tools/need go:golang-go
+	tools/slug/make
 
 .PHONY: signatures
 signatures: ## Make the signatures of tests/signatures anew, with cosign, which verifies them too

@@ -14,16 +14,16 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context, anyhow};
 use appset_gateway::{
     app::App,
-    clients::launcher::own_program,
     config::{Loaded, Report},
-    domain::clock::SystemClock,
     http::server,
-    telemetry::log::{self, LogStream},
-    tls::ServerTls,
 };
 use axum::{Router, body::Body, extract::Request, serve::ListenerExt as _};
+use domain::clock::SystemClock;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use launcher::own_program;
+use telemetry::log::{self, LogStream};
+use tls::ServerTls;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;

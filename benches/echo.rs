@@ -44,7 +44,7 @@ mod canary {
         "}]}}",
     );
 
-    pub struct Canary {
+    pub(crate) struct Canary {
         epoll: Epoll,
         listener: TcpListener,
         connections: HashMap<u64, TcpStream>,
@@ -52,7 +52,7 @@ mod canary {
     }
 
     impl Canary {
-        pub fn bind(address: &str) -> anyhow::Result<Self> {
+        pub(crate) fn bind(address: &str) -> anyhow::Result<Self> {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -64,7 +64,7 @@ mod canary {
             Ok(Self { epoll, listener, connections: HashMap::new(), answer: answer.into_bytes() })
         }
 
-        pub fn run(mut self) -> anyhow::Result<()> {
+        pub(crate) fn run(mut self) -> anyhow::Result<()> {
             let mut events = [EpollEvent::empty(); 128];
             let mut buffer = [0_u8; 16 * 1024];
             loop {

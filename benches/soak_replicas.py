@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Asks three replicas on one store, while store and replicas fail at random, and checks what the callers saw.
+"""Asks three replicas on one store, while store, replicas and their links fail at random, and checks what the callers saw.
 
 The source numbers its runs and names the number in each answer. Now and then it shrinks. The guard holds smaller answers for longer
-than this takes, so none may ever be seen.
+than this takes, so none may ever be seen. Each replica reaches the store by a link of its own, which is cut or falls silent by itself.
 
 Fails if
 
-- an answer has not all of its parameter sets, or a question that was answered before gets an error,
-- a caller sees an earlier run than another caller saw before, while the store is up,
+- an answer has not all of its parameter sets,
+- a caller sees an earlier run than another caller saw before, of whichever replica, at any time,
+- a call ends with an error while nothing has failed for a while,
 - the resident size of a replica exceeds its target, or grows.
 
 Needs no tools but Python and redis-server; see README.md beside this file.
@@ -16,7 +17,6 @@ Needs no tools but Python and redis-server; see README.md beside this file.
 from __future__ import annotations
 
 import argparse
-import bisect
 import http.client
 import http.server
 import itertools
@@ -25,6 +25,7 @@ import os
 import random
 import signal
 import socketserver
+import socket
 import statistics
 import subprocess
 import sys
@@ -52,8 +53,8 @@ REPLICAS = 3
 QUESTIONS = 60
 CALLERS = 6
 SETS = 10
-# After a fault of the store, replicas may need so long until all of them are in contact again.
-CALM_AFTER_SECONDS = 8.0
+# After a fault, replicas may need so long until all of them are in contact again, and have asked the source.
+CALM_AFTER_SECONDS = 15.0
 BETWEEN_FAULTS = (4.0, 14.0)
 
 CONFIG = """\
@@ -114,8 +115,68 @@ class Seen:
     """What all callers saw, by question."""
 
     calls: dict[int, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[tuple[Call, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     sources: Counter[str] = field(default_factory=Counter)
+
+
+class Link:
+    """The way of one replica to the store. It works, is cut, is silent, or loses the replies."""
+
+    def __init__(self, store_port: int) -> None:
+        self.store_port, self.state = store_port, "works"
+        (self.port,) = free_ports(1)
+        self.sockets: list[socket.socket] = []
+        self.listener: socket.socket | None = None
+        self.open()
+
+    def open(self) -> None:
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.listener = listener
+        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.store_port))
+            except OSError:
+                if self.listener is not listener:
+                    return
+                client.close()
+                continue
+            self.sockets += [client, server]
+            for source, target, lost in [(client, server, ("silent",)), (server, client, ("silent", "replies lost"))]:
+                threading.Thread(target=self.pump, args=(source, target, lost), daemon=True).start()
+
+    def pump(self, source: socket.socket, target: socket.socket, lost: tuple[str, ...]) -> None:
+        try:
+            while data := source.recv(65536):
+                if self.state not in lost:
+                    target.sendall(data)
+        except OSError:
+            pass
+        for end in (source, target):
+            shut(end)
+
+    def set(self, state: str) -> None:
+        before, self.state = self.state, state
+        if state == "cut" and self.listener is not None:
+            listener, self.listener = self.listener, None
+            shut(listener)
+            sockets, self.sockets = self.sockets, []
+            for one in sockets:
+                shut(one)
+        elif before == "cut" and state != "cut":
+            self.open()
+
+
+def shut(one: socket.socket) -> None:
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    one.close()
 
 
 class Fleet:
@@ -133,6 +194,7 @@ class Fleet:
         self.core = sorted(os.sched_getaffinity(0))[0]
         self.starts = itertools.count()
         self.store = self.start_store()
+        self.links = [Link(self.store_port) for _ in range(REPLICAS)]
         self.ports: dict[int, int] = {}
         self.replicas = {number: self.start(number) for number in range(REPLICAS)}
         for replica in self.replicas.values():
@@ -152,7 +214,7 @@ class Fleet:
         folder = self.directory / f"replica-{number}"
         folder.mkdir(exist_ok=True)
         config = folder / "gateway.yaml"
-        values = {"token_file": self.token_file, "cache": folder / "answers.redb", "store": self.store_port}
+        values = {"token_file": self.token_file, "cache": folder / "answers.redb", "store": self.links[number].port}
         config.write_text(CONFIG.format(port=port, admin=admin, source=self.source.server_port, **values))
         argv = [str(self.gateway), "serve", "--config", str(config)]
         server = self.server(f"replica-{number}", argv, port)
@@ -213,7 +275,7 @@ def call(fleet: Fleet, seen: Seen, lock: threading.Lock, over: threading.Event) 
 def judge(seen: Seen, one: Call, question: int, status: int, source: str, body: bytes) -> None:
     text = body[:300].decode(errors="replace")
     if status != http.HTTPStatus.OK:
-        seen.wrong.append(f"question {question} at replica {one.replica}: HTTP {status}: {text}")
+        seen.errors.append((one, f"question {question} at replica {one.replica}: HTTP {status}: {text}"))
         return
     sets = json.loads(body)["output"]["parameters"]
     if len(sets) != SETS or len({each["run"] for each in sets}) != 1:
@@ -223,8 +285,37 @@ def judge(seen: Seen, one: Call, question: int, status: int, source: str, body: 
     seen.calls[question].append(Call(one.began, one.ended, int(sets[0]["run"]), one.replica))
 
 
-def faults(fleet: Fleet) -> dict[str, tuple[bool, Callable[[], None]]]:
-    """What may happen, and whether the store is down then."""
+def faults(fleet: Fleet) -> dict[str, Callable[[], None]]:
+    """What may happen."""
+
+    def link(state: str) -> None:
+        one = random.choice(fleet.links)
+        one.set(state)
+        time.sleep(random.uniform(2, 12))
+        one.set("works")
+
+    def links() -> None:
+        for one in fleet.links:
+            one.set(random.choice(["cut", "silent", "replies lost", "works"]))
+        time.sleep(random.uniform(1, 6))
+        for one in fleet.links:
+            one.set("works")
+
+    def outdated() -> None:
+        """A replica is killed, the others go on, the store goes, and the replica starts from its file."""
+        number = random.randrange(REPLICAS)
+        port = fleet.ports.pop(number)
+        fleet.replicas[number].stop(patience=0)
+        time.sleep(random.uniform(3, 6))
+        for one in fleet.links:
+            one.set("cut")
+        server = fleet.start(number)
+        server.wait_until(listens)
+        fleet.replicas[number] = server
+        time.sleep(random.uniform(2, 4))
+        for one in fleet.links:
+            one.set("works")
+        assert port != fleet.ports[number]
 
     def freeze() -> None:
         fleet.store.process.send_signal(signal.SIGSTOP)
@@ -261,26 +352,25 @@ def faults(fleet: Fleet) -> dict[str, tuple[bool, Callable[[], None]]]:
         fleet.ports[number] = port
 
     return {
-        "the store hangs": (True, freeze),
-        "the store is killed": (True, kill_store),
-        "the store is emptied": (True, lambda: fleet.redis("FLUSHALL")),
-        "the store is full": (True, fill),
-        "connections are cut": (True, lambda: fleet.redis("CLIENT", "KILL", "TYPE", "normal")),
-        "the source shrinks": (False, shrink),
-        "a replica is killed": (False, lambda: kill_replica(False)),
-        "a replica is killed and its file lost": (False, lambda: kill_replica(True)),
+        "the store hangs": freeze,
+        "the store is killed": kill_store,
+        "the store is emptied": lambda: fleet.redis("FLUSHALL"),
+        "the list of versions is removed": lambda: fleet.redis("DEL", "{appset-gateway}:index"),
+        "the store is full": fill,
+        "connections are cut": lambda: fleet.redis("CLIENT", "KILL", "TYPE", "normal"),
+        "a link is cut": lambda: link("cut"),
+        "a link is silent": lambda: link("silent"),
+        "the replies of a link are lost": lambda: link("replies lost"),
+        "links fail alike and differently": links,
+        "a replica starts without the store": outdated,
+        "the source shrinks": shrink,
+        "a replica is killed": lambda: kill_replica(False),
+        "a replica is killed and its file lost": lambda: kill_replica(True),
     }
 
 
-def backwards(seen: Seen, troubles: list[tuple[float, float]]) -> list[str]:
-    """Calls that saw an earlier run than a call that had ended before they began, with the store up all the while."""
-    starts = [began for began, _ in troubles]
-
-    def era(moment: float) -> int | None:
-        """Which time between two faults of the store this is. None in a fault."""
-        index = bisect.bisect_right(starts, moment)
-        return index if index == 0 or moment > troubles[index - 1][1] else None
-
+def backwards(seen: Seen) -> list[str]:
+    """Calls that saw an earlier run than a call that had ended before they began."""
     found = []
     for question, calls in seen.calls.items():
         ended = sorted(calls, key=lambda one: one.ended)
@@ -290,17 +380,20 @@ def backwards(seen: Seen, troubles: list[tuple[float, float]]) -> list[str]:
             while following < len(ended) and ended[following].ended < one.began:
                 before = ended[following]
                 following += 1
-                if era(before.began) is None or era(before.began) != era(before.ended):
-                    continue
-                if latest is None or era(latest.ended) != era(before.ended) or before.run > latest.run:
+                if latest is None or before.run > latest.run:
                     latest = before
-            its_era = era(one.began)
-            if latest and its_era is not None and its_era == era(one.ended) == era(latest.ended) and one.run < latest.run:
+            if latest and one.run < latest.run:
                 found.append(
                     f"question {question}: replica {one.replica} answered run {one.run}, {one.began - latest.ended:.3f} s "
                     f"after replica {latest.replica} had answered run {latest.run}"
                 )
     return found
+
+
+def in_calm(seen: Seen, troubles: list[tuple[float, float]]) -> list[str]:
+    """Errors of calls that met no trouble."""
+    met = lambda one: any(one.ended >= began and one.began <= ended for began, ended in troubles)
+    return [text for one, text in seen.errors if not met(one)]
 
 
 def soak(arguments: argparse.Namespace) -> list[str]:
@@ -329,15 +422,14 @@ def watch(fleet: Fleet, seconds: float) -> list[str]:
     known = faults(fleet)
     began = time.monotonic()
     while time.monotonic() - began < seconds and not seen.wrong:
-        name = random.choice(list(known))
-        is_of_store, happen = known[name]
+        # Each once before any comes again.
+        name = random.choice([each for each in known if happened[each] == min(happened[one] for one in known)])
         progress(f"{time.monotonic() - began:.0f} of {seconds:.0f} s: {name}")
         start = time.monotonic()
-        happen()
+        known[name]()
         happened[name] += 1
-        if is_of_store:
-            troubles.append((start, time.monotonic() + CALM_AFTER_SECONDS))
-            time.sleep(CALM_AFTER_SECONDS)
+        troubles.append((start, time.monotonic() + CALM_AFTER_SECONDS))
+        time.sleep(CALM_AFTER_SECONDS)
         time.sleep(random.uniform(*BETWEEN_FAULTS))
         for number, server in fleet.replicas.items():
             resident[number].append((server.process.pid, server.resident_mib()))
@@ -355,9 +447,12 @@ def report(
     resident: dict[int, list[tuple[int, float]]],
 ) -> list[str]:
     calls = sum(len(each) for each in seen.calls.values())
-    print(f"{calls} answers, {seen.sources['hit']} of them hits, to {len(seen.calls)} questions at {REPLICAS} replicas")
+    print(
+        f"{calls} answers, {seen.sources['hit']} of them hits, and {len(seen.errors)} errors, to {len(seen.calls)} questions at "
+        f"{REPLICAS} replicas"
+    )
     print("faults: " + ", ".join(f"{name} ({count})" for name, count in sorted(happened.items())))
-    wrong = seen.wrong + backwards(seen, troubles)
+    wrong = seen.wrong + backwards(seen) + in_calm(seen, troubles)
     largest = max(size for sizes in resident.values() for _, size in sizes)
     print(f"resident: at most {largest:.1f} MiB, target ≤ {TARGET_RESIDENT_MIB:.0f} MiB")
     if largest > TARGET_RESIDENT_MIB:
@@ -388,7 +483,7 @@ def conclude(wrong: list[str]) -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Asks three replicas while their store and they themselves fail.")
-    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `make dist`")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, usually built with `make dist`")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument("--seed", type=int, default=None, help="for the same order of faults again")
     return parser.parse_args()

@@ -13,6 +13,8 @@ pub mod configuration;
 pub mod links;
 #[path = "../tests/it/fuzz/messages.rs"]
 mod messages;
+#[path = "../tests/it/fuzz/numbers.rs"]
+mod numbers;
 #[path = "../tests/it/fuzz/registries.rs"]
 pub mod registries;
 #[path = "../tests/it/fuzz/request.rs"]

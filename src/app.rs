@@ -32,24 +32,25 @@ pub(crate) use self::{
 };
 use crate::{
     app::file_watch::Renewals,
-    auth::Sessions,
-    clients::{collector::Traces, launcher::Launchers},
+    collector::Traces,
     config::{Loaded, Report},
-    domain::{
-        clock::{Clock, Timestamp},
-        lifecycle::{Lifecycle, Phase},
-        problem::{Path, Problems},
-        replay::Sources,
-    },
-    engine::{
-        answer::{Engine, shared::Shared},
-        cache::{CacheLimits, Disk, Memory, Trouble},
-    },
-    file::base_dir::BaseDir,
-    lang::evaluator::Evaluators,
-    telemetry::metrics::Metrics,
-    tls::ServerTls,
 };
+use auth::Sessions;
+use domain::{
+    clock::{Clock, Timestamp},
+    file::base_dir::BaseDir,
+    lifecycle::{Lifecycle, Phase},
+    problem::{Path, Problems},
+    replay::Sources,
+};
+use engine::{
+    answer::{Engine, shared::Shared},
+    cache::{CacheLimits, Disk, Memory, Trouble},
+};
+use lang::evaluator::Evaluators;
+use launcher::Launchers;
+use telemetry::metrics::Metrics;
+use tls::ServerTls;
 
 /// How often the gateway checks whether a held answer is due to be confirmed.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
@@ -115,7 +116,7 @@ impl App {
     /// Builds everything that `loaded` describes. Opens no socket and runs no backend. `program` is the gateway's own program:
     /// [`launcher::own_program`], except in tests.
     ///
-    /// [`launcher::own_program`]: crate::clients::launcher::own_program
+    /// [`launcher::own_program`]: launcher::own_program
     ///
     /// # Errors
     /// A report with all problems of the configuration. On success, the report may have warnings.
@@ -199,7 +200,7 @@ impl App {
 
     /// The same app with `backend` behind all routes.
     #[cfg(test)]
-    pub(crate) fn with_backend(self, backend: &Arc<dyn crate::backend::Backend>) -> Self {
+    pub(crate) fn with_backend(self, backend: &Arc<dyn source::Backend>) -> Self {
         let setup = Arc::into_inner(self.setup.into_inner()).map(|mut setup| {
             setup.routes.replace_backends(backend);
             setup
@@ -236,17 +237,14 @@ impl App {
     /// Opens the file of last good answers, if `cache.path` is set. This is not part of [`Self::build`], because only one process can hold the
     /// file. If it cannot be opened, the gateway logs that and serves without it.
     pub fn open_disk(self: &Arc<Self>) {
-        let Some(path) = &self.limits.path else {
-            tracing::info!("last good answers live in memory only; set `cache.path` to keep them over a restart");
-            return;
-        };
+        let Some(path) = &self.limits.path else { return };
         let path = self.base.resolve(path);
         let open = move |app: &Self| {
             let disk = Disk::open(&path, app.limits.disk, app.metrics.disk.clone(), &app.common.clock)?;
             app.engine.keep_on(disk, &app.setup().routes);
             Ok::<(), Trouble>(())
         };
-        let Err(why) = open(self) else { return };
+        let Err(why) = open(self) else { return self.count_served() };
         self.metrics.disk.errors.inc();
         self.engine.answers().miss_disk();
         tracing::error!(%why, "last good answers live in memory only: `cache.path` cannot be used");
@@ -262,6 +260,7 @@ impl App {
                         Err(Trouble::Locked(_)) => {}
                         Ok(()) => {
                             tracing::info!("the file of last good answers is free now, and in use");
+                            app.count_served();
                             return drop(runtime.map(|runtime| runtime.spawn(async move { app.warm_up().await })));
                         }
                         Err(why) => return tracing::error!(%why, "the file of last good answers cannot be used"),
@@ -269,6 +268,16 @@ impl App {
                 }
             });
         }
+    }
+
+    /// Takes over from the file, in the background, what each route serves.
+    fn count_served(self: &Arc<Self>) {
+        let app = Arc::downgrade(self);
+        std::thread::spawn(move || {
+            if let Some(app) = app.upgrade() {
+                app.engine.restore_served(&app.setup().routes);
+            }
+        });
     }
 
     /// Reads tokens, keys and certificates again whenever their files may have changed, and fetches the keys of issuers. Never returns.
@@ -327,7 +336,7 @@ impl App {
             let synced = async {
                 let result = self.engine.sync(&self.setup().routes).await;
                 shared.note_result(&result);
-                shared.due().await;
+                shared.due(&result).await;
             };
             tokio::select! {
                 () = synced => {}

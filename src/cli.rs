@@ -25,9 +25,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::Value;
 
-use crate::{
-    auth::hash_token, clients::launcher, config, domain::visible::visible_json, lang::evaluator, telemetry::crash,
-};
+use crate::config;
+use auth::hash_token;
+use domain::visible::visible_json;
+use lang::evaluator;
+use telemetry::crash;
 
 /// Exit codes, of which 64 and above are sysexits.
 mod exit {

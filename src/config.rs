@@ -24,21 +24,21 @@ use self::{
     plugins::{LoadedPlugin, PluginsConfig},
     tree::{Node, Position},
 };
-use crate::{
-    argocd::ArgocdConfig,
-    auth::AuthConfig,
-    backend::script::ScriptsConfig,
-    clients::{collector::TracesConfig, oci::RegistryConfig, outbound::OutboundConfig},
-    domain::{
-        problem::{Path, Problem, ProblemKind, Problems},
-        units::{self, HumanDuration},
-    },
-    engine::{cache::CacheLimits, route::RouteConfig},
+use crate::{collector::TracesConfig, routes::RouteConfig};
+use argocd::ArgocdConfig;
+use auth::AuthConfig;
+use backend::script::ScriptsConfig;
+use domain::{
     file::{self, base_dir::BaseDir},
-    hooks::HookConfig,
-    telemetry::log::LogConfig,
-    tls::{AdminTlsConfig, TlsConfig},
+    problem::{Path, Problem, ProblemKind, Problems},
+    units::{self, HumanDuration},
 };
+use engine::cache::CacheLimits;
+use hooks::HookConfig;
+use oci::RegistryConfig;
+use outbound::OutboundConfig;
+use telemetry::log::LogConfig;
+use tls::{AdminTlsConfig, TlsConfig};
 
 /// The whole configuration of a gateway.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -233,7 +233,8 @@ impl Loaded {
     /// Checks only the form of references to secrets, keys and certificates. They need not be on this machine.
     #[must_use]
     pub(crate) fn without_secrets(self) -> Self {
-        Self { forgives_secret: |_| true, ..self }
+        let plugins = self.plugins.into_iter().map(LoadedPlugin::lenient).collect();
+        Self { forgives_secret: |_| true, base: self.base.lenient(), plugins, ..self }
     }
 
     /// The same for everything that no route needs, such as callers' tokens: for asking routes without a server.
@@ -270,8 +271,12 @@ impl Loaded {
     /// The report of all problems; `problems` are those that building the parts found.
     #[must_use]
     pub(crate) fn report(mut self, problems: Vec<Problem>) -> Report {
-        let is_forgiven =
-            |problem: &Problem| problem.kind == ProblemKind::Secret && (self.forgives_secret)(&problem.path);
+        // A file that is there must be right: the start would refuse it.
+        let is_forgiven = |problem: &Problem| {
+            problem.kind == ProblemKind::Secret
+                && (self.forgives_secret)(&problem.path)
+                && (!self.base.is_lenient() || self.tree.lacks_secret(&problem.path, &self.base))
+        };
         for problem in problems.into_iter().filter(|problem| !is_forgiven(problem)) {
             self.report.add(&self.tree, problem);
         }

@@ -13,7 +13,7 @@ pub(crate) mod steps;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::domain::clock::Timestamp;
+use domain::clock::Timestamp;
 
 /// A time in the form of RFC 3339, in UTC, to the millisecond.
 pub(crate) fn date(time: Timestamp) -> String {

@@ -11,12 +11,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
-    bounded_cache::Recent,
-    domain::{clock::Timestamp, generator::Question},
-    engine::{answer::events::Look, cache::Key},
-    hooks::Subject,
-};
+use domain::{bounded_cache::Recent, clock::Timestamp, generator::Question};
+use engine::{answer::events::Look, cache::Key};
+use hooks::Subject;
 
 /// How many deliveries are kept.
 pub(crate) const MAX_KEPT: usize = 100;

@@ -18,15 +18,12 @@ use self::{
     queue::{AGAIN, AT_ONCE, Batch, Due, Queue, Receipt, Told},
 };
 use super::{App, deliveries::Origins};
-use crate::{
-    bounded_cache::Recent,
-    domain::{generator::Question, lifecycle::Phase},
-    engine::{
-        answer::events::{Look, Looked},
-        cache::Key,
-    },
-    hooks::{Delivery, Others, Pushed, Pushes, Subject, Subjects},
+use domain::{bounded_cache::Recent, generator::Question, lifecycle::Phase};
+use engine::{
+    answer::events::{Look, Looked},
+    cache::Key,
 };
+use hooks::{Delivery, Others, Pushed, Pushes, Subject, Subjects};
 
 /// How many subjects may wait to be compared with the known questions.
 const MAX_WAITING: usize = 10_000;

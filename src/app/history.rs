@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::App;
-use crate::domain::{clock::Timestamp, lifecycle::Phase};
+use domain::{clock::Timestamp, lifecycle::Phase};
 
 /// The time between two samples.
 pub(crate) const SAMPLED_EVERY: Duration = Duration::from_mins(30);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::domain::count::CountGuard;
+use telemetry::count::CountGuard;
 
 /// A count of the requests under way.
 #[derive(Debug, Default)]

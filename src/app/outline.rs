@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    config::Loaded,
-    domain::{problem::Path, units::plural},
-};
+use crate::config::Loaded;
+use domain::{problem::Path, units::plural};
 
 /// The parts that are read once, at the start.
 const AT_THE_START: [&str; 10] = [
@@ -143,6 +141,18 @@ impl Changes {
         new.is_empty() && gone.is_empty() && changed.is_empty() && !is_reordered && general.is_empty()
     }
 
+    /// Whether all routes stay as they are, in the same order.
+    #[must_use]
+    pub(crate) fn leaves_routes(&self) -> bool {
+        self.new.is_empty() && self.gone.is_empty() && self.changed.is_empty() && !self.is_reordered
+    }
+
+    /// The routes whose lineage changed.
+    pub(crate) fn with_other_lineage(&self) -> impl Iterator<Item = &str> {
+        let has_other = |differences: &Differences| differences.keys().any(|path| is_below(path, "lineage"));
+        self.changed.iter().filter(move |(_, differences)| has_other(differences)).map(|(name, _)| name.as_str())
+    }
+
     /// The changes that take effect only at the next start.
     #[must_use]
     pub fn at_the_next_start(&self) -> Vec<String> {
@@ -250,7 +260,7 @@ fn names(list: &[Value]) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::base_dir::BaseDir;
+    use domain::file::base_dir::BaseDir;
 
     fn outline(config: &str) -> Outline {
         Outline::of(&Loaded::parse("t.yaml", config.to_owned(), BaseDir::default()).unwrap())

@@ -11,13 +11,11 @@ use tokio::{
 };
 
 use super::App;
-use crate::{
-    argocd::{Argocd, Cause, EventReason, Refresh, RefreshEnd, RefreshQueue, Refreshed},
-    domain::lifecycle::Phase,
-    engine::answer::{
-        handover::{LeftRefresh, SeenNotes},
-        notices::{Notice, What},
-    },
+use argocd::{Argocd, Cause, EventReason, Refresh, RefreshEnd, RefreshQueue, Refreshed};
+use domain::lifecycle::Phase;
+use engine::answer::{
+    handover::{LeftRefresh, SeenNotes},
+    notices::{Notice, What},
 };
 
 /// How many notices are looked into at once.
@@ -142,7 +140,7 @@ impl App {
     }
 
     /// Tells the file and other replicas who asked what. Returns at [`Phase::Ended`], when the last callers are told of too.
-    pub async fn publish_askers(&self) {
+    pub async fn publish_requesters(&self) {
         let mut ended = std::pin::pin!(self.lifecycle.reached(Phase::Ended));
         let mut ticks = interval(PUBLISHED_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -152,7 +150,7 @@ impl App {
                 _ = ticks.tick() => false,
             };
             if self.setup().argocd.is_some() {
-                self.engine.publish_askers().await;
+                self.engine.publish_requesters().await;
             }
             if is_last {
                 return;
@@ -170,12 +168,13 @@ impl App {
             What::Released => (Some(Cause::Releases), None),
             What::Held(why) => (None, Some((EventReason::AnswerHeld, why))),
             What::HoldEnded(why) => (None, Some((EventReason::AnswerReleased, why.to_owned()))),
+            What::Confirmed(what) => (None, Some((EventReason::AnswerConfirmed, what))),
             What::Failing(why) => (None, Some((EventReason::SourceFailing, why))),
             What::Recovered => (None, Some((EventReason::SourceRecovered, "the source answers again".to_owned()))),
         };
         if let Some((reason, why)) = event {
             let message = format!("route {}: {why}", question.route);
-            for name in self.engine.all_askers(&question, &key).await {
+            for name in self.engine.all_requesters(&question, &key).await {
                 self.record(argocd, &name, reason, &message).await;
             }
         }
@@ -257,7 +256,9 @@ mod tests {
     use tracing_subscriber::{fmt, layer::SubscriberExt as _};
 
     use super::*;
-    use crate::{clients::launcher::own_program, config::Loaded, domain::clock::SystemClock, file::base_dir::BaseDir};
+    use crate::config::Loaded;
+    use domain::{clock::SystemClock, file::base_dir::BaseDir};
+    use launcher::own_program;
 
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn giving_up_is_logged_and_counted() {
-        let hash = crate::auth::hash_token("t");
+        let hash = auth::hash_token("t");
         let config = format!(
             "auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }} ] }}\n\
              routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"

@@ -12,9 +12,9 @@ use super::{App, Changes, Outline, Setup};
 use crate::{
     app::file_watch::Renewals,
     config::{Loaded, Report},
-    domain::clock::Timestamp,
-    engine::route::Route,
 };
+use domain::clock::Timestamp;
+use engine::{answer::left_behind::LeftBehind, route::Route};
 
 /// The results of reloads.
 pub(crate) struct Reloads {
@@ -97,6 +97,15 @@ impl App {
                     tracing::info!("{line}");
                 }
                 self.log_served(&before, &changes);
+                if !changes.leaves_routes() {
+                    self.engine.left_behind(&before.routes, &setup.routes).iter().for_each(LeftBehind::warn);
+                }
+                for name in changes.with_other_lineage() {
+                    tracing::warn!(
+                        route = name,
+                        "the `lineage` of a route has changed: questions that were not asked before begin without a last good answer"
+                    );
+                }
                 let generation = setup.generation;
                 let is_gone = |route: &&Arc<Route>| setup.routes.by_name(&route.name).is_none();
                 let gone: Vec<_> = before.routes.iter().filter(is_gone).map(|route| Arc::clone(&route.name)).collect();
@@ -108,6 +117,7 @@ impl App {
                 self.generation.send_replace(generation);
                 for name in &gone {
                     self.metrics.routes.forget(name);
+                    self.metrics.rooms.forget(name);
                 }
                 for route in &started {
                     route.backend.start_ahead();
@@ -115,7 +125,11 @@ impl App {
                 if let Some(shared) = self.engine.shared() {
                     shared.want_sync();
                 }
-                self.engine.forget_failures(|name| started.iter().any(|route| *route.name == *name));
+                self.engine.rename(&self.setup().routes);
+                let is_name = |route: &Route, name: &str| {
+                    *route.name == *name || route.formerly().iter().any(|former| **former == *name)
+                };
+                self.engine.forget_failures(|name| started.iter().any(|route| is_name(route, name)));
                 self.metrics.reloads.succeeded(generation, at);
                 Ok(changes)
             }

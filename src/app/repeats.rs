@@ -14,10 +14,8 @@ use std::{
 use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
-use crate::{
-    bounded_cache::Recent,
-    engine::route::{RepeatedQuery, ResolvedQuery},
-};
+use domain::bounded_cache::Recent;
+use engine::route::{RepeatedQuery, ResolvedQuery};
 
 /// The longest body that is kept, in bytes.
 const MAX_BODY: usize = 2048;
@@ -142,17 +140,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        app::App,
-        clients::launcher::own_program,
-        config::Loaded,
-        domain::{clock::SystemClock, generator::Query},
-        file::base_dir::BaseDir,
-    };
+    use crate::{app::App, config::Loaded};
+    use domain::{clock::SystemClock, file::base_dir::BaseDir, generator::Query};
+    use launcher::own_program;
 
     /// What a request to the route asks. The requests of `looks` are matched by a command, and a command announces the parameters of `learns`.
     fn asked_of(route: &str) -> ResolvedQuery {
-        let token = crate::auth::hash_token("t");
+        let token = auth::hash_token("t");
         let config = format!(
             "auth: {{ tokens: [ {{ name: t, sha256: \"{token}\" }} ] }}\nroutes:\n\
              \x20 - {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }}\n\

@@ -6,27 +6,24 @@ use serde_json::Value;
 
 use super::{Common, Outline, Repeats};
 use crate::{
-    argocd::Argocd,
-    auth::{Auth, AuthContext},
-    backend::{Apart, BuildContext},
-    clients::{
-        collector::Traces,
-        oci::Registries,
-        outbound::{Outbound, SystemNames},
-    },
+    collector::Traces,
     config::{Config, Loaded, Report, ServerConfig},
-    domain::{
-        clock::Timestamp,
-        problem::{Path, Problem, Problems},
-        units::HumanDuration,
-    },
-    engine::route::{RouteTable, check_deadline},
-    file::base_dir::BaseDir,
-    hooks::Hooks,
-    lang::scope::NameScope,
-    telemetry::metrics::Metrics,
-    tls::ServerTls,
+    routes::{RouteTableBuilder, check_deadline},
 };
+use argocd::Argocd;
+use auth::{Auth, AuthContext};
+use backend::{Apart, BuildContext};
+use domain::{
+    clock::Timestamp,
+    file::base_dir::BaseDir,
+    problem::{Path, Problem, Problems},
+};
+use engine::route::RouteTable;
+use hooks::Hooks;
+use lang::scope::NameScope;
+use oci::Registries;
+use outbound::{Outbound, SystemNames};
+use tls::ServerTls;
 
 /// The parts of a configuration that all routes share. While they are unchanged, connections and the knowledge about hosts are kept.
 const SHARED_PARTS: [&str; 2] = ["outbound", "registries"];
@@ -121,14 +118,16 @@ impl Setup {
         let (deadline, metrics) = (config.server.deadline, &*common.metrics);
         let raw = loaded.raw.get("routes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let at = root.key("routes");
-        let mut routes = RouteTable::build(&config.routes, raw, deadline, around, metrics, &at, &mut problems);
-        for problem in add_plugins(&mut routes, &mut loaded, deadline, around, metrics) {
+        let mut routes = RouteTableBuilder::new(deadline, metrics);
+        routes.add_all(&config.routes, raw, around, &at, &mut problems);
+        for problem in add_plugins(&mut routes, &mut loaded, around) {
             problems.add(problem);
         }
         if routes.is_empty() && loaded.plugins.is_empty() {
             let help = "a route has at least a `name` and a `backend`";
             problems.error_with_help(&at, "there are no routes", help);
         }
+        let mut routes = routes.finish(&mut problems);
         let hooks = Hooks::build(&config.hooks, base, &common.evaluators.of_route(), &root.key("hooks"), &mut problems);
         hooks.iter().for_each(|hook| common.metrics.hooks.of(&hook.name));
         if let Some(store) = &config.cache.shared {
@@ -136,7 +135,7 @@ impl Setup {
             let _ = store.build(base, &root.key("cache").key("shared"), &mut problems);
         }
         let argocd = build_argocd(&config, &loaded, &shared, before, &mut problems);
-        check_memory(&config, &root, &mut problems);
+        check_memory(&config, &routes, &root, &mut problems);
         let (outline, hash) = (Outline::of(&loaded), loaded.hash);
         let report = loaded.report(problems.into_vec());
         if report.has_errors() {
@@ -243,20 +242,14 @@ fn clients(config: &Config, base: &BaseDir, common: &Common, problems: &mut Prob
 }
 
 /// Builds the routes of all plugins, after the routes of the file. Returns the problems that belong to the gateway's own file.
-fn add_plugins(
-    routes: &mut RouteTable,
-    loaded: &mut Loaded,
-    deadline: HumanDuration,
-    around: BuildContext<'_>,
-    metrics: &Metrics,
-) -> Vec<Problem> {
+fn add_plugins(routes: &mut RouteTableBuilder<'_>, loaded: &mut Loaded, around: BuildContext<'_>) -> Vec<Problem> {
     let mut main_file_problems = Vec::new();
     for plugin in &mut loaded.plugins {
         let mut found = Vec::new();
         for (index, (config, raw)) in plugin.routes.iter().enumerate() {
             let around = BuildContext { base: &plugin.base, package: Some(&plugin.package), ..around };
             let mut problems = Problems::default();
-            routes.add(config, raw, deadline, around, metrics, &Path::root(), &mut problems);
+            routes.add(config, raw, around, &Path::root(), &mut problems);
             // The second route differs from the first in its name only.
             let is_new = |problem: &Problem| index == 0 || problem.path == Path::root().key("name");
             found.extend(problems.into_vec().into_iter().filter(is_new));
@@ -304,9 +297,9 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
     }
 }
 
-/// Warns about routes whose answers depend on earlier builds, when a restart would forget those.
-fn check_memory(config: &Config, root: &Path, problems: &mut Problems) {
-    if config.cache.path.is_some() {
+/// Warns if a restart would forget what the answers of `routes` depend on. A shared store remembers it for its replicas.
+fn check_memory(config: &Config, routes: &RouteTable, root: &Path, problems: &mut Problems) {
+    if config.cache.path.is_some() || config.cache.shared.is_some() {
         return;
     }
     for (index, route) in config.routes.iter().enumerate() {
@@ -318,5 +311,13 @@ fn check_memory(config: &Config, root: &Path, problems: &mut Problems) {
                  if nothing had ever been built, and with `onMissing: omit` its preview is deleted",
             );
         }
+    }
+    if routes.iter().any(|route| route.guard.compares()) {
+        problems.warning(
+            &root.key("cache"),
+            "without `cache.path` a restart makes the guard blind: it forgets all last good answers, held answers and decisions, and \
+             accepts the first answer afterwards, even an empty one, for which Argo CD deletes every Application",
+            "set `cache: { path: … }` to a file on a volume that outlives the process, or `cache.shared` for several replicas",
+        );
     }
 }

@@ -3,18 +3,19 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::ensure;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde_json::{Map, Value};
 
 use super::{
     Output,
     explain::show_remembered,
-    gateway::{Gateway, GatewayArgs, HELP, askers, text, view},
-    parameters::ParameterArgs,
+    gateway::{Gateway, GatewayArgs, HELP, requesters, text, view},
+    parameters::{ParameterArgs, parse_id},
     print, print_json,
     terminal::{Colour, Row, Terminal, note},
 };
-use crate::{domain::visible::visible, overview::answers::WholeAnswer};
+use crate::overview::answers::WholeAnswer;
+use domain::visible::visible;
 
 /// How much of a key a terminal shows.
 const KEY_CHARS: usize = 12;
@@ -29,7 +30,7 @@ Examples:
   appset-gateway answers invalidate --route pr-digests -p branch=main
   kubectl exec deploy/appset-gateway -- appset-gateway answers list -o json
 
-Exit codes: 0 done, 1 not done."))]
+Exit codes: 0 done, 1 not done, 2 the command line is wrong."))]
 pub(crate) struct AnswersArgs {
     #[command(subcommand)]
     command: AnswersCommand,
@@ -52,7 +53,8 @@ enum AnswersCommand {
     },
     /// Show one remembered answer: its parameter sets, and how they were found.
     Show {
-        /// The key that `answers list` prints, or the beginning of it.
+        /// The key that `answers list` prints, or the beginning of it: at least 6 digits.
+        #[arg(value_parser = parse_id)]
         key: String,
         /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
@@ -77,10 +79,10 @@ enum AnswersCommand {
 #[derive(Debug, Args)]
 struct Selector {
     /// Only answers of this route.
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     route: Option<String>,
     /// Only answers for this ApplicationSet, and answers that do not depend on the ApplicationSet.
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     application_set: Option<String>,
 }
 
@@ -100,6 +102,9 @@ pub(crate) fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
                 selection.insert("input".to_owned(), input.into());
             }
             ensure!(*all == selection.is_empty(), "name a route, an ApplicationSet or parameters, or give --all");
+            if *all {
+                selection.insert("all".to_owned(), true.into());
+            }
             runtime.block_on(invalidate(&gateway, &selection.into(), *output))
         }
     }
@@ -160,14 +165,13 @@ fn row(answer: &Value, terminal: Terminal) -> Row {
         state,
         or_none(sets),
         or_none(age),
-        askers(answer),
+        requesters(answer),
         visible(&answer["input"].to_string()),
     ];
     Row { cells, colour }
 }
 
 async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<ExitCode> {
-    ensure!(!key.is_empty(), "give the key, or the beginning of it");
     let reply = gateway.get(&["answers", key], &[]).await?;
     if output == Output::Json {
         return print_json(&reply);
@@ -185,7 +189,7 @@ async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<Ex
         stored.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));
         note(&format!("backend   {:.1} ms", stored.backend_milliseconds));
     }
-    show_remembered(&about);
+    show_remembered(&about, "");
     note(&format!("key       {}", about.key));
     note(&format!("lineage   {}", about.lineage));
     Ok(ExitCode::SUCCESS)

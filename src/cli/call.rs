@@ -14,23 +14,23 @@ use super::{
 };
 use crate::{
     app::App,
-    clients::launcher::own_program,
     config::Loaded,
-    domain::{
-        clock::SystemClock,
-        generator::{Evidence, watch::Watch},
-        units::plural,
-    },
-    engine::{
-        answer::{Answer, Unknown},
-        guard::Baseline,
-        route::ResolvedQuery,
-    },
     http::server::error::ApiError,
     overview::{self, steps::StepView},
     replay::ask::{CallToRoute, ask},
-    telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
+use domain::{
+    clock::SystemClock,
+    generator::{Evidence, watch::Watch},
+    units::plural,
+};
+use engine::{
+    answer::{Answer, Unknown},
+    guard::Baseline,
+    route::ResolvedQuery,
+};
+use launcher::own_program;
+use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 
 /// The arguments of `call`.
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let parameters = arguments.question.parameters.read()?;
-    let (namespace, application_set) = arguments.question.asker();
+    let (namespace, application_set) = arguments.question.requester();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let watch = Watch::default();

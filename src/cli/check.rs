@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use super::{exit, print, print_json};
 use crate::{
     app::{App, Setup},
-    backend::Reached,
-    clients::{launcher::own_program, store::StoreConfig},
     config::{Loaded, report::Strictness},
-    domain::{clock::SystemClock, units::plural},
-    engine::route::Route,
-    file::base_dir::BaseDir,
 };
+use domain::{clock::SystemClock, file::base_dir::BaseDir, units::plural};
+use engine::route::Route;
+use launcher::own_program;
+use source::Reached;
+use store::StoreConfig;
 
 /// The containment of scripts that this machine's kernel lacks.
 fn lacks(app: &App) -> anyhow::Result<Vec<String>> {

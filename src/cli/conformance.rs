@@ -12,17 +12,14 @@ use clap::Args;
 use reqwest::Url;
 
 use super::{ReportFormat, exit, print, print_json};
-use crate::{
-    conformance::{
-        cases, report,
-        rules::printable,
-        suite,
-        target::{TIMEOUT, Target},
-        upstream::Upstream,
-    },
-    domain::secret::SecretRef,
-    file::base_dir::BaseDir,
+use conformance::{
+    cases, report,
+    rules::printable,
+    suite,
+    target::{TIMEOUT, Target},
+    upstream::Upstream,
 };
+use domain::{file::base_dir::BaseDir, secret::SecretRef};
 
 /// Which plugin is asked what.
 #[derive(Debug, Args)]

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     app::App,
-    clients::launcher::own_program,
     config::{Loaded, Report},
     diff::{
         ask::{DEFAULT_ASKED, recorded_by},
@@ -26,9 +25,10 @@ use crate::{
         recording::{self, Recording},
         report,
     },
-    domain::clock::{Clock as _, SystemClock},
-    telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
+use domain::clock::{Clock as _, SystemClock};
+use launcher::own_program;
+use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 
 /// Nothing was compared.
 const NOT_COMPARED: u8 = 2;
@@ -52,7 +52,8 @@ At most {DEFAULT_ASKED} questions are asked unless --limit says otherwise, the m
 Without --token-file the token is the first one with `role: admin` of the configuration that has a `file` or `env`.
 
 Exit codes: 0 nothing would be removed; 1 parameter sets would be removed, at once or when the guard lets them; 2 nothing was compared; 3 \
-nothing would be removed as far as is known, but some questions were not asked, have no answer on one side, or sets that nothing tells apart; 78 the configuration is wrong."))]
+nothing would be removed as far as is known, but some questions were not asked, have no answer on one side, sets that nothing tells apart, or \
+no last good answer any more for the guard; 78 the configuration is wrong."))]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     file: ConfigFile,
@@ -207,5 +208,5 @@ fn limit(text: &str) -> Result<usize, String> {
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
-    crate::file::read_up_to(file, MAX_FILE_MIB).map_err(|why| anyhow!("cannot read {}: {why}", file.display()))
+    domain::file::read_up_to(file, MAX_FILE_MIB).map_err(|why| anyhow!("cannot read {}: {why}", file.display()))
 }

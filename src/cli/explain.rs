@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use serde_json::{Map, Value};
 
 use super::{
@@ -14,10 +14,8 @@ use super::{
     steps,
     terminal::note,
 };
-use crate::{
-    domain::units::plural,
-    overview::{answers::RememberedAnswer, explain::Explanation},
-};
+use crate::overview::{answers::RememberedAnswer, explain::Explanation};
+use domain::units::plural;
 
 /// The arguments of `explain`.
 #[derive(Debug, Args)]
@@ -27,12 +25,13 @@ Examples:
   appset-gateway explain pr-digests -a fb-matrix -p branch=main
   kubectl exec deploy/appset-gateway -- appset-gateway explain pr-digests -a fb-matrix -p branch=main -o json
 
-The gateway asks the sources of the route once, and stores nothing. The answer that Argo CD would get if nothing were fresh in the cache goes \
-to standard output, and everything else to standard error.
+The gateway asks the sources of the route once, and stores nothing. The answer that Argo CD gets afterwards goes to standard output, \
+and everything else to standard error.
 Exit codes: 0 the source answered, and its answer would be served; 1 the last good answer or an error would be served, or the gateway cannot \
 be asked."))]
 pub(crate) struct ExplainArgs {
     /// The route.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     route: String,
     #[command(flatten)]
     question: QuestionArgs,
@@ -82,13 +81,11 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     if let Some(because) = &explanation.because {
         note(&format!("because   {} {}: {}", because.status, because.code, because.message));
     }
-    let gets = match (answer.is_stand_in, &answer.error) {
-        (true, _) => "the last good answer".to_owned(),
-        (false, Some(error)) => format!("the error {} {}", error.status, error.code),
-        (false, None) => "what was found now".to_owned(),
-    };
-    note(&format!("Argo CD   would get {gets} if nothing were fresh in the cache"));
-    show_remembered(remembered);
+    match explanation.gets_now() {
+        Some(now) => note(&format!("Argo CD   gets now {now}, afterwards {}", explanation.gets_afterwards())),
+        None => note(&format!("Argo CD   gets {}", explanation.gets_afterwards())),
+    }
+    show_remembered(remembered, explanation.because.as_ref().map_or("", |because| &because.message));
     if remembered.depends_on_unnamed_set() {
         note("note      the answer may depend on the ApplicationSet, and none was named: name the one that asks by -a");
     }
@@ -96,15 +93,24 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what is remembered of a question.
-pub(super) fn show_remembered(remembered: &RememberedAnswer) {
+/// Prints what is remembered of a question. A message that is a part of `said`, which is printed above, is not printed once more.
+pub(super) fn show_remembered(remembered: &RememberedAnswer, said: &str) {
     note(&format!("cache     {}", cached(remembered)));
+    let mut said = said.to_owned();
+    let mut once = |message: &str| {
+        if said.contains(message) {
+            return String::new();
+        }
+        said.push_str(message);
+        format!(": {message}")
+    };
     if let Some(failing) = &remembered.failing {
-        let again = failing.asked_again_in_seconds;
-        note(&format!("failing   {}: {}; asked again in {again} s at the earliest", failing.kind, failing.message));
+        let why = once(&failing.message);
+        note(&format!("failing   {}{why}; {}", failing.kind, failing.again()));
     }
     if let Some(held) = &remembered.held {
-        note(&format!("held      since {}, id {}: {}", held.since, held.id, held.message));
+        let why = once(&held.message);
+        note(&format!("held      since {}, id {}{why}", held.since, held.id));
     }
 }
 

@@ -17,16 +17,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::ConfigFile;
-use crate::{
-    auth::Role,
-    clients::outbound::{Call, ClientOptions, Outbound, Tls},
-    config::{Loaded, ServerConfig},
-    domain::{
-        clock::SystemClock,
-        secret::{Secret, SecretRef},
-        visible::visible,
-    },
+use crate::config::{Loaded, ServerConfig};
+use auth::Role;
+use domain::{
+    clock::SystemClock,
+    secret::{Secret, SecretRef},
+    visible::visible,
 };
+use outbound::{Call, ClientOptions, Outbound, Tls};
 
 /// How long the gateway may take. A release runs the backend.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -49,6 +47,11 @@ pub(crate) struct GatewayArgs {
 }
 
 impl GatewayArgs {
+    /// Whether the admin listener is named, instead of that of the configuration.
+    pub(crate) const fn names_admin(&self) -> bool {
+        self.admin.admin.is_some()
+    }
+
     /// The gateway.
     ///
     /// # Errors
@@ -108,7 +111,7 @@ impl Gateway {
     pub(crate) fn open(admin: Option<&Url>, token: &TokenArgs, path: &Path) -> anyhow::Result<Self> {
         let (from_file, ca) = (token.token_file.clone().map(SecretRef::File), token.admin_ca.clone());
         let (admin, token) = match (admin, from_file) {
-            (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::file::base_dir::BaseDir::default())),
+            (Some(admin), Some(token)) => (admin.clone(), token.read(&domain::file::base_dir::BaseDir::default())),
             (admin, token) => {
                 // A running gateway goes on with the configuration before, and somebody wants to look at it now.
                 let advice = "to ask a running gateway without this file, give --admin and --token-file";
@@ -128,7 +131,7 @@ impl Gateway {
                         path.display()
                     )
                 };
-                let base = if is_given { &crate::file::base_dir::BaseDir::default() } else { &loaded.base };
+                let base = if is_given { &domain::file::base_dir::BaseDir::default() } else { &loaded.base };
                 (admin.cloned().map_or(own, Ok)?, token.read(base))
             }
         };
@@ -253,12 +256,12 @@ pub(crate) fn text(entry: &Value, name: &str) -> String {
 
 /// The ApplicationSets that asked for `entry`, as the end of a line. Empty if none is known.
 pub(crate) fn asked_by(entry: &Value) -> String {
-    let names = askers(entry);
+    let names = requesters(entry);
     if names.is_empty() { names } else { format!(", asked by {names}") }
 }
 
 /// The ApplicationSets that asked for `entry`, escaped for a terminal. Empty if none is known.
-pub(crate) fn askers(entry: &Value) -> String {
+pub(crate) fn requesters(entry: &Value) -> String {
     let names = entry["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let names: Vec<String> = names.map(visible).collect();
     names.join(", ")

@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde_json::{Value, json};
 
 use super::{
     Output, exit,
     gateway::{Gateway, GatewayArgs, HELP, asked_by, text},
+    parameters::parse_id,
     print, print_json,
 };
 
-use crate::domain::visible::visible;
+use domain::visible::visible;
 
 /// The arguments of `held`.
 #[derive(Debug, Args)]
@@ -21,7 +22,7 @@ Examples:
   appset-gateway held list
   kubectl exec deploy/appset-gateway -- appset-gateway held release 3f1c0a… --reason 'the team has closed these'
 
-Exit codes: 0 done, 1 not done."))]
+Exit codes: 0 done, 1 not done, 2 the command line is wrong."))]
 pub(crate) struct HeldArgs {
     #[command(subcommand)]
     command: HeldCommand,
@@ -45,10 +46,11 @@ enum HeldCommand {
 
 #[derive(Debug, Args)]
 struct Decided {
-    /// The id that `held list` prints, or the beginning of it.
+    /// The id that `held list` prints, or the beginning of it: at least 6 digits.
+    #[arg(value_parser = parse_id)]
     id: String,
     /// The fingerprint that `held list` prints. The command fails if another answer is held by now.
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     fingerprint: Option<String>,
     /// Why, for the gateway's log: one line of at most 500 characters.
     #[arg(long, value_name = "TEXT")]
@@ -70,7 +72,9 @@ pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
                 return print("nothing is held");
             }
             held.iter().try_for_each(|held| print(&shown(held)).map(drop))?;
-            print("Release or reject one by its id, or a beginning of it: `appset-gateway held release ID`.")
+            print(
+                "Release or reject one by its id, or the first 6 or more digits of it: `appset-gateway held release ID`.",
+            )
         }
         HeldCommand::Release(decided) => runtime.block_on(decide(&gateway, decided, "release")),
         HeldCommand::Reject(decided) => runtime.block_on(decide(&gateway, decided, "reject")),
@@ -79,15 +83,18 @@ pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
 
 fn shown(held: &Value) -> String {
     let decision = held["decision"].as_str().map(|decision| format!(", {}", visible(decision))).unwrap_or_default();
+    let accepted = held["acceptedAt"].as_str().map(visible);
+    let accepted = accepted.map(|at| format!("\n    accepted at {at} unless you reject it or the source changes"));
     format!(
-        "{}  {} {}, since {}{}{decision}, fingerprint {}\n    {}",
+        "{}  {} {}, since {}{}{decision}, fingerprint {}\n    {}{}",
         text(held, "id"),
         text(held, "route"),
         visible(&held["input"].to_string()),
         text(held, "since"),
         asked_by(held),
         text(held, "fingerprint"),
-        text(held, "message")
+        text(held, "message"),
+        accepted.unwrap_or_default()
     )
 }
 

@@ -1,11 +1,11 @@
 //! `appset-gateway hook`: sends a test event to a hook of a running gateway, or shows what an event would concern.
 
-use std::{net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt::Write as _, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use clap::{Args, Subcommand};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use reqwest::Url;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -18,19 +18,17 @@ use super::{
 };
 use crate::{
     app::{App, Setup},
-    clients::{
-        launcher::own_program,
-        outbound::{Call, ClientOptions, Outbound, Tls},
-    },
     config::Loaded,
-    domain::{
-        clock::{Clock as _, SystemClock},
-        secret::{Secret, SecretRef},
-        visible::visible,
-    },
-    file::base_dir::BaseDir,
-    hooks::SentProof,
 };
+use domain::{
+    clock::{Clock as _, SystemClock},
+    file::base_dir::BaseDir,
+    secret::{Secret, SecretRef},
+    visible::visible,
+};
+use hooks::SentProof;
+use launcher::own_program;
+use outbound::{Call, ClientOptions, Outbound, Tls};
 
 /// How long the gateway may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -83,6 +81,7 @@ enum HookCommand {
 #[derive(Debug, Args)]
 struct EventArgs {
     /// The hook.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
     /// The file with the event's body, or `-` for standard input.
     #[arg(long, value_name = "FILE")]
@@ -132,8 +131,19 @@ pub(crate) fn run(arguments: &HookArgs) -> anyhow::Result<ExitCode> {
             };
             let token = sender_token_file.clone().map(|file| SecretRef::File(file).read(&BaseDir::default()));
             let token = token.transpose().map_err(anyhow::Error::msg)?;
-            let delivery = Delivery::of(&app.setup(), event, url.as_ref(), token.as_ref())?;
-            runtime.block_on(delivery.send(ca.clone()))
+            let body = event.body()?;
+            let delivery = Delivery::of(&app.setup(), event, body.clone(), url.as_ref(), token.as_ref())?;
+            let Answered { status, mut said } = runtime.block_on(delivery.send(ca.clone()))?;
+            // The gateway at another URL may have another admin listener than the one of this configuration.
+            if said == "taken" && (url.is_none() || arguments.gateway.names_admin()) {
+                match runtime.block_on(concerned(&arguments.gateway, event, body)) {
+                    Ok(1) => said.push_str("; concerns 1 question"),
+                    Ok(count) => write!(said, "; concerns {count} questions")?,
+                    Err(error) => eprintln!("which questions it concerns is not known: {error:#}"),
+                }
+            }
+            print(&format!("{status}: {}", visible(&said)))?;
+            Ok(if status.is_success() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
         }
     }
 }
@@ -145,12 +155,31 @@ struct Delivery {
     body: Bytes,
 }
 
+/// What the gateway answered to a delivery.
+struct Answered {
+    status: StatusCode,
+    said: String,
+}
+
+/// How many known questions the event with this `body` concerns.
+async fn concerned(gateway: &GatewayArgs, event: &EventArgs, body: Bytes) -> anyhow::Result<u64> {
+    let path = ["hooks", &event.name, "concerns"];
+    let reply = gateway.find()?.post_bytes(&path, event.headers(), body).await?;
+    reply["count"].as_u64().context("the gateway is of another version")
+}
+
 impl Delivery {
-    fn of(setup: &Setup, event: &EventArgs, url: Option<&Url>, token: Option<&Secret>) -> anyhow::Result<Self> {
+    fn of(
+        setup: &Setup,
+        event: &EventArgs,
+        body: Bytes,
+        url: Option<&Url>,
+        token: Option<&Secret>,
+    ) -> anyhow::Result<Self> {
         let names = setup.hooks.iter().map(|hook| &*hook.name).collect::<Vec<_>>().join(", ");
         let hook = setup.hooks.by_name(&event.name);
         let hook = hook.with_context(|| format!("there is no hook `{}`; there are: {names}", event.name))?;
-        let (body, mut headers) = (event.body()?, event.headers());
+        let mut headers = event.headers();
         let proof = match token {
             Some(token) => {
                 let header = ("authorization".to_owned(), format!("Bearer {}", token.expose()));
@@ -171,7 +200,7 @@ impl Delivery {
         Ok(Self { url, headers, body })
     }
 
-    async fn send(self, ca: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    async fn send(self, ca: Option<PathBuf>) -> anyhow::Result<Answered> {
         let options = ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() };
         let client = Outbound::new(Arc::new(SystemClock)).client(options).map_err(anyhow::Error::msg)?;
         let call = Call {
@@ -184,8 +213,7 @@ impl Delivery {
         let reply = client.fetch(call).await?;
         let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let said = ["result", "message"].iter().find_map(|key| answer[*key].as_str());
-        print(&format!("{}: {}", reply.status, said.unwrap_or("no explanation").escape_debug()))?;
-        Ok(if reply.status.is_success() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+        Ok(Answered { status: reply.status, said: said.unwrap_or("no explanation").to_owned() })
     }
 }
 

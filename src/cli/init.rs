@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 
 use self::files::NewText;
 use super::{check, print};
-use crate::{auth::hash_token, domain::secret::SecretRef, file::base_dir::BaseDir};
+use auth::hash_token;
+use domain::{file::base_dir::BaseDir, secret::SecretRef};
 
 /// The answers, or what is asked on standard input.
 #[derive(Debug, Args)]

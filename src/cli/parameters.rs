@@ -5,7 +5,8 @@ use clap::Args;
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::domain::{document, generator::Parameters};
+use domain::{document, generator::Parameters};
+use engine::cache::KeyStart;
 
 /// Input parameters: each with `-p`, or all as one JSON object.
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub(crate) struct QuestionArgs {
 
 impl QuestionArgs {
     /// The namespace of the ApplicationSet that asks, if it is given, and its name.
-    pub(crate) fn asker(&self) -> (Option<&str>, &str) {
+    pub(crate) fn requester(&self) -> (Option<&str>, &str) {
         match self.application_set.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),
             None => (None, &self.application_set),
@@ -38,8 +39,13 @@ impl QuestionArgs {
     }
 }
 
+/// Reads the id of an answer, or the beginning of it. An empty one names nothing.
+pub(super) fn parse_id(text: &str) -> Result<String, String> {
+    KeyStart::parse(text).map(|_| text.to_owned())
+}
+
 fn parse_parameter(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

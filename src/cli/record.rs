@@ -12,21 +12,20 @@ use clap::Args;
 use super::{ConfigFile, exit, parameters::ParameterArgs, print};
 use crate::{
     app::App,
-    clients::launcher::own_program,
     config::{Loaded, Report},
-    domain::{
-        clock::{Clock as _, SystemClock, Timestamp},
-        replay::Sources,
-        secret::Secrets,
-    },
-    file::replace::replace,
     replay::{
         ask::{Answered, CallToRoute, answer_of, ask},
         read::{case_path, read},
         record::{Recorded, Recorder},
     },
-    telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
+use domain::{
+    clock::{Clock as _, SystemClock, Timestamp},
+    file::replace::replace,
+    replay::Sources,
+};
+use launcher::own_program;
+use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 
 /// The question that is recorded.
 #[derive(Debug, Args)]
@@ -79,10 +78,14 @@ pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
             ..CallToRoute::default()
         };
         let asked = ask(&app, call).await;
-        let secrets = asked.as_ref().map_or_else(|_| Secrets::default(), |asked| asked.route.backend.secrets());
+        let route = asked.as_ref().ok().map(|asked| Arc::clone(&asked.route));
+        let secrets = || route.as_ref().map(|route| route.backend.secrets()).unwrap_or_default();
+        // A secret may be renewed meanwhile, and a token is fetched by the call.
+        let mut all = secrets();
         let answer = answer_of(&app, asked).await;
+        all.extend(secrets());
         app.launchers.close().await;
-        (answer, secrets)
+        (answer, all)
     });
     if let Answered::Error(code, message) = &answer
         && code == "unknown_route"

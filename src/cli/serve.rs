@@ -19,15 +19,15 @@ use super::{
 };
 use crate::{
     app::{App, Outline},
-    clients::launcher::own_program,
     config::Loaded,
     diff::ask::DEFAULT_ASKED,
-    domain::{clock::SystemClock, lifecycle::Phase},
     http::server,
-    telemetry::{
-        crash,
-        log::{self, Format, LogConfig, LogLevel, LogStream},
-    },
+};
+use domain::{clock::SystemClock, lifecycle::Phase};
+use launcher::own_program;
+use telemetry::{
+    crash,
+    log::{self, Format, LogConfig, LogLevel, LogStream},
 };
 
 /// How much longer than a request's deadline the shutdown may wait for it.
@@ -223,7 +223,7 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Outpu
     let telling = Arc::clone(app);
     let telling = tokio::spawn(async move { telling.follow_notices().await });
     let publishing = Arc::clone(app);
-    let publishing = tokio::spawn(async move { publishing.publish_askers().await });
+    let publishing = tokio::spawn(async move { publishing.publish_requesters().await });
     let sampling = Arc::clone(app);
     tokio::spawn(async move { sampling.keep_history().await });
     let confirming = Arc::clone(app);

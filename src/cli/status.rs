@@ -10,13 +10,11 @@ use super::{
     print, print_json,
     terminal::{Colour, Row, Terminal},
 };
-use crate::{
-    domain::{units::plural, visible::visible},
-    overview::{
-        routes::{RouteState, RouteView, Routes},
-        status::{Alert, AlertKind, Severity, Status},
-    },
+use crate::overview::{
+    routes::{RouteState, RouteView, Routes},
+    status::{Alert, AlertKind, Severity, Status},
 };
+use domain::{units::plural, visible::visible};
 
 /// How many alerts of one kind are printed, so that many of one kind hide no other. JSON has more.
 const MAX_OF_KIND: usize = 5;

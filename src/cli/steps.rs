@@ -1,6 +1,7 @@
 //! The steps of an answer as lines of text.
 
-use crate::{domain::document::excerpt, overview::steps::StepView};
+use crate::overview::steps::StepView;
+use domain::document::excerpt;
 
 /// The most characters of a list in text. JSON has the whole list.
 const MAX_SHOWN_CHARS: usize = 1000;

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, stdout};
 
-use crate::domain::visible::visible;
+use domain::visible::visible;
 
 /// The narrowest that a column is made. A narrower terminal cuts lines.
 const MIN_CELL: usize = 12;

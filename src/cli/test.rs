@@ -17,8 +17,8 @@ use crate::{
         report::{self, CaseResult},
         update::{NewAnswer, expected_lines, write},
     },
-    telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
+use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 
 /// Which cases are played.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use super::{
     places::Places,
     tree::{Node, NodeKind},
 };
-use crate::domain::{
+use domain::{
     problem::{Path, Problem, ProblemKind, Segment, Severity},
     spelling::advice,
 };
@@ -45,13 +45,16 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
     for _ in 0..MAX_ERRORS {
         let value = tree.to_value();
         let error = match serde_path_to_error::deserialize::<_, T>(&value) {
-            Ok(config) => return Some(config),
+            Ok(config) => {
+                report_missing_values(tree, report, places);
+                return Some(config);
+            }
             Err(error) => error,
         };
-        let message = error.inner().to_string();
+        let path = tree.existing(&own_path(error.path()));
+        let message = with_number(error.inner().to_string(), tree.at(&path));
         let cause = DecodeCause::of(&message);
         let places = places.map(|places| places());
-        let path = tree.existing(&own_path(error.path()));
         let list = places.and_then(|places| list_for_mapping(tree, &path, places));
         let beside = places
             .filter(|_| cause == DecodeCause::NotOneKey)
@@ -82,6 +85,20 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
         }
     }
     None
+}
+
+/// Notes each key without a value. serde takes it for a key that is absent: `routes: &team` would allow all routes.
+fn report_missing_values(tree: &Node, report: &mut Report, places: Option<fn() -> &'static Places>) {
+    let mut missing = Vec::new();
+    tree.without_value(&Path::root(), report.source(), &mut missing);
+    // The schema is made only if there is something to look up.
+    let Some(places) = places.filter(|_| !missing.is_empty()).map(|places| places()) else { return };
+    for path in missing.into_iter().filter(|path| places.needs_value(path)) {
+        let help = "write a value, or leave the key out; a text that begins with `!`, `&` or `#` needs quotes";
+        let message = "there is no value".to_owned();
+        let (severity, kind) = (Severity::Error, ProblemKind::Other);
+        report.add(tree, Problem { path, message, help: Some(help.to_owned()), severity, kind, within: None });
+    }
 }
 
 /// What serde found wrong. Its errors are text, so this is the one place that reads that text.
@@ -133,6 +150,17 @@ impl<'a> DecodeCause<'a> {
     }
 }
 
+/// serde's `message` with the number in `node` that it is about, as serde itself names numbers. `serde_json` keeps numbers as texts, and names none.
+fn with_number(message: String, node: Option<&Node>) -> String {
+    let Some(NodeKind::Scalar(Value::Number(number))) = node.map(|node| &node.kind) else { return message };
+    let found = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| {
+        let rest = message.strip_prefix(start)?.strip_prefix("number,")?;
+        let kind = if number.is_i64() || number.is_u64() { "integer" } else { "floating point" };
+        Some(format!("{start}{kind} `{number}`,{rest}"))
+    });
+    found.unwrap_or(message)
+}
+
 /// Whether the error exists only because something below it was taken out.
 fn follows_from(pruned: &[Path], path: &Path, cause: &DecodeCause<'_>) -> bool {
     match cause {
@@ -167,7 +195,9 @@ fn problem(
         knowing(&parent, &mut known);
         let misplaced =
             places.filter(|_| tree.at(path).is_some()).and_then(|places| places.advice(tree, &parent, name));
-        (format!("unknown {what} `{name}`"), Some(misplaced.unwrap_or_else(|| advice(name, &known))))
+        let glued = name.split_once(':').filter(|(key, _)| known.contains(key));
+        let glued = glued.map(|(key, _)| format!("write a space after the colon: `{key}: …`"));
+        (format!("unknown {what} `{name}`"), Some(glued.or(misplaced).unwrap_or_else(|| advice(name, &known))))
     };
     let (message, help) = match cause {
         DecodeCause::MissingKey(key) => {
@@ -197,10 +227,13 @@ fn problem(
         }
         DecodeCause::WrongType { is_unquoted_text: true } => (in_words(message), Some("write it in quotes".to_owned())),
         DecodeCause::NotOneKey => not_one_key(tree.at(path), path, places),
-        DecodeCause::WrongType { is_unquoted_text: false } => (in_words(message), expected(message, path, places)),
+        DecodeCause::WrongType { is_unquoted_text: false } => {
+            let glued = tree.text(path).and_then(|text| without_space(&text, message));
+            (in_words(message), glued.or_else(|| expected(message, path, places)))
+        }
         DecodeCause::Other => (in_words(message), None),
     };
-    Problem { path: path.clone(), message, help, severity: Severity::Error, kind: ProblemKind::Other }
+    Problem { path: path.clone(), message, help, severity: Severity::Error, kind: ProblemKind::Other, within: None }
 }
 
 /// What is wrong with `node`, which should be a mapping with one key, and advice. Most often a line has the wrong indentation.
@@ -263,6 +296,22 @@ fn list_for_mapping(tree: &Node, path: &Path, places: &Places) -> Option<Path> {
     around.into_iter().find(|path| is_list(path) && places.is_mapping(path))
 }
 
+/// Advice about `text`, which is a list or a mapping but for a missing space.
+fn without_space(text: &str, message: &str) -> Option<String> {
+    let (key, value) = text.trim_start_matches('-').split_once(':').unwrap_or((text, ""));
+    let is_key =
+        !key.is_empty() && !value.starts_with("//") && key.len() < text.len() && key.chars().all(char::is_alphanumeric);
+    match text.strip_prefix('-') {
+        Some(item) if message.ends_with("expected a sequence") && !item.starts_with(' ') => {
+            Some("write a space after the `-` of each item".to_owned())
+        }
+        None if is_key && message.contains("expected struct") => {
+            Some(format!("write a space after the colon: `{key}: …`"))
+        }
+        _ => None,
+    }
+}
+
 /// Advice about a value at `path` that has another type than `message` expects.
 fn expected(message: &str, path: &Path, places: Option<&Places>) -> Option<String> {
     if message.ends_with("expected a sequence") {
@@ -304,7 +353,8 @@ fn in_words(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{config::Loaded, file::base_dir::BaseDir};
+    use crate::config::Loaded;
+    use domain::file::base_dir::BaseDir;
 
     fn problems(source: &str) -> Vec<String> {
         let report = match Loaded::parse("t.yaml", source.to_owned(), BaseDir::default()) {

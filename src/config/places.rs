@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use serde_json::Value;
 
 use super::tree::{Node, NodeKind};
-use crate::domain::problem::{Path, Segment};
+use domain::problem::{Path, Segment};
 
 /// The schema of a configuration file.
 #[derive(Debug)]
@@ -74,6 +74,12 @@ impl Places {
         let types: Vec<&str> =
             self.at(path).iter().flat_map(|form| types(form)).filter(|kind| *kind != "null").collect();
         !types.is_empty() && types.iter().all(|kind| *kind == "object")
+    }
+
+    /// Whether the key at `path` is known, and not one of the user's own, which may be null.
+    pub(super) fn needs_value(&self, path: &Path) -> bool {
+        let forms = self.at(path);
+        !forms.is_empty() && !forms.iter().flat_map(|form| types(form)).any(|kind| kind == "any")
     }
 
     /// Whether the value at `path` is a duration.

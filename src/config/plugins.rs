@@ -22,11 +22,11 @@ use self::{
     version::Version,
 };
 use super::{Report, tree::Node};
-use crate::{
-    backend::script::Package,
-    domain::problem::{Path, Problem, Problems},
-    engine::route::RouteConfig,
+use crate::routes::RouteConfig;
+use backend::script::Package;
+use domain::{
     file::{self, base_dir::BaseDir},
+    problem::{Path, Problem, ProblemKind, Problems},
 };
 
 /// The file that makes a folder a plugin.
@@ -82,10 +82,22 @@ impl LoadedPlugin {
         Self { base: self.base.offline(), ..self }
     }
 
+    /// The same plugin, whose secrets need not be there.
+    pub(super) fn lenient(self) -> Self {
+        Self { base: self.base.lenient(), ..self }
+    }
+
     /// Notes a problem of one of its routes. Returns the problem if it belongs to the gateway's own file.
     pub(crate) fn note(&mut self, problem: Problem) -> Option<Problem> {
         match convert::locate(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
             ProblemFile::Main(path) => Some(Problem { path, ..problem }),
+            ProblemFile::Own(path)
+                if problem.kind == ProblemKind::Secret
+                    && self.base.is_lenient()
+                    && self.tree.lacks_secret(&path, &self.base) =>
+            {
+                None
+            }
             ProblemFile::Own(path) => {
                 self.report.add(&self.tree, Problem { path, ..problem });
                 None
@@ -155,7 +167,8 @@ pub(crate) fn load(
         let routes = names.into_iter().enumerate().map(|(index, name)| {
             // Only the first route has the `match`, so a call without a route runs a plugin once.
             let matches = if index == 0 { route.matches.clone() } else { None };
-            (RouteConfig { name, matches, ..route.clone() }, raw.clone())
+            let formerly = if index == 0 { route.formerly.clone() } else { None };
+            (RouteConfig { name, formerly, matches, ..route.clone() }, raw.clone())
         });
         let (routes, base) = (routes.collect(), BaseDir::new(folder));
         let source = source.map(|source| source.path);

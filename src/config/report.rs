@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use self::mask::{in_one_line, masked, names_secret};
 use super::tree::{Node, Position};
-use crate::domain::{
+use domain::{
     problem::{Problem, ProblemKind, Segment, Severity},
     secret::REDACTED,
     units::plural,
@@ -49,7 +49,7 @@ struct Seen {
     /// Values that seem to be secrets. They are not shown.
     literals: Vec<String>,
     /// The places of values that could not be decoded.
-    taken_out: Vec<crate::domain::problem::Path>,
+    taken_out: Vec<domain::problem::Path>,
 }
 
 /// One problem with its place.
@@ -60,7 +60,7 @@ pub(super) struct Finding {
     pub(super) message: String,
     pub(super) help: Option<String>,
     severity: Severity,
-    real: crate::domain::problem::Path,
+    real: domain::problem::Path,
 }
 
 /// One problem as programs read it.
@@ -119,12 +119,12 @@ impl Report {
 
     /// Notes an error of the text, at a position without a path.
     pub(crate) fn syntax(&mut self, at: Position, message: String) {
-        self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
+        self.push(at, domain::problem::Path::root(), message, None, Severity::Error);
     }
 
     /// As [`Self::syntax`], with advice.
     pub(crate) fn syntax_with_help(&mut self, at: Position, message: &str, help: &str) {
-        self.push(at, crate::domain::problem::Path::root(), message.to_owned(), Some(help.to_owned()), Severity::Error);
+        self.push(at, domain::problem::Path::root(), message.to_owned(), Some(help.to_owned()), Severity::Error);
     }
 
     /// Notes `problem`, whose path refers to `tree`. A problem of a part is left out if an error below that part was found before, because
@@ -140,6 +140,8 @@ impl Report {
             self.seen.literals.extend(tree.text(&problem.path));
         }
         let (at, real) = tree.locate(&problem.path);
+        let within = problem.within.and_then(|within| tree.position_within(&problem.path, within, &self.source));
+        let at = within.unwrap_or(at);
         let is_below = |finding: &Finding| {
             finding.severity == Severity::Error && finding.real != real && finding.real.is_within(&real)
         };
@@ -152,7 +154,7 @@ impl Report {
     }
 
     /// Notes that the value at `real` could not be decoded. Later problems at this place are consequences.
-    pub(super) fn take_out(&mut self, real: crate::domain::problem::Path) {
+    pub(super) fn take_out(&mut self, real: domain::problem::Path) {
         self.seen.taken_out.push(real);
     }
 
@@ -185,6 +187,7 @@ impl Report {
             Severity::Error => true,
             Severity::Mistake => self.strictness != Strictness::Start,
             Severity::Warning => self.strictness == Strictness::Strict,
+            Severity::Notice => false,
         }
     }
 
@@ -255,7 +258,7 @@ impl Report {
     fn push(
         &mut self,
         at: Position,
-        real: crate::domain::problem::Path,
+        real: domain::problem::Path,
         message: String,
         help: Option<String>,
         severity: Severity,
@@ -315,8 +318,8 @@ mod tests {
     fn a_finding_is_one_line() {
         let mut report = Report::new("g.yaml", "a: 1".to_owned());
         let tree = super::super::tree::parse(&mut report).unwrap();
-        let path = crate::domain::problem::Path::root().key("\u{1b}[31m");
-        let mut problems = crate::domain::problem::Problems::default();
+        let path = domain::problem::Path::root().key("\u{1b}[31m");
+        let mut problems = domain::problem::Problems::default();
         problems.error_with_help(&path, "unknown\n\u{1b}[2J", "did you mean\r\n`x`?");
         problems.into_vec().into_iter().for_each(|problem| report.add(&tree, problem));
         assert_eq!(report.lines(), ["g.yaml:1:1:  [31m: unknown  [2J (did you mean  `x`?)"]);

@@ -1,13 +1,19 @@
 //! A YAML document as a tree in which every node knows its position, so that later problems still have a line.
 
-use serde_json::Value;
+mod explain;
+
+use serde_json::{Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned, options::MergeKeyPolicy};
 
 use super::Report;
-use crate::domain::{
-    document::yaml_tree::YamlTree,
+use domain::{
+    document::{number, yaml, yaml_tree::YamlTree},
+    file::base_dir::BaseDir,
     problem::{Path, Segment},
 };
+
+/// The keys whose values are files with secrets, keys or certificates.
+const SECRET_FILES: [&str; 8] = ["ca", "cert", "clientCa", "dockerConfig", "file", "key", "publicKey", "trustedRoot"];
 
 /// The most duplicate keys that are reported at once.
 const DUPLICATES: u32 = 20;
@@ -71,7 +77,7 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
         }
         let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() else {
             let message = message(&error);
-            explain(report, &source, at, message);
+            explain::explain(report, &source, at, message);
             return None;
         };
         report.syntax(at, format!("the key `{key}` stands twice in this mapping"));
@@ -85,13 +91,12 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
     None
 }
 
-/// The tree without marks; `None` when it holds a number that would lose digits, which the report then names.
+/// The tree without marks; `None` when it holds a number that would be read as another text, which the report then names.
 fn checked(report: &mut Report, tree: Spanned<YamlTree<Spanned<String>>>) -> Option<Node> {
-    match node(tree) {
+    match node(tree, report.source()) {
         Ok(node) => Some(without_marks(node)),
-        Err(at) => {
-            let message = "a number that is too large to be kept to the digit; write it as text, in quotes";
-            report.syntax(at, message.to_owned());
+        Err((at, message)) => {
+            report.syntax(at, message);
             None
         }
     }
@@ -164,6 +169,29 @@ impl Node {
         path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))
     }
 
+    /// The paths of all keys without a value: not even `null` is written in `source`. `own` is the path of this node.
+    pub(crate) fn without_value(&self, own: &Path, source: &str, found: &mut Vec<Path>) {
+        match &self.kind {
+            NodeKind::Scalar(Value::Null) => {
+                let written = source.get(self.at.offset..).unwrap_or_default();
+                if !["null", "Null", "NULL", "~"].iter().any(|null| written.starts_with(null)) {
+                    found.push(own.clone());
+                }
+            }
+            NodeKind::Scalar(_) => {}
+            NodeKind::List(items) => {
+                for (index, (_, item)) in items.iter().enumerate() {
+                    item.without_value(&own.index(index), source, found);
+                }
+            }
+            NodeKind::Mapping(entries) => {
+                for (key, _, value) in entries {
+                    value.without_value(&own.key(key), source, found);
+                }
+            }
+        }
+    }
+
     /// The text of the scalar at `path`. `None` if there is a list, a mapping or nothing.
     #[must_use]
     pub(crate) fn text(&self, path: &Path) -> Option<String> {
@@ -189,6 +217,35 @@ impl Node {
             node = step.map(|(_, _, child)| child);
         }
         (at, real)
+    }
+
+    /// The position in `source` of the character `within` of the text at `path`. `None` if the file writes the text otherwise, such as with
+    /// escapes. Spaces may be line breaks with an indentation there.
+    pub(crate) fn position_within(&self, path: &Path, within: usize, source: &str) -> Option<Position> {
+        let node = self.at(path)?;
+        let NodeKind::Scalar(Value::String(text)) = &node.kind else { return None };
+        let written = source.get(node.at.offset..)?;
+        let header = if written.starts_with(['|', '>']) { written.find('\n')? + 1 } else { 0 };
+        let header = header + usize::from(written.starts_with(['"', '\'']));
+        let mut rest = written[header..].trim_start();
+        for c in text.trim_start().chars().take(within.saturating_sub(text.len() - text.trim_start().len())) {
+            rest = if c.is_whitespace() { rest.trim_start() } else { rest.strip_prefix(c)? };
+        }
+        Some(explain::position_of(source, source.len() - rest.len()))
+    }
+
+    /// Whether the value at `path` names a secret, a key or a certificate, in a file or a variable, that is not on this machine. Without a
+    /// value, it is a default: the files of a pod's service account.
+    pub(crate) fn lacks_secret(&self, path: &Path, base: &BaseDir) -> bool {
+        let named = |key: &str, text: &str| match key {
+            "env" => std::env::var_os(text).is_none(),
+            _ => SECRET_FILES.contains(&key) && std::fs::File::open(base.resolve(text)).is_err(),
+        };
+        let Some(node) = self.at(path) else { return true };
+        node.texts().into_iter().any(|(below, text)| {
+            let last = below.segments().last().or_else(|| path.segments().last());
+            matches!(last, Some(Segment::Key(key)) if named(key, text))
+        })
     }
 
     /// Takes out the value at `path`. Returns whether there was one.
@@ -253,60 +310,6 @@ fn position(location: Location) -> Position {
     Position { line: location.line(), column: location.column(), offset }
 }
 
-/// The first tab that indents a line of `source`, from the line of `at` on.
-fn tab_after(source: &str, at: Position) -> Option<Position> {
-    let first = usize::try_from(at.line).ok()?.saturating_sub(1);
-    let mut lines = source.split_inclusive('\n').enumerate().skip(first);
-    lines.find_map(|(index, line)| {
-        let indent = &line[..line.len() - line.trim_start().len()];
-        let column = indent.chars().position(|c| c == '\t')? + 1;
-        let (line, column) = (u64::try_from(index + 1).ok()?, u64::try_from(column).ok()?);
-        Some(Position { line, column, offset: 0 }.with_offset(source))
-    })
-}
-
-/// Notes a syntax error in plain words, where its usual causes are known.
-fn explain(report: &mut Report, source: &str, at: Position, message: String) {
-    if let Some(at) = tab_after(source, at).filter(|_| message.ends_with("found a tab")) {
-        report.syntax_with_help(at, "a tab, where YAML is indented with spaces only", "write spaces in its place");
-    } else if let Some(at) = template_at(source, at) {
-        let help = "write quotes around the whole value, such as `\"{{ name }}\"`";
-        report.syntax_with_help(at, "a template without quotes: YAML takes its `{` for the start of a mapping", help);
-    } else if message.starts_with("while parsing a block ") {
-        let help =
-            "begin the keys of one mapping in the same column, and the items of a list with `-` in the same column";
-        report.syntax_with_help(at, "this line has another indentation than the lines around it", help);
-    } else if let Some(bracket) = message.strip_prefix("unclosed bracket '").and_then(|rest| rest.chars().next()) {
-        let close = if bracket == '{' { '}' } else { ']' };
-        report.syntax_with_help(at, &format!("the `{bracket}` is not closed"), &format!("write `{close}` at its end"));
-    } else {
-        report.syntax(at, message);
-    }
-}
-
-/// The first `{{` without quotes in the line of `at` or in the line before it, where a value begins.
-fn template_at(source: &str, at: Position) -> Option<Position> {
-    let line = usize::try_from(at.line).ok()?;
-    let lines = source.split('\n').enumerate().skip(line.saturating_sub(2)).take(if line < 2 { 1 } else { 2 });
-    lines.into_iter().find_map(|(index, text)| {
-        let (mut quote, mut before) = (None, None);
-        for (column, (offset, c)) in text.char_indices().enumerate() {
-            match (quote, c) {
-                (Some(open), c) if open == c => quote = None,
-                (None, '#') if before.is_none_or(|(_, was_space)| was_space) => return None,
-                (None, '"' | '\'') => quote = Some(c),
-                (None, '{') if text[offset..].starts_with("{{") && before.is_none_or(|(c, _)| ":-[{,".contains(c)) => {
-                    let (line, column) = (u64::try_from(index + 1).ok()?, u64::try_from(column + 1).ok()?);
-                    return Some(Position { line, column, offset: 0 }.with_offset(source));
-                }
-                _ => {}
-            }
-            before = if c.is_whitespace() { before.map(|(c, _)| (c, true)) } else { Some((c, false)) };
-        }
-        None
-    })
-}
-
 /// serde-saphyr's message without the position, which the report shows in its own form.
 fn message(error: &Error) -> String {
     let text = error.without_snippet().to_string();
@@ -319,29 +322,54 @@ fn message(error: &Error) -> String {
     text.to_owned()
 }
 
-/// 2^63: smaller whole numbers are never read as floats.
-const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
-
-/// The tree with its positions. Fails with the position of a number that does not keep all its digits: a whole number
-/// beyond 64 bits is a float here.
-fn node(tree: Spanned<YamlTree<Spanned<String>>>) -> Result<Node, Position> {
+/// The tree with its positions. A number keeps its text, if JSON can write it so. Fails with the position of any other number, whose
+/// digits would change: YAML readers disagree about `010` and `1_000`, and 64 bits do not hold all whole numbers.
+fn node(tree: Spanned<YamlTree<Spanned<String>>>, source: &str) -> Result<Node, (Position, String)> {
     let at = position(tree.referenced);
+    if let Some(mark) = unused_mark(source, position(tree.defined).offset) {
+        return Err((
+            at,
+            format!("`{mark}` before this value has no effect; put the text in quotes if it belongs to it"),
+        ));
+    }
     let kind = match tree.value {
-        YamlTree::Scalar(Value::Number(number))
-            if number.is_f64() && number.as_f64().is_some_and(|n| n.abs() >= TOO_LARGE) =>
-        {
-            return Err(at);
-        }
+        YamlTree::Scalar(Value::Number(read)) => match number::written(yaml::written(tree.defined, source)) {
+            Some(number) => NodeKind::Scalar(Value::Number(number)),
+            None => return Err((at, unlike(yaml::written(tree.defined, source), &read))),
+        },
         YamlTree::Scalar(value) => NodeKind::Scalar(value),
         YamlTree::List(items) => {
-            let items = items.into_iter().map(node).enumerate().map(|(index, item)| Ok((index, item?)));
-            NodeKind::List(items.collect::<Result<_, _>>()?)
+            let items = items.into_iter().map(|item| node(item, source)).enumerate();
+            NodeKind::List(items.map(|(index, item)| Ok((index, item?))).collect::<Result<_, _>>()?)
         }
         YamlTree::Mapping(entries) => {
             let entries = entries.into_iter();
-            let entries = entries.map(|(key, value)| Ok((key.value, position(key.referenced), node(value)?)));
+            let entries = entries.map(|(key, value)| Ok((key.value, position(key.referenced), node(value, source)?)));
             NodeKind::Mapping(entries.collect::<Result<_, _>>()?)
         }
     };
     Ok(Node { at, kind })
+}
+
+/// The tag or the anchor before the value at `offset` that changes nothing: a tag that YAML does not define, or an anchor without an alias. It
+/// is most often a text whose quotes were forgotten.
+fn unused_mark(source: &str, offset: usize) -> Option<&str> {
+    let before = source.get(..offset)?;
+    let line = before.rsplit('\n').next()?;
+    let mark = line.strip_suffix(' ')?.trim_end().rsplit([' ', '{', '[', ',']).next()?;
+    let is_unused = match mark.strip_prefix('&') {
+        Some(name) => !name.is_empty() && !source.contains(&format!("*{name}")),
+        None => mark.starts_with('!') && !mark.starts_with("!!"),
+    };
+    is_unused.then_some(mark)
+}
+
+/// What is wrong with the number `written`, which was read as `read`.
+fn unlike(written: &str, read: &Number) -> String {
+    if written.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
+        && !written.trim_start_matches('-').starts_with('0')
+    {
+        return "a number that is too large to be kept to the digit; write it as text, in quotes".to_owned();
+    }
+    format!("`{}` would be read as the number {read}; write that, or put it in quotes", written.escape_debug())
 }

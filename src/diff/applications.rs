@@ -8,10 +8,8 @@ use regex::{Captures, Regex};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    argocd::Described,
-    domain::generator::{ParameterSet, Parameters},
-};
+use argocd::Described;
+use domain::generator::{ParameterSet, Parameters};
 
 /// A parameter in a template, such as `{{name}}` or `{{ .cluster.name }}`.
 static PARAMETER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\{\{-?\s*(\.?[\w.-]+?)\s*-?\}\}").ok());

@@ -11,17 +11,15 @@ use super::{
     record::{query, redacted},
     recording::{Recorded, Recording},
 };
-use crate::{
-    app::Setup,
-    domain::{
-        generator::{BackendNote, Before, ParameterSet, Parameters, Query},
-        secret::REDACTED,
-    },
-    engine::{
-        answer::{Failure, try_out},
-        cache::Key,
-        route::{ResolvedQuery, Route},
-    },
+use crate::app::Setup;
+use domain::{
+    generator::{BackendNote, Before, ParameterSet, Parameters, Query},
+    secret::REDACTED,
+};
+use engine::{
+    answer::{Failure, try_out},
+    cache::Key,
+    route::{ResolvedQuery, Route},
 };
 
 /// How many questions are asked unless the caller says otherwise.

@@ -9,20 +9,18 @@ use super::{
     ask::{Answer, Asked, ask},
     recording::{Recorded, Recording},
 };
-use crate::{
-    app::Setup,
-    domain::{
-        clock::Timestamp,
-        difference::Difference,
-        generator::{ParameterSet, Parameters},
+use crate::app::Setup;
+use domain::{
+    clock::Timestamp,
+    difference::Difference,
+    generator::{ParameterSet, Parameters},
+};
+use engine::{
+    guard::{
+        Baseline, Identity,
+        identity::{USUAL_KEYS, identities},
     },
-    engine::{
-        guard::{
-            Baseline, Identity,
-            identity::{USUAL_KEYS, identities},
-        },
-        route::ResolvedQuery,
-    },
+    route::ResolvedQuery,
 };
 
 /// What the next configuration changes.
@@ -34,6 +32,8 @@ pub(crate) struct Comparison {
     pub(crate) not_asked: usize,
     /// Why it is not known which Applications would be deleted.
     pub(crate) applications_error: Option<String>,
+    /// How many questions the guard would compare with nothing, by the routes of now and of then: what is remembered of them has other keys.
+    pub(crate) unguarded: BTreeMap<(String, String), usize>,
 }
 
 /// What the next configuration changes for one ApplicationSet.
@@ -94,11 +94,18 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, limit: usize, n
         application_sets: BTreeMap::new(),
         not_asked: recording.total.saturating_sub(recording.questions.len()),
         applications_error: recording.application_sets_error.clone(),
+        unguarded: BTreeMap::new(),
     };
     let mut sets: BTreeMap<String, Sets> = BTreeMap::new();
     for asked in ask(next, recording, limit).await {
         let name = asked.application_set.to_owned();
         let compared = compared(next, &asked, now);
+        if let (Some(route), Some(query)) = (&asked.recorded.route, &asked.query)
+            && asked.recorded.sets.as_ref().is_some_and(|sets| !sets.is_empty())
+            && !is_guarded(asked.recorded, query)
+        {
+            *comparison.unguarded.entry((route.clone(), query.route.name.to_string())).or_default() += 1;
+        }
         if matches!(compared.outcome, Outcome::NotAsked) {
             comparison.not_asked += 1;
         }
@@ -160,10 +167,7 @@ fn compared(next: &Setup, asked: &Asked<'_>, now: Timestamp) -> Compared {
 fn outcome(recorded: &Recorded, query: &ResolvedQuery, after: &[ParameterSet], now: Timestamp) -> Outcome {
     let (known, guard) = (sets_of(recorded), &query.route.guard);
     let before = known.clone().unwrap_or_default();
-    // The guard finds the answer of before under its key only.
-    let is_same = |key: &Option<String>, next: String| key.as_ref().is_none_or(|key| *key == next);
-    let is_guarded = recorded.route.as_deref().is_none_or(|name| *name == *query.route.name)
-        && (is_same(&recorded.lineage, query.lineage().to_string()) || is_same(&recorded.key, query.key.to_string()));
+    let is_guarded = is_guarded(recorded, query);
     let baseline =
         if is_guarded && known.is_some() { Baseline::of(guard.config(), &before) } else { Baseline::default() };
     let judged = match guard.judge(Some(&baseline), || before.clone(), after, now) {
@@ -193,6 +197,19 @@ fn outcome(recorded: &Recorded, query: &ResolvedQuery, after: &[ParameterSet], n
     };
     let is_unguarded = !is_guarded && !difference.removed.is_empty();
     Outcome::Differs(Box::new(Change { difference, keys, was_failing, held, is_unguarded }))
+}
+
+/// Whether the guard finds the answer of before: it is remembered under a key of the question, or the route has or had its name.
+fn is_guarded(recorded: &Recorded, query: &ResolvedQuery) -> bool {
+    let keys: Vec<&String> = recorded.lineage.iter().chain(&recorded.key).collect();
+    if keys.is_empty() {
+        let has_name =
+            |name: &str| *name == *query.route.name || query.route.formerly().iter().any(|former| **former == *name);
+        return recorded.route.as_deref().is_none_or(has_name);
+    }
+    let own = [query.key, query.lineage()].into_iter();
+    let mut all = own.chain(query.other_keys().flat_map(|other| [other.key, other.lineage]));
+    all.any(|key| keys.contains(&&key.to_string()))
 }
 
 fn sets_of(recorded: &Recorded) -> Option<Vec<ParameterSet>> {

@@ -9,15 +9,13 @@ use tokio::{
 };
 
 use super::recording::{Notes, Recorded, Recording};
-use crate::{
-    app::{App, Setup},
-    domain::{
-        clock::Timestamp,
-        generator::{BackendNote, Parameters, Query},
-        secret::Secrets,
-    },
-    engine::answer::remembered::Remembered,
+use crate::app::{App, Setup};
+use domain::{
+    clock::Timestamp,
+    generator::{BackendNote, Parameters, Query},
+    secret::Secrets,
 };
+use engine::answer::remembered::Remembered;
 
 /// The last `limit` questions that `app` knows, with the ApplicationSets that asked.
 ///
@@ -32,7 +30,7 @@ pub(crate) async fn record(app: &Arc<App>, limit: usize) -> Result<Recording, Jo
     .await?;
     let mut questions = Vec::new();
     for each in remembered {
-        let names = app.engine.all_askers(&each.question, &each.key).await;
+        let names = app.engine.all_requesters(&each.question, &each.key).await;
         questions.extend(recorded(&setup, &each, &names));
     }
     let mut recording = Recording::new(questions, total);

@@ -4,12 +4,10 @@ use anyhow::{anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    argocd::Described,
-    domain::{
-        document::{self, yaml},
-        generator::Parameters,
-    },
+use argocd::Described;
+use domain::{
+    document::{self, exact, yaml},
+    generator::Parameters,
 };
 
 /// The form of a recording. Another form has another number.
@@ -53,12 +51,14 @@ pub(crate) struct Recorded {
     pub(crate) asked_by: Vec<String>,
     /// The input parameters.
     #[serde(default)]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// When a caller last waited for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_at: Option<String>,
     /// The parameter sets that callers were given; none if there never was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) sets: Option<Vec<Parameters>>,
     /// Why the last run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,7 +159,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if let Ok(document) = document::parse(text.as_bytes()) {
         return Ok(document);
     }
-    Ok(yaml::parse(text.as_bytes())?.into_iter().next().unwrap_or(Value::Null))
+    Ok(yaml::parse_exact(text.as_bytes())?.into_iter().next().unwrap_or(Value::Null))
 }
 
 #[cfg(test)]

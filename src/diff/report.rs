@@ -8,13 +8,12 @@ use super::{
     applications::Deleted,
     compare::{Change, Compared, Comparison, OfSet, Outcome},
 };
-use crate::{
-    domain::{
-        generator::{ParameterSet, Parameters},
-        visible::visible as printable,
-    },
-    engine::guard::identity::label,
+use domain::{
+    generator::{ParameterSet, Parameters},
+    units::plural,
+    visible::visible as printable,
 };
+use engine::guard::identity::label;
 
 /// The longest value in text, in characters. JSON has the whole value.
 const MAX_VALUE_CHARS: usize = 80;
@@ -42,6 +41,8 @@ pub(crate) struct Counts {
     pub(crate) deleted: usize,
     /// Answers to questions whose answer of before is not known, or whose sets nothing tells apart. They may remove something.
     pub(crate) unclear: usize,
+    /// Questions that the guard would compare with nothing.
+    pub(crate) unguarded: usize,
 }
 
 impl Counts {
@@ -54,14 +55,14 @@ impl Counts {
     /// Whether some answer is not known on one side, or cannot be compared.
     #[must_use]
     pub(crate) const fn is_unclear(&self) -> bool {
-        self.unknown > 0 || self.unclear > 0
+        self.unknown > 0 || self.unclear > 0 || self.unguarded > 0
     }
 }
 
 /// Counts what `comparison` found. A question counts once for each ApplicationSet that asked.
 #[must_use]
 pub(crate) fn count(comparison: &Comparison) -> Counts {
-    let mut counts = Counts::default();
+    let mut counts = Counts { unguarded: comparison.unguarded.values().sum(), ..Counts::default() };
     for of_set in comparison.application_sets.values() {
         counts.deleted += of_set.deleted.iter().map(Deleted::count).sum::<usize>();
         for compared in &of_set.questions {
@@ -102,6 +103,21 @@ pub(crate) fn text(comparison: &Comparison) -> String {
     }
     if let Some(why) = &comparison.applications_error {
         let _ = writeln!(text, "which Applications would be deleted is not known: {}", printable(why));
+    }
+    for ((route, next), questions) in &comparison.unguarded {
+        let (route, next, s) = (printable(route), printable(next), plural(*questions));
+        let _ = if route == next {
+            writeln!(
+                text,
+                "route {route}: the guard begins anew for {questions} question{s}, which have other parameters or keys then"
+            )
+        } else {
+            writeln!(
+                text,
+                "route {route} → {next}: the guard begins anew for {questions} question{s}; if the route was renamed, write `formerly: {route}` on \
+                 the route `{next}`"
+            )
+        };
     }
     let counts = count(comparison);
     let _ = writeln!(
@@ -209,6 +225,9 @@ pub(crate) fn json(comparison: &Comparison) -> Value {
         },
         "applicationSets": sets,
         "applicationsError": comparison.applications_error,
+        "unguarded": comparison.unguarded.iter().map(|((route, next), questions)| {
+            json!({ "route": route, "nextRoute": next, "questions": questions })
+        }).collect::<Value>(),
     })
 }
 

@@ -4,6 +4,7 @@
 //! `axum::serve` limits neither the number of connections nor how long a connection may be silent, so this loop is our own. It knows no
 //! status codes: the refusals that it sends itself are handed in.
 
+mod budget;
 mod client;
 mod connection;
 mod executor;
@@ -11,7 +12,6 @@ mod handshake;
 mod peers;
 mod received;
 mod site;
-mod strangers;
 mod stream;
 mod streams;
 
@@ -26,19 +26,24 @@ use tokio::{
 };
 
 pub use self::site::Site;
+use self::{
+    budget::Budget,
+    connection::Watched,
+    peers::{ConnectionPermit, Peers},
+};
 pub(crate) use self::{
+    budget::Share,
     client::{ConnectionInfo, PeerCertificate},
     site::{Answering, Calls},
 };
-use self::{
-    connection::Watched,
-    peers::{ConnectionPermit, Peers},
-    strangers::Strangers,
-};
-use crate::{domain::lifecycle::Phase, telemetry::metrics::ConnectionMetrics, tls::ServerTls};
+use domain::lifecycle::Phase;
+use telemetry::metrics::ConnectionMetrics;
+use tls::ServerTls;
 
 /// How long to wait before accepting again, when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How many bytes the bodies of a listener's authenticated requests may hold together, beyond what is not counted of each.
+const BODIES: usize = 64 * 1024 * 1024;
 
 /// How many connections there may be, and how long they may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +106,8 @@ impl Edge {
     ) -> bool {
         let site = site.into();
         let peers = Arc::new(Peers::new(self.limits.max, self.limits.max_per_peer));
-        let strangers = Arc::new(Strangers::new(self.limits.strangers));
+        let strangers = Arc::new(Budget::new(self.limits.strangers));
+        let bodies = Arc::new(Budget::new(BODIES));
         let mut connections = JoinSet::new();
         let connection_phase = phase.clone();
         let mut closing = pin!(phase.wait_for(|phase| *phase >= self.closes_in));
@@ -118,7 +124,7 @@ impl Edge {
                             self.clone(),
                             site.clone(),
                             connection_phase.clone(),
-                            &strangers,
+                            (&strangers, &bodies),
                         );
                         connections.spawn(async move {
                             let _permit = permit;

@@ -25,18 +25,18 @@ use bytes::Bytes;
 use http::{Extensions, HeaderMap, HeaderValue, header};
 
 use self::{
-    body::{discard, drain, is_too_large, read, too_large},
+    body::{ReadBody, Sender, discard, drain, is_too_large, read, too_large},
     calls::GetParamsCalls,
     completion::Completion,
     error::{ApiError, Code},
 };
 use crate::{
     app::App,
-    auth::{Auth, Refused},
     config::ConnectionsConfig,
-    domain::lifecycle::Phase,
     http::edge::{ConnectionInfo, Edge, Limits, Refusals, Site},
 };
+use auth::{Auth, Refused};
+use domain::lifecycle::Phase;
 
 /// The HTTP contract, as it is served at `/openapi.yaml`.
 pub(crate) const OPENAPI: &str = include_str!("../../openapi.yaml");

@@ -1,13 +1,17 @@
 //! The remembered answers: what was asked, the answer's state and age, and why the source is not asked again yet.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 use super::{date, held::HeldAnswer, milliseconds};
-use crate::{
-    app::App,
-    domain::generator::{Evidence, Parameters, Selector},
-    engine::answer::admin_ops::Overview,
+use crate::app::App;
+use domain::{
+    document,
+    generator::{Evidence, Parameters, Selector},
+};
+use engine::{
+    answer::operators::Overview,
+    cache::{KeyStart, NotOne},
 };
 
 /// Remembered answers.
@@ -80,12 +84,22 @@ pub(crate) struct LastFailure {
     pub(crate) message: String,
     /// What was learned of each item.
     pub(crate) evidence: Vec<Evidence>,
-    /// How long until the backend is asked again, at the earliest.
+    /// How long until the backend is asked again, at the earliest. 0: the next call asks it.
     pub(crate) asked_again_in_seconds: u64,
 }
 
+impl LastFailure {
+    /// When the source is asked again, in words.
+    pub(crate) fn again(&self) -> String {
+        match self.asked_again_in_seconds {
+            0 => "the next call asks the source again".to_owned(),
+            seconds => format!("the source is asked again in {seconds} s at the earliest"),
+        }
+    }
+}
+
 /// One answer, with its parameter sets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct WholeAnswer {
     /// What is known about the question.
     #[serde(flatten)]
@@ -95,13 +109,14 @@ pub(crate) struct WholeAnswer {
     pub(crate) answer: Option<Value>,
 }
 
-/// Why no single answer has an id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotOne {
-    /// No answer's key begins so.
-    None,
-    /// Several keys begin so.
-    Several(usize),
+/// Written by hand: a derived reader of a flattened struct loses the texts of numbers.
+impl<'de> Deserialize<'de> for WholeAnswer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut all: Parameters = document::exact::read(deserializer)?;
+        let answer = all.remove("answer").filter(|answer| !answer.is_null());
+        let about = serde_json::from_value(Value::Object(all)).map_err(D::Error::custom)?;
+        Ok(Self { about, answer })
+    }
 }
 
 impl RememberedAnswer {
@@ -134,7 +149,7 @@ impl RememberedAnswer {
                 kind: failure.as_str().to_owned(),
                 message: failure.to_string(),
                 evidence: failure.evidence().to_vec(),
-                asked_again_in_seconds: left.as_secs() + 1,
+                asked_again_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
             }),
             held: overview.held.as_ref().map(|held| HeldAnswer::of(overview.lineage, held, &overview.asked_by)),
         }
@@ -147,19 +162,14 @@ pub(crate) fn answers(app: &App, selector: &Selector, limit: usize) -> Answers {
     Answers { answers: all.iter().take(limit).map(RememberedAnswer::of).collect(), total: all.len() }
 }
 
-/// The answer whose key begins with `id`. Reads the whole file, if there is one.
+/// The answer whose key begins with `start`. Reads the whole file, if there is one.
 ///
 /// # Errors
 /// When no key begins so, or several do.
-pub(crate) fn answer(app: &App, id: &str) -> Result<WholeAnswer, NotOne> {
+pub(crate) fn answer(app: &App, start: &KeyStart) -> Result<WholeAnswer, NotOne> {
     let all = app.engine.list(&app.setup().routes, &Selector::default());
-    let mut found = all.iter().filter(|overview| !id.is_empty() && overview.key.to_string().starts_with(id));
-    let overview = found.next().ok_or(NotOne::None)?;
-    let others = found.count();
-    if others > 0 {
-        return Err(NotOne::Several(others + 1));
-    }
+    let overview = start.find(all.iter().map(|overview| (overview.key, overview)))?;
     let answer = app.engine.encoded(overview);
-    let answer = answer.and_then(|encoded| serde_json::from_slice(encoded.body()).ok());
+    let answer = answer.and_then(|encoded| document::read_back(encoded.body()).ok());
     Ok(WholeAnswer { about: RememberedAnswer::of(overview), answer })
 }

@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::date;
-use crate::{
-    app::{App, Delivered, LookedAt, MAX_DELIVERIES},
-    domain::generator::Parameters,
-};
+use crate::app::{App, Delivered, LookedAt, MAX_DELIVERIES};
+use domain::{document::exact, generator::Parameters};
 
 /// The last deliveries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,6 +59,7 @@ pub(crate) struct LookedQuestion {
     /// The route.
     pub(crate) route: String,
     /// The input parameters.
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// The result of the last look: `changed`, `unchanged`, `held` or `failed`.
     pub(crate) result: String,

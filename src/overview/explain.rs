@@ -9,16 +9,17 @@ use super::{
     milliseconds,
     steps::{self, StepView},
 };
-use crate::{
-    app::App,
-    domain::generator::{Evidence, OutcomeKind, Parameters, watch::Watch},
-    engine::{
-        answer::{
-            Failure, Unknown,
-            explain::{Explained, FoundNow},
-        },
-        route::ResolvedQuery,
+use crate::app::App;
+use domain::{
+    document::{self, exact},
+    generator::{Evidence, OutcomeKind, Parameters, watch::Watch},
+};
+use engine::{
+    answer::{
+        Failure, Unknown,
+        explain::{Explained, FoundNow},
     },
+    route::ResolvedQuery,
 };
 
 /// An explanation of an answer.
@@ -30,6 +31,7 @@ pub(crate) struct Explanation {
     /// Its backend's kind.
     pub(crate) backend: String,
     /// The input parameters, with defaults.
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// The key of the question.
     pub(crate) key: String,
@@ -53,6 +55,39 @@ pub(crate) struct Explanation {
     pub(crate) remembered: RememberedAnswer,
 }
 
+impl Explanation {
+    /// What a caller gets now, in words, if the source is not asked first.
+    pub(crate) fn gets_now(&self) -> Option<String> {
+        let remembered = &self.remembered;
+        let left = remembered.fresh_for_seconds.unwrap_or_default();
+        match (&*remembered.state, &remembered.failing) {
+            ("fresh", _) => Some(format!("the remembered answer, which is fresh for {left} s")),
+            ("stale_while_revalidate", _) => {
+                Some("the remembered answer, while the source is asked in the background".to_owned())
+            }
+            (state, Some(failing)) if failing.asked_again_in_seconds > 0 => {
+                let seconds = failing.asked_again_in_seconds;
+                let what = if state == "stale_if_error" || self.answer.is_stand_in {
+                    "the last good answer".to_owned()
+                } else {
+                    format!("the error of the last run ({})", failing.kind)
+                };
+                Some(format!("{what}, as the source is not asked for {seconds} s"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a caller gets once the source is asked, if it says what it said just now. In words.
+    pub(crate) fn gets_afterwards(&self) -> String {
+        match (self.answer.is_stand_in, &self.answer.error) {
+            (true, _) => "the last good answer".to_owned(),
+            (false, Some(error)) => format!("the error {} {}", error.status, error.code),
+            (false, None) => "what was found now".to_owned(),
+        }
+    }
+}
+
 /// What a caller would get.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,6 +98,7 @@ pub(crate) struct ExplainedAnswer {
     pub(crate) is_stand_in: bool,
     /// The answer's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) body: Option<Value>,
     /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +135,7 @@ pub(crate) async fn explain(
         }
         Err(failure) => (OutcomeKind::Unknown, failure.evidence().to_vec()),
     };
-    let body = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
+    let body = |bytes: &[u8]| document::read_back(bytes).ok();
     let failure: Option<Failure> = refused.or_else(|| found.as_ref().err().cloned());
     let because = failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, asked, stand_in.is_some()));
     let answer = match (&because, &stand_in, &found) {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::date;
-use crate::{
-    app::App,
-    domain::generator::{Evidence, Parameters},
-    engine::{
-        cache::Key,
-        guard::{Decision, Held},
-    },
+use crate::app::App;
+use domain::{
+    document::exact,
+    generator::{Evidence, Parameters},
+};
+use engine::{
+    cache::Key,
+    guard::{Decision, Held},
 };
 
 /// All held answers.
@@ -35,6 +36,7 @@ pub(crate) struct HeldAnswer {
     /// ApplicationSets that asked recently, the last one first.
     pub(crate) asked_by: Vec<String>,
     /// The input parameters.
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// Why it is held.
     pub(crate) reason: String,
@@ -56,6 +58,9 @@ pub(crate) struct HeldAnswer {
     pub(crate) seen_at: String,
     /// When a caller last asked.
     pub(crate) asked_at: String,
+    /// About when it is accepted, if all further runs agree and nobody decides otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) accepted_at: Option<String>,
     /// What the last run learned of each item.
     #[serde(default)]
     pub(crate) evidence: Vec<Evidence>,
@@ -87,6 +92,7 @@ impl HeldAnswer {
             since: date(held.since),
             seen_at: date(held.seen_at),
             asked_at: date(held.asked_at),
+            accepted_at: held.accepted_at().map(date),
             evidence: held.evidence.clone(),
             message: held.to_string(),
             fingerprint: held.fingerprint(),

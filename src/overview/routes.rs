@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::date;
-use crate::{
-    app::{App, SAMPLED_EVERY},
-    engine::{
-        answer::{conditions::FailingQuestion, served::ServedNow},
-        route::Route,
-    },
+use crate::app::{App, SAMPLED_EVERY};
+use engine::{
+    answer::{conditions::FailingQuestion, served::ServedNow},
+    route::Route,
 };
 
 /// How many ApplicationSets are named with a route. More are only counted.
@@ -139,7 +137,7 @@ struct Known<'a> {
 pub(crate) fn routes(app: &App) -> Routes {
     let setup = app.setup();
     let (served, failing) = (app.engine.served(&setup.routes), app.engine.failing(&setup.routes));
-    let mut sets = app.engine.application_sets();
+    let mut sets = app.engine.application_sets(&setup.routes);
     let held = app.engine.held();
     let view = |route: &Route| {
         let known = Known {

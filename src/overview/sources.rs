@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{date, milliseconds};
-use crate::{
-    app::App,
-    clients::outbound::{AccountNow, BreakerPosition, DestinationNow},
-    domain::clock::Timestamp,
-};
+use crate::app::App;
+use domain::clock::Timestamp;
+use outbound::{AccountNow, BreakerPosition, DestinationNow};
 
 /// How many destinations are listed. Those without trouble are left out first.
 const MAX_LISTED: usize = 1000;

@@ -136,7 +136,7 @@ pub(crate) fn status(app: &App) -> Status {
     let held = super::held::held(app).held;
     let counts = Counts {
         routes: setup.routes.iter().count(),
-        answers: app.engine.answers().memory().len(),
+        answers: app.engine.answers().memory().len() as u64,
         parameter_sets: app.engine.served(&setup.routes).values().map(|served| served.sets).sum(),
         held: held.len(),
         failing: failing.len() - standing_in,

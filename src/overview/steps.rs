@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::milliseconds;
-use crate::domain::{generator::watch::Step, secret::Secrets};
+use domain::{document::exact, generator::watch::Step, secret::Secrets};
 
 /// One backend's part in an answer. Without output and error, it did not finish in time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,9 +25,11 @@ pub(crate) struct StepView {
     pub(crate) peak_memory_bytes: Option<u64>,
     /// The items of the step before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Option<Value>,
     /// What it found, before the route shaped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) output: Option<Value>,
     /// Why it found nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,18 +6,15 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::case::CacheState;
-use crate::{
-    app::App,
-    domain::{
-        generator::{Parameters, Query, watch::Watch},
-        spelling::advice,
-        units::plural,
-    },
-    engine::{
-        answer::{AnswerSource, Unknown},
-        route::{ResolvedQuery, Route},
-    },
-    http::server::error::ApiError,
+use crate::{app::App, http::server::error::ApiError};
+use domain::{
+    generator::{Parameters, Query, watch::Watch},
+    spelling::advice,
+    units::plural,
+};
+use engine::{
+    answer::{AnswerSource, Unknown},
+    route::{ResolvedQuery, Route},
 };
 
 /// An answer, as a caller gets it.

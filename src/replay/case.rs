@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::UNIX_EPOCH};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::domain::{clock::Timestamp, error::ErrorKind, generator::Parameters, units::HumanDuration};
+use domain::{clock::Timestamp, document::exact, error::ErrorKind, generator::Parameters, units::HumanDuration};
 
 /// When a case happens, unless it says so itself: 2026-01-01.
 const USUAL_TIME: Timestamp = Timestamp(1_767_225_600_000);
@@ -33,6 +33,7 @@ pub(crate) struct Case {
     pub(crate) application_set_namespace: Option<String>,
     /// `input.parameters`.
     #[serde(default)]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) parameters: Parameters,
     /// The time of the first step. It stands still.
     #[serde(default = "usual_time", deserialize_with = "time")]
@@ -77,6 +78,7 @@ pub(crate) struct ReplyConfig {
     #[serde(default, deserialize_with = "given")]
     pub(crate) body: Option<Value>,
     /// The list that the script gives.
+    #[serde(default, deserialize_with = "exact::read")]
     pub(crate) items: Option<Vec<Map<String, Value>>>,
     /// Why there is no reply: `connect`, `timeout` or `broken` for a request, any text for a script.
     pub(crate) fails: Option<String>,
@@ -120,6 +122,7 @@ impl From<FailureKind> for ErrorKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Expected {
     /// All parameter sets of the answer, in their order.
+    #[serde(default, deserialize_with = "exact::read")]
     pub(crate) parameters: Option<Vec<Map<String, Value>>>,
     /// The `code` of the error.
     pub(crate) error: Option<String>,
@@ -163,7 +166,7 @@ const fn usual_time() -> Timestamp {
 
 /// A value that is given, also `null`.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+    exact::read(deserializer).map(Some)
 }
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::domain::clock::{Clock, Timestamp};
+use domain::clock::{Clock, Timestamp};
 
 /// A clock that is moved by hand.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::{path::Path as FilePath, sync::Arc, time::Duration};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -14,16 +14,16 @@ use super::{
 };
 use crate::{
     app::App,
-    clients::launcher::own_program,
     config::{Loaded, Report},
-    domain::{
-        clock::{Clock, SystemClock},
-        difference::Difference,
-        generator::ParameterSet,
-        replay::Sources,
-        secret::Secrets,
-    },
 };
+use domain::{
+    clock::{Clock, SystemClock},
+    difference::Difference,
+    generator::ParameterSet,
+    replay::Sources,
+    secret::Secrets,
+};
+use launcher::own_program;
 
 /// Time that passes is cut into so many parts. After each, the gateway does what is due then, such as asking about held answers.
 const PARTS: u32 = 60;
@@ -179,7 +179,7 @@ fn differing_sets(wanted: &[Map<String, Value>], got: &[Map<String, Value>], fou
     if added.is_empty() && removed.is_empty() && changed.is_empty() {
         found.push("the parameter sets are the same, in another order".to_owned());
     }
-    let line = |sign: char, set: &ParameterSet| format!("{sign} {}", json!(set.0));
+    let line = |sign: char, set: &ParameterSet| format!("{sign} {}", Value::Object(set.0.clone()));
     let (before, after): (Vec<_>, Vec<_>) = changed.into_iter().unzip();
     found.extend(before.iter().chain(&removed).map(|set| line('-', set)));
     found.extend(after.iter().chain(&added).map(|set| line('+', set)));

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     config::{Decoded, Report},
-    domain::{
-        problem::{Path, Problems},
-        spelling::advice,
-    },
     http::server::error::Code,
+};
+use domain::{
+    problem::{Path, Problems},
+    spelling::advice,
 };
 
 /// Reads and checks a file of cases.

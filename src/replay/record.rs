@@ -14,8 +14,9 @@ use super::{
     secrets::{redact, redact_answer, redact_text},
     update::{expected_lines, json_line},
 };
-use crate::domain::{
+use domain::{
     clock::Timestamp,
+    document,
     error::BackendError,
     generator::{ParameterSet, Parameters},
     replay::{HttpFault, HttpReply, Sources},
@@ -202,7 +203,7 @@ fn write_reply(
     let body = String::from_utf8(reply.body.to_vec())
         .map_err(|_| anyhow::anyhow!("the reply to `{asked}` is not text, so it cannot be recorded"))?;
     // Digests are computed from the very bytes, so a body is written as a value only if that gives the same bytes.
-    let written = serde_json::from_str::<Value>(&body).ok().map(|value| value.to_string());
+    let written = document::read_back(body.as_bytes()).ok().map(|value| value.to_string());
     let is_exact = written.as_ref() == Some(&body) && !body.starts_with('"');
     if is_exact && headers.get("content-type") == Some(&json!("application/json")) {
         headers.remove("content-type");
@@ -211,7 +212,7 @@ fn write_reply(
         let _ = writeln!(text, "        headers: {}", json_line(&Value::Object(headers)));
     }
     let clean = redact_text(&body, "", secrets);
-    let value = if is_exact { serde_json::from_str(&clean).ok() } else { None };
+    let value = if is_exact { document::read_back(clean.as_bytes()).ok() } else { None };
     let body = value.unwrap_or_else(|| Value::from(clean));
     if body != json!("") {
         let _ = writeln!(text, "        body: {}", json_line(&body));

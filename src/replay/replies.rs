@@ -9,7 +9,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{case::ReplyConfig, secrets::redact_text};
-use crate::domain::{
+use domain::{
     error::{BackendError, ErrorKind},
     generator::ParameterSet,
     replay::{HttpFault, HttpReply, Sources},

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path};
 use serde_json::{Value, json};
 
 use super::play::Played;
-use crate::domain::{
+use domain::{
     junit::{self, Outcome, TestCase},
     visible::visible as printed,
 };

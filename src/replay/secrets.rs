@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{ask::Answered, case::ReplyConfig};
-use crate::domain::{
+use domain::{
     document,
     problem::{Path, Problems},
     secret::{
@@ -104,37 +104,35 @@ fn redact_scalar(name: &str, value: Value, secrets: &Secrets) -> Value {
         Value::Number(number) if named(name) == Some(Named::Always) && number.to_string().len() >= SHORTEST_NUMBER => {
             REDACTED.into()
         }
-        other => other,
+        other => secrets.redact_scalar(other),
     }
 }
 
-/// `text`, which stands under `name`, without `secrets`, and without what seems to be one. A text that is JSON is looked through.
+/// `text`, which stands under `name`, without `secrets`, and without what seems to be one. A text that is JSON is looked through value by
+/// value, as its reader would see them, and stays JSON.
 pub(crate) fn redact_text(text: &str, name: &str, secrets: &Secrets) -> String {
-    let text = secrets.redact(text);
-    if named(name).is_some_and(|named| is_value(named, &text)) {
+    if named(name).is_some_and(|named| is_value(named, &secrets.redact(text))) {
         return REDACTED.to_owned();
     }
-    if let Some(redacted) = redact_json(&text, name) {
-        return redacted;
+    if let Some(redacted) = redact_json(text, name, secrets) {
+        return secrets.redact(&redacted);
     }
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
     if lines().nth(1).is_some() && lines().all(is_json_like) {
         // One value in each line.
-        return text
-            .split_inclusive('\n')
-            .map(|line| redact_json(line, name).unwrap_or_else(|| forms::redact(line)))
-            .collect();
+        let redacted = |line| redact_json(line, name, secrets).unwrap_or_else(|| forms::redact(&secrets.redact(line)));
+        return secrets.redact(&text.split_inclusive('\n').map(redacted).collect::<String>());
     }
-    forms::redact(&text)
+    forms::redact(&secrets.redact(text))
 }
 
 /// `text`, if it is a list or an object in JSON. It stays as it is unless it holds a secret.
-fn redact_json(text: &str, name: &str) -> Option<String> {
+fn redact_json(text: &str, name: &str, secrets: &Secrets) -> Option<String> {
     let value: Value = if is_json_like(text) { serde_json::from_str(text).ok()? } else { return None };
-    let redacted = redact(value.clone(), name, &Secrets::default());
+    let redacted = redact(value.clone(), name, secrets);
     // Of keys that repeat, `value` has only the last one.
     let is_whole = document::read(text.as_bytes()).is_ok();
-    let may_hide = || text.contains("\\u") || forms::holds_secret(text);
+    let may_hide = || text.contains("\\u") || forms::holds_secret(text) || secrets.redact(text) != text;
     let end = &text[text.trim_end().len()..];
     let is_clean = redacted == value && (is_whole || !may_hide());
     Some(if is_clean { text.to_owned() } else { format!("{redacted}{end}") })

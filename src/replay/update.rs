@@ -9,7 +9,8 @@ use super::{
     case::{CaseFile, Expected},
     read::case_path,
 };
-use crate::{config::Decoded, domain::document::yaml, file::replace::replace};
+use crate::config::Decoded;
+use domain::{document::yaml, file::replace::replace};
 
 /// An answer that a file of cases is to expect.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(crate) fn write(file: &Path, decoded: &Decoded<CaseFile>, answers: Vec<NewAn
             path = path.key("then").index(step - 1);
             pointer = format!("{pointer}/then/{}", step - 1);
         }
-        let new = yaml::parse(lines.join("\n").as_bytes())?.into_iter().next().unwrap_or_default();
+        let new = yaml::parse_exact(lines.join("\n").as_bytes())?.into_iter().next().unwrap_or_default();
         let step = wanted.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or("a step is not there")?;
         step.insert("expect".to_owned(), new["expect"].clone());
         let begin = decoded.place(&path);
@@ -220,6 +221,7 @@ fn is_reserved(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::document::number;
 
     #[test]
     fn a_line_reads_as_the_same_value() {
@@ -242,9 +244,10 @@ mod tests {
             json!("{x"),
             json!("a, b"),
             json!("a ]"),
+            json!([number::written("1.10"), number::written("7222E2"), number::written("-0")]),
         ] {
             let line = format!("k: {}\n", json_line(&value));
-            let read = yaml::parse(line.as_bytes()).unwrap_or_else(|why| panic!("{line}: {why}"));
+            let read = yaml::parse_exact(line.as_bytes()).unwrap_or_else(|why| panic!("{line}: {why}"));
             assert_eq!(read[0]["k"], value, "{line}");
         }
     }

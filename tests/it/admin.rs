@@ -126,7 +126,7 @@ async fn an_invalidated_answer_is_fetched_again_and_stays_the_last_good_answer()
         (json!({"input": {"branch": "main"}}), 2),
         (json!({"applicationSet": "other"}), 0),
         (json!({"applicationSet": "test", "route": "s"}), 2),
-        (json!({}), 4),
+        (json!({"all": true}), 4),
     ] {
         let reply = invalidate(&app, what.clone()).await;
         assert_eq!(reply.json(), json!({"answers": expected, "runs": 0}), "{what}");
@@ -145,6 +145,11 @@ async fn an_invalidated_answer_is_fetched_again_and_stays_the_last_good_answer()
     for (bad, says) in [
         (json!({"route": 1}), "invalid type"),
         (json!({"routes": "s"}), "unknown field `routes`"),
+        (json!({}), "this selects nothing"),
+        (json!({"route": null, "input": {}}), "this selects nothing"),
+        (json!({"all": true, "route": "s"}), "`all` selects all answers"),
+        (json!({"route": "", "input": {"x": 1}}), "`route` is empty"),
+        (json!({"applicationSet": ""}), "`applicationSet` is empty"),
         (json!([null, null]), "the body: expected an object, found a list"),
     ] {
         let reply = invalidate(&app, bad).await;
@@ -153,7 +158,7 @@ async fn an_invalidated_answer_is_fetched_again_and_stays_the_last_good_answer()
     }
     let unknown = invalidate(&app, json!({"route": "nowhere"})).await;
     assert_eq!((unknown.code(), unknown.message()), ("unknown_route".into(), "there is no route `nowhere`".into()));
-    for query in ["rout=s", "limit=-1", "limit=1000001"] {
+    for query in ["rout=s", "limit=-1", "limit=1000001", "route=", "applicationSet="] {
         assert_eq!(app.operate(&format!("/admin/answers?{query}"), None).await.code(), "invalid_request", "{query}");
     }
 }
@@ -245,6 +250,27 @@ async fn an_operator_releases_or_rejects_a_held_answer() {
     }
 }
 
+/// A script's variable that was never set must not decide about the only held answer.
+#[tokio::test]
+async fn an_id_of_too_few_digits_decides_nothing() {
+    let app = gateway().await;
+    app.ask("s", json!({})).await;
+    print(app.folder.path(), &["a"]);
+    app.clock.advance(Duration::from_mins(10));
+    app.ask("s", json!({})).await;
+    let id = held(&app).await[0]["id"].as_str().unwrap().to_owned();
+    for unfit in ["", "%ff", "%20", &id[..5], &format!("{id}0"), "zzzzzzzz", &format!("{}%00", &id[..6])] {
+        for what in ["release", "reject"] {
+            let reply = app.operate(&format!("/admin/held/{unfit}/{what}"), Some(json!({}))).await;
+            assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"), "{unfit}: {}", reply.text());
+            assert!(reply.message().contains("an id has 6 to 32 hexadecimal digits"), "{}", reply.message());
+        }
+    }
+    assert_eq!(held(&app).await[0].get("decision"), None, "nothing was decided");
+    let reply = app.operate(&format!("/admin/held/{}/reject", &id[..6]), Some(json!({}))).await;
+    assert_eq!((reply.status, &reply.json()["id"]), (200, &json!(id)), "6 digits are enough");
+}
+
 #[tokio::test]
 async fn each_token_is_accepted_only_by_its_own_listener() {
     let app = gateway().await;
@@ -273,7 +299,7 @@ async fn each_token_is_accepted_only_by_its_own_listener() {
 /// The configuration of a gateway process in `folder`, with an admin token in a file.
 fn configure(folder: &Path, cache: &str) -> std::path::PathBuf {
     std::fs::write(folder.join("admin-token"), ADMIN_TOKEN).unwrap();
-    let hash = appset_gateway::auth::hash_token(TOKEN);
+    let hash = auth::hash_token(TOKEN);
     let script = json!(["sh", "-c", SCRIPT]);
     let config = format!(
         "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n\
@@ -322,10 +348,10 @@ async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
 
     let (code, printed) = run(&["reject", id]);
     assert_eq!((code, printed.contains("the last good answer stays")), (Some(0), true), "{printed}");
-    let (code, printed) = run(&["release", "0"]);
+    let (code, printed) = run(&["release", "000000"]);
     assert_eq!((code, printed.contains("nothing is held under this id")), (Some(1), true), "{printed}");
     let (code, printed) = run(&["release", &id[..8], "--reason", "the team has closed these"]);
-    assert_eq!((code, printed.contains("it is accepted now")), (Some(0), true), "{printed}");
+    assert_eq!((code, printed.contains("accepted, because the source still says so")), (Some(0), true), "{printed}");
     assert_eq!(run(&["list"]).1, "nothing is held\n");
     assert_eq!(ask(&gateway).await.sets(), "[]");
     gateway.signal(Signal::SIGTERM);

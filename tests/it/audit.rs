@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use appset_gateway::auth::hash_token;
+use auth::hash_token;
 use futures_util::future::join_all;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -158,12 +158,12 @@ async fn operator_actions_are_logged_with_the_operator() {
     audit.call(BY_NAME, TOKEN, &asks("fb-1"), 200).await;
     let seen = audit.operate("GET", "/admin/answers?limit=1", "", 200).await;
     let invalidated = audit.operate("POST", "/admin/answers/invalidate", r#"{"route":"r"}"#, 200).await;
-    let released = audit.operate("POST", "/admin/held/0a0b/release", "", 404).await;
+    let released = audit.operate("POST", "/admin/held/0a0b0c/release", "", 404).await;
     let lines = audit.end();
     for (id, method, path) in [
         (&seen, "GET", "/admin/answers"),
         (&invalidated, "POST", "/admin/answers/invalidate"),
-        (&released, "POST", "/admin/held/0a0b/release"),
+        (&released, "POST", "/admin/held/0a0b0c/release"),
     ] {
         let line = line_of(&lines, id);
         let logged = [&line["caller"], &line["method"], &line["path"], &line["peer"]];

@@ -2,7 +2,7 @@
 //! decoder. Registry and forge are fakes that count requests, except in the example of the plugin generator's proposal.
 
 mod counts;
-pub mod fake;
+pub(crate) mod fake;
 mod faults;
 mod platforms;
 mod problems;

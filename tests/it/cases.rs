@@ -1,5 +1,6 @@
 //! `appset-gateway test` and `record`: cases are played without sources and secrets, and recorded without secrets.
 
+mod escaped;
 mod forms;
 mod recorded;
 

@@ -147,6 +147,7 @@ routes:
   - name: after
     match: { applicationSet: x }
     backend: { fixed: { parameters: [] } }
+cache: { path: answers.redb }
 "#;
     std::fs::write(&file, source).unwrap();
     let file = file.to_str().unwrap();
@@ -168,7 +169,7 @@ routes:
             "5:5 error routes[0].name",
             "6:46 error routes[0].backend.digests.images.front.image",
             "9:15 error routes[1].backend.http.url",
-            "9:50 error routes[1].backend.http.parameters",
+            "9:72 error routes[1].backend.http.parameters",
             "10:5 error routes[2].name",
             "12:26 error routes[2].backend.script.command",
             "13:15 error routes[2].output.generator",

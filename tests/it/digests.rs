@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::clients::oci::Digest;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use oci::Digest;
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -8,19 +8,17 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{
-    domain::lifecycle::Phase,
-    http::{
-        edge::{Edge, Limits},
-        server,
-    },
-    telemetry::metrics::Metrics,
+use appset_gateway::http::{
+    edge::{Edge, Limits},
+    server,
 };
 use axum::{
     Router,
     routing::{get, post},
 };
+use domain::lifecycle::Phase;
 use serde_json::Value;
+use telemetry::metrics::Metrics;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

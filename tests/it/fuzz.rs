@@ -5,6 +5,7 @@ mod callers;
 mod configuration;
 mod links;
 mod messages;
+mod numbers;
 mod registries;
 mod request;
 mod signatures;

@@ -16,24 +16,24 @@ mod systems;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use appset_gateway::{
-    backend::{
-        BuildContext,
-        digests::gate::{Gate, GateConfig, GateQuery, Ruling, RulingState},
-    },
-    clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
-    domain::{
-        clock::Clock,
-        error::{BackendError, ErrorKind},
-        generator::{Parameters, Query},
-        problem::{Path, Problems},
-    },
-    file::base_dir::BaseDir,
-    lang::{
-        evaluator::{Context, Evaluator},
-        scope::NameScope,
-    },
+use backend::{
+    BuildContext,
+    digests::gate::{Gate, GateConfig, GateQuery, Ruling, RulingState},
 };
+use domain::{
+    clock::Clock,
+    error::{BackendError, ErrorKind},
+    file::base_dir::BaseDir,
+    generator::{Parameters, Query},
+    problem::{Path, Problems},
+};
+use lang::{
+    evaluator::{Context, Evaluator},
+    scope::NameScope,
+};
+use launcher::Launchers;
+use oci::Registries;
+use outbound::Outbound;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -41,10 +41,10 @@ use tokio::time::Instant;
 use crate::support::app::TestClock;
 
 /// The commit of the tests.
-pub const HEAD: &str = "d6fde92930d4715a2b49857d24b940956b26d2d3";
+pub(crate) const HEAD: &str = "d6fde92930d4715a2b49857d24b940956b26d2d3";
 
 /// Everything that gates are built with.
-pub struct GateContext {
+pub(crate) struct GateContext {
     /// The folder of the secrets.
     pub folder: TempDir,
     /// The time.
@@ -53,24 +53,24 @@ pub struct GateContext {
 
 impl GateContext {
     /// An empty folder, and the time.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), clock: TestClock::standing() }
     }
 
     /// Writes a secret.
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
     /// Builds the gate of `config`, which may have warnings but no problems.
     #[track_caller]
-    pub fn gate(&self, config: Value) -> Arc<dyn Gate> {
+    pub(crate) fn gate(&self, config: Value) -> Arc<dyn Gate> {
         let (gate, problems) = self.build(config);
         gate.unwrap_or_else(|| panic!("{problems:?}"))
     }
 
     /// The problems of `config`, as `path: message (help)`.
-    pub fn problems(&self, config: Value) -> Vec<String> {
+    pub(crate) fn problems(&self, config: Value) -> Vec<String> {
         self.build(config).1
     }
 
@@ -104,7 +104,7 @@ impl GateContext {
 }
 
 /// Asks `gate` with `parameters`.
-pub async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) -> Result<Ruling, BackendError> {
+pub(crate) async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) -> Result<Ruling, BackendError> {
     let parameters: Arc<Parameters> = Arc::new(serde_json::from_value(parameters).unwrap());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("apps".into(), Arc::clone(&parameters), deadline);
@@ -113,13 +113,13 @@ pub async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) 
 }
 
 /// Asks `gate` about [`HEAD`], without cached rulings.
-pub async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
+pub(crate) async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
     ask_with(gate, serde_json::json!({"head_sha": HEAD}), false).await
 }
 
 /// Asserts that a gate's result is a ruling of `state`.
 #[track_caller]
-pub fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
+pub(crate) fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
     let ruling = result.unwrap();
     assert_eq!(ruling.state, state, "{:?}", ruling.evidence);
     ruling
@@ -127,7 +127,7 @@ pub fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
 
 /// Asserts that a gate's result is an error of `kind` whose message contains `says`.
 #[track_caller]
-pub fn unknown(result: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
+pub(crate) fn unknown(result: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
     let error = result.unwrap_err();
     assert_eq!(error.kind.as_str(), kind, "{}", error.message);
     assert!(error.message.contains(says), "`{}` does not say `{says}`", error.message);

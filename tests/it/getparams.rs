@@ -169,7 +169,7 @@ async fn wrong_paths_and_methods_get_flat_errors() {
 
 #[tokio::test]
 async fn a_token_gives_access_only_to_its_routes() {
-    let (all, some) = (appset_gateway::auth::hash_token("all"), appset_gateway::auth::hash_token("some"));
+    let (all, some) = (auth::hash_token("all"), auth::hash_token("some"));
     let auth = format!(
         "auth: {{ tokens: [ {{ name: a, sha256: \"{all}\" }}, {{ name: s, sha256: \"{some}\", routes: [\"any-*\"] }} ] }}\n"
     );
@@ -202,7 +202,7 @@ async fn a_token_gives_access_only_to_its_routes() {
 
 #[tokio::test]
 async fn a_token_can_be_limited_to_application_sets() {
-    let hash = appset_gateway::auth::hash_token("previews");
+    let hash = auth::hash_token("previews");
     let auth = format!("auth: {{ tokens: [ {{ name: p, sha256: \"{hash}\", applicationSets: [\"fb-*\"] }} ] }}\n");
     let app = TestApp::start(&format!("{auth}routes:{ROUTES}")).await;
     let ask = async |path: &str, body: String| app.send(&argo_request(path, "previews", body.as_bytes())).await;

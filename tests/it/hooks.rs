@@ -8,6 +8,7 @@ mod endings;
 mod kubernetes_events;
 mod limits;
 mod policy;
+mod probed;
 mod proofs;
 mod pushes;
 mod refresh;

@@ -47,6 +47,8 @@ fn each_source_gives_a_good_configuration() {
             let printed = text(&output.stdout);
             assert!(output.status.success(), "{source}: {printed}{}", text(&output.stderr));
             let folder = folder.path().join("new/folder");
+            let config = std::fs::read_to_string(folder.join("gateway.yaml")).unwrap();
+            assert!(config.contains("\ncache: { path: "), "its guard remembers over a restart: {config}");
             succeeds(&folder, &["check", "--strict", "-c", "gateway.yaml"]);
             let played = succeeds(&folder, &["test", "-c", "gateway.yaml"]);
             assert!(played.ends_with(" passed, 0 failed\n"), "{source}: {played}");

@@ -6,7 +6,7 @@ mod reasons;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use appset_gateway::auth::hash_token;
+use auth::hash_token;
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 

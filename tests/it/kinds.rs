@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use appset_gateway::{backend::KINDS, domain::clock::SystemClock};
+use backend::KINDS;
+use domain::clock::SystemClock;
 use serde_json::{Value, json};
 
 use crate::support::app::build;

@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
-use appset_gateway::domain::lifecycle::Phase;
+use domain::lifecycle::Phase;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -2,13 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use appset_gateway::{auth::hash_token, config::Loaded, file::base_dir::BaseDir};
+use appset_gateway::config::Loaded;
+use auth::hash_token;
+use domain::file::base_dir::BaseDir;
 use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::support::{
     Reply, TOKEN, TestApp,
     binary::Gateway,
-    wire::{argo_request, exchange},
+    wire::{argo_request, exchange, read_reply},
 };
 
 const PATH: &str = "/r/api/v1/getparams.execute";
@@ -152,4 +155,55 @@ async fn guesses_do_not_fill_the_log_and_requests_are_traceable() {
     let keys: Vec<&Value> = of(200).iter().map(|line| &line["key"]).collect();
     assert_eq!(keys.len(), 3);
     assert!(keys[0].is_string() && keys[0] == keys[2] && keys[0] != keys[1], "{keys:?}");
+}
+
+/// A connection that has sent the first `sent` bytes of a call whose body has `size` bytes.
+async fn begun(app: &TestApp, path: &str, size: usize, sent: usize) -> TcpStream {
+    let body = format!("{{\"input\":{{\"parameters\":{{\"a\":\"{}\"}}}}}}", "x".repeat(size));
+    let request = argo_request(path, TOKEN, body.as_bytes());
+    let mut stream = TcpStream::connect(app.address).await.unwrap();
+    stream.write_all(&request[..request.len() - body.len() + sent]).await.unwrap();
+    stream
+}
+
+/// Bodies that do not arrive take no slot of `server.maxInFlight`, so they keep nobody out.
+#[tokio::test]
+async fn a_call_takes_a_slot_only_when_its_body_is_there() {
+    let app = TestApp::start(&format!("server: {{ maxInFlight: 2 }}\n{}", config("", FIXED))).await;
+    let mut slow = Vec::new();
+    for _ in 0..10 {
+        slow.push(begun(&app, OTHER, 1000, 10).await);
+    }
+    while app.metric("appset_gateway_requests_in_flight").await < 10 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(app.app.in_flight.now(), 0);
+    for _ in 0..20 {
+        let reply = ask(&app, "free").await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+}
+
+/// The bodies under way share a memory budget. The one that takes longest makes room, and small bodies are never concerned.
+#[tokio::test]
+async fn bodies_under_way_are_bounded() {
+    const SIZE: usize = 1_000_000;
+    let app = TestApp::start(&config("", FIXED)).await;
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        slow.push(begun(&app, OTHER, SIZE, SIZE - 1).await);
+    }
+    let first = read_reply(&mut slow[0]).await;
+    assert_eq!((first.status, code(&first)), (503, "overloaded".into()), "{}", first.text());
+    assert_eq!(first.header("retry-after"), Some("1"));
+    assert!(first.message().contains("this one took longest"), "{}", first.text());
+    assert_eq!(ask(&app, "free").await.status, 200);
+    let large = format!("{{\"input\":{{\"parameters\":{{\"a\":\"{}\"}}}}}}", "x".repeat(SIZE));
+    let whole = exchange(app.address, &argo_request(OTHER, "free", large.as_bytes())).await;
+    assert_eq!(whole.status, 200, "{}", whole.text());
+    // Their memory is free again when they are gone.
+    drop(slow);
+    for _ in 0..80 {
+        assert_eq!(exchange(app.address, &argo_request(OTHER, "free", large.as_bytes())).await.status, 200);
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -141,6 +141,7 @@ routes:
           - { name: '', script: { command: [] } }
           - pipeline: [ { fixed: { parameters: 1 } } ]
         extra: 1
+cache: { path: answers.redb }
 ";
     let config = format!("{}{source}", TestApp::auth());
     let report = build(folder.path(), &config, Arc::new(SystemClock)).err().expect("a report");

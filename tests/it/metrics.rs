@@ -2,7 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use appset_gateway::{config::Loaded, domain::clock::Clock as _, file::base_dir::BaseDir};
+use appset_gateway::config::Loaded;
+use domain::{clock::Clock as _, file::base_dir::BaseDir};
 use serde_json::{Value, json};
 
 use crate::support::{TestApp, promtool::check_by_promtool};

@@ -123,13 +123,18 @@ async fn sources_are_tried() {
 
 /// The mistakes with which no release has started. All others were found later: an upgrade must not keep a gateway from starting that
 /// started before, so a name is added here only with a key that is new.
-const REFUSED: [&str; 76] = [
+const REFUSED: [&str; 104] = [
     "address-without-port",
     "auth-as-list",
     "body-of-get",
+    "colon-without-space-before-mapping",
+    "colon-without-space-below",
     "echo-undeclared",
+    "expression-equals",
+    "expression-name-after-dot",
     "expression-not-closed",
     "expression-syntax",
+    "expression-syntax-in-block",
     "hook-without-listener",
     "hook-without-registry",
     "host-from-parameter",
@@ -178,13 +183,16 @@ const REFUSED: [&str; 76] = [
     "signature-without-form",
     "signature-without-signers",
     "tags-pattern-not-closed",
+    "template-argument-of-go",
     "template-commit-without-gate",
     "template-in-body",
     "template-misspelt-params",
     "template-not-closed",
+    "template-of-go",
+    "template-parameter-without-params",
     "template-unknown-function",
-    "template-without-quotes-in-block",
     "template-without-quotes",
+    "template-without-quotes-in-block",
     "two-backends",
     "unit-of-duration",
     "unit-of-fraction",
@@ -195,10 +203,30 @@ const REFUSED: [&str; 76] = [
     "unknown-kind-of-backend",
     "unknown-value",
     "user-in-url",
+    "yaml-anchor-in-routes",
+    "yaml-at-sign",
+    "yaml-bracket-open",
+    "yaml-colon-in-value",
+    "yaml-colon-without-space",
+    "yaml-comma-missing",
+    "yaml-comment-for-value",
+    "yaml-dash-missing",
+    "yaml-dash-missing-later",
+    "yaml-dash-without-space",
     "yaml-indent",
+    "yaml-indent-further",
     "yaml-key-twice",
     "yaml-not-closed",
+    "yaml-quote-open",
+    "yaml-quote-open-in-brackets",
+    "yaml-quote-within",
+    "yaml-secret-glued",
+    "yaml-star",
+    "yaml-star-in-name",
     "yaml-tab",
+    "yaml-tab-before-dash",
+    "yaml-tag-before-text",
+    "yaml-tag-in-match",
     "yaml-two-documents",
 ];
 
@@ -209,7 +237,7 @@ fn a_start_only_warns_of_what_fails_when_it_is_asked() {
     for file in mistakes() {
         let name = file.trim_end_matches(".yaml");
         let source = std::fs::read_to_string(folder().join(&file)).unwrap();
-        let clock = std::sync::Arc::new(appset_gateway::domain::clock::SystemClock);
+        let clock = std::sync::Arc::new(domain::clock::SystemClock);
         let report = crate::support::app::build(&folder(), &source, clock).err();
         let said = report.as_ref().map(ToString::to_string).unwrap_or_default();
         assert_eq!(report.is_some(), REFUSED.contains(&name), "{name}: {said}");
@@ -237,4 +265,95 @@ fn secrets_need_not_be_there() {
         let output = check.args(["check", "--no-secrets", "--strict", "-c"]).arg(&file).output().unwrap();
         assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// What a configuration leaves out has its default: the token and the CA of the pod's service account, which a laptop lacks.
+#[test]
+fn the_files_of_a_pod_need_not_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({
+        "auth": {"tokenReview": {"audiences": ["gateway"], "callers": [{"user": "system:serviceaccount:argocd:*"}]}},
+        "argocd": {"refresh": {"namespaces": ["argocd"], "configMaps": ["gateway"]}},
+        "cache": {"path": "a.redb"},
+        "routes": [{"name": "r", "backend": {"fixed": {"parameters": []}}}],
+    });
+    std::fs::write(folder.path().join("gateway.yaml"), config.to_string()).unwrap();
+    let check = |options: &[&str]| {
+        let output =
+            command().current_dir(&folder).arg("check").args(options).args(["-c", "gateway.yaml"]).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, said) = check(&["--no-secrets"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = check(&[]);
+    assert!(code == Some(78) && said.contains("auth.tokenReview.token"), "{said}");
+}
+
+/// A file that is there must be right also where secrets may be missing: the start would refuse it. A missing one leaves the rest to be
+/// checked.
+#[test]
+fn what_is_there_must_be_right_without_secrets_too() {
+    let token = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let plugin = "apiVersion: argoproj.io/v1alpha1\nkind: GeneratorPlugin\nmetadata: { name: p }\nspec: { generate: { command: [cat] }, env: { TOKEN: { file: FILE } } }\n";
+    let http = |more: Value| {
+        let mut http = json!({"url": "https://h.example.com/{{ params.x }}"});
+        http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"routes": [{"name": "r", "backend": {"http": http}}]})
+    };
+    let images = |more: Value| {
+        let mut digests = json!({"images": {"app": {"image": "r.example.com/app:{{ params.x }}"}}});
+        digests.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"name": "r", "backend": {"digests": digests}})
+    };
+    let cases: [(&str, Value, &str); 7] = [
+        ("ca", http(json!({"ca": "FILE"})), "holds no certificate"),
+        ("client", http(json!({"clientCertificate": {"cert": "FILE", "key": "FILE"}})), "holds no certificate"),
+        (
+            "registry",
+            json!({"registries": {"r.example.com": {"ca": "FILE"}}, "routes": [images(json!({}))]}),
+            "holds no certificate",
+        ),
+        (
+            "docker",
+            json!({"registries": {"r.example.com": {"dockerConfig": "FILE"}}, "routes": [images(json!({}))]}),
+            "FILE",
+        ),
+        ("signer", json!({"routes": [images(json!({"signature": {"any": [{"key": {"file": "FILE"}}]}}))]}), "FILE"),
+        (
+            "store",
+            json!({"cache": {"shared": {"url": "rediss://s.example.com:6379/0", "ca": "FILE", "key": {"file": "missing.key"}}}, "routes": [images(json!({}))]}),
+            "holds no certificate",
+        ),
+        (
+            "tls",
+            json!({"server": {"tls": {"cert": "FILE", "key": "FILE"}}, "routes": [images(json!({}))]}),
+            "holds no certificate",
+        ),
+    ];
+    for (name, mut config, says) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        config["auth"] = json!({"tokens": [{"name": "argocd", "sha256": token}]});
+        if config["cache"].is_null() {
+            config["cache"] = json!({"path": "answers.redb"});
+        }
+        std::fs::write(folder.path().join("gateway.yaml"), config.to_string()).unwrap();
+        let check = || {
+            let output =
+                command().current_dir(&folder).args(["check", "--no-secrets", "-c", "gateway.yaml"]).output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            (output.status.code(), String::from_utf8(said).unwrap().replace("\n  | ", " "))
+        };
+        let (code, said) = check();
+        assert!(code == Some(0) && said.contains("good, 1 route"), "{name}, which is missing: {said}");
+        std::fs::write(folder.path().join("FILE"), "<html>").unwrap();
+        let (code, said) = check();
+        assert!(code == Some(78) && said.contains(says), "{name}, which is wrong: {said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("plugins/p")).unwrap();
+    std::fs::write(folder.path().join("plugins/p/plugin.yaml"), plugin).unwrap();
+    let config = json!({"auth": {"tokens": [{"name": "argocd", "sha256": token}]}, "cache": {"path": "a.redb"}, "plugins": {"path": "plugins"}});
+    std::fs::write(folder.path().join("gateway.yaml"), config.to_string()).unwrap();
+    let output = command().current_dir(&folder).args(["check", "--no-secrets", "-c", "gateway.yaml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -10,18 +10,14 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{
-    clients::{
-        oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistryConfig},
-        outbound::Outbound,
-    },
-    domain::{
-        clock::{Clock, Timestamp},
-        error::{BackendError, ErrorKind},
-        problem::{self, Problems, Severity},
-    },
+use domain::{
+    clock::{Clock, Timestamp},
+    error::{BackendError, ErrorKind},
     file::base_dir::BaseDir,
+    problem::{self, Problems, Severity},
 };
+use oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistryConfig};
+use outbound::Outbound;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, pause, resume};
 
@@ -32,6 +28,7 @@ mod contents;
 mod credentials;
 mod lists;
 mod mirrors;
+mod redirects;
 mod remembered;
 mod tokens;
 mod trouble;

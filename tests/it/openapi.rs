@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use appset_gateway::{
-    domain::lifecycle::Phase,
-    http::server::{self, error::Code},
-};
+use appset_gateway::http::server::{self, error::Code};
+use domain::lifecycle::Phase;
 use regex::Regex;
 use serde_json::{Value, json};
 use tokio::{
@@ -57,7 +55,12 @@ fn can_end_with(code: Code, template: &str) -> bool {
         // The gateway sends this code without a whole request.
         Code::HeadTooLarge | Code::UnsupportedMediaType => false,
         Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
-        Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge | Code::Unavailable | Code::Throttled
+        Code::InvalidRequest
+        | Code::Forbidden
+        | Code::PayloadTooLarge
+        | Code::Overloaded
+        | Code::Unavailable
+        | Code::Throttled
             if is_operators =>
         {
             true
@@ -249,7 +252,7 @@ async fn throttling_upstream() -> String {
 #[tokio::test]
 async fn every_refusal_conforms() {
     let upstream = throttling_upstream().await;
-    let hash = appset_gateway::auth::hash_token("narrow");
+    let hash = auth::hash_token("narrow");
     let routes = format!("{ROUTES}  - {{ name: throttled, backend: {{ http: {{ url: \"{upstream}\" }} }} }}\n");
     let jwt =
         "jwt: [ { issuer: nobody, audience: a, algorithms: [ES256], jwks: { url: \"http://127.0.0.1:1/keys\" } } ]";

@@ -10,11 +10,9 @@ mod trouble;
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use appset_gateway::{
-    clients::outbound::{Call, ClientOptions, HttpClient, Outbound, Reply, Tls},
-    domain::error::{BackendError, ErrorKind},
-};
+use domain::error::{BackendError, ErrorKind};
 use http::{HeaderValue, Method, header};
+use outbound::{Call, ClientOptions, HttpClient, Outbound, Reply, Tls};
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -185,7 +183,7 @@ async fn retry_after_is_obeyed_if_the_deadline_allows() {
 
 /// The time in `seconds` by `clock`, in the format of an HTTP header.
 fn http_date(clock: &TestClock, seconds: u64) -> String {
-    use appset_gateway::domain::clock::Clock as _;
+    use domain::clock::Clock as _;
     let at = std::time::UNIX_EPOCH + Duration::from_millis(clock.now().0) + Duration::from_secs(seconds);
     httpdate::fmt_http_date(at)
 }

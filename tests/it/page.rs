@@ -9,7 +9,7 @@ mod shown;
 
 use std::{path::Path, time::Duration};
 
-use appset_gateway::auth::hash_token;
+use auth::hash_token;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -249,7 +249,7 @@ routes:
         "6:11: routes[0].backend.pipeline[0].select: there is nothing to select from",
         "7:11: routes[0].backend.pipeline[1].fixd: unknown key `fixd` (did you mean `fixed`?)",
         "8:21: routes[0].backend.pipeline[2].script.command: there is no program `no-such-program` in PATH",
-        "9:11: routes[0].backend.pipeline[3].select: column 14: ",
+        "9:33: routes[0].backend.pipeline[3].select: column 14: ",
         "10:11: routes[0].backend.pipeline[4]: it names no backend",
         "11:11: routes[0].backend.pipeline[5]: it names several backends",
         "13:13: routes[0].backend.pipeline[7].name: another step is called `a`",

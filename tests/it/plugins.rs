@@ -7,7 +7,7 @@ mod warm;
 
 use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ async fn serve(folder: TempDir, more: &str) -> TestApp {
 
 /// The problems of the configuration `config` in `folder`, without the folder's path.
 fn problems(folder: &TempDir, config: &str) -> Vec<String> {
-    let config = format!("{}{config}", TestApp::auth());
+    let config = format!("{}{config}cache: {{ path: answers.redb }}\n", TestApp::auth());
     let report = build(folder.path(), &config, Arc::new(SystemClock)).map(|_| ()).unwrap_err();
     let place = format!("{}/", folder.path().display());
     report.lines().into_iter().map(|line| line.replace(&place, "")).collect()
@@ -228,7 +228,7 @@ fn plugin_mistakes_are_reported_together_with_file_and_path() {
         "plugins/a/plugin.yaml:13:37: spec.discover.command: there is no program `neither` in PATH",
         "plugins/a/plugin.yaml:14:3: spec.folder: unknown key `folder`",
         "plugins/b/plugin.yaml:4:9: spec.version: wrong type: floating point `1.0`, expected a string",
-        "plugins/b/plugin.yaml:4:52: spec.generate.parameters: ",
+        "plugins/b/plugin.yaml:4:75: spec.generate.parameters: ",
         "plugins/c/plugin.yaml:1:1: kind: this is not a kind of plugin",
         "plugins/d/plugin.yaml:",
         "plugins/f/plugin.yaml:3:13: metadata.name: two plugins are `e-v1`: plugins/e/plugin.yaml and plugins/f/plugin.yaml",

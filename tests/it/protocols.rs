@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use serde_json::{Value, json};
 
 use crate::support::{TestApp, app::build, upstream::refused};

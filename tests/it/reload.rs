@@ -7,9 +7,8 @@ use std::{fmt::Write as _, time::Duration};
 use appset_gateway::{
     app::{App, Changes},
     config::Loaded,
-    domain::clock::SystemClock,
-    file::base_dir::BaseDir,
 };
+use domain::{clock::SystemClock, file::base_dir::BaseDir};
 use serde_json::{Value, json};
 
 use crate::support::{ADMIN_TOKEN, Reply, TOKEN, TestApp};
@@ -191,7 +190,7 @@ async fn a_repaired_route_runs_at_once() {
 async fn callers_are_added_and_removed() {
     let app = start(&[A]).await;
     let tokens = |caller: &str| {
-        let [caller, admin] = [caller, ADMIN_TOKEN].map(appset_gateway::auth::hash_token);
+        let [caller, admin] = [caller, ADMIN_TOKEN].map(auth::hash_token);
         format!(
             "auth: {{ tokens: [ {{ name: t, sha256: \"{caller}\" }}, {{ name: o, role: admin, sha256: \"{admin}\" }} ] }}\n\
              server: {{ maxInFlight: 7, listen: \"127.0.0.1:1\" }}\nroutes:\n  - {A}\n"

@@ -3,8 +3,10 @@
 mod agreement;
 mod faults;
 mod keys;
+mod links;
 mod rollout;
 mod servers;
+mod tampering;
 
 use std::{
     path::PathBuf,
@@ -116,7 +118,7 @@ impl Options {
         let routes: Vec<&Value> = [&self.route].into_iter().chain(&self.more).collect();
         let cache = json!({"path": "answers.redb", "shared": self.store});
         let server = json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s"});
-        let hash = appset_gateway::auth::hash_token(TOKEN);
+        let hash = auth::hash_token(TOKEN);
         let caller = json!({"name": "argocd", "sha256": hash});
         let operator = json!({"name": "operator", "role": "admin", "file": "admin-token"});
         let auth = json!({"tokens": [caller, operator]});

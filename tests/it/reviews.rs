@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::auth::hash_token;
+use auth::hash_token;
 use jsonwebtoken::Algorithm;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ async fn gateway(api: &Api) -> TestApp {
 /// A token like a service account's. Only the API server checks its signature.
 fn token(life: u64) -> String {
     let now = crate::support::TestClock::standing();
-    let now = appset_gateway::domain::clock::Clock::now(&*now).0 / 1000;
+    let now = domain::clock::Clock::now(&*now).0 / 1000;
     let claims = json!({"iss": "https://kubernetes.default.svc", "aud": [AUDIENCE], "sub": USER, "exp": now + life});
     SigningKey::shared("nobody knows").sign(&claims)
 }

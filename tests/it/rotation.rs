@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{auth::hash_token, clients::oci::Digest};
+use auth::hash_token;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
+use oci::Digest;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod contained;
+mod endings;
 mod everyday;
 mod interpreters;
 mod lacks;
@@ -12,7 +13,7 @@ mod syscalls;
 
 use std::{process, sync::Arc, time::Duration};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

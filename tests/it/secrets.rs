@@ -1,5 +1,6 @@
 //! A canary test: every secret contains a marker, and no output of the program contains it.
 
+mod cleartext;
 mod sources;
 mod wrong;
 

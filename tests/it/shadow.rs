@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{config::Loaded, file::base_dir::BaseDir};
+use appset_gateway::config::Loaded;
+use domain::file::base_dir::BaseDir;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};

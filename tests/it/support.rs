@@ -1,37 +1,37 @@
 //! What the tests use: a gateway in this process on real sockets, real programs beside it, and the judge.
 
-pub mod apiserver;
-pub mod app;
-pub mod authority;
-pub mod binary;
-pub mod browser;
-pub mod check;
-pub mod contract;
-pub mod images;
-pub mod issuer;
-pub mod kernel;
-pub mod modules;
-pub mod mounted;
-pub mod nginx;
-pub mod processes;
-pub mod promtool;
-pub mod proxy;
-pub mod push;
-pub mod registry;
-pub mod service;
-pub mod signer;
-pub mod signing;
-pub mod store;
-pub mod upstream;
-pub mod visitor;
-pub mod wire;
+pub(crate) mod apiserver;
+pub(crate) mod app;
+pub(crate) mod authority;
+pub(crate) mod binary;
+pub(crate) mod browser;
+pub(crate) mod check;
+pub(crate) mod contract;
+pub(crate) mod images;
+pub(crate) mod issuer;
+pub(crate) mod kernel;
+pub(crate) mod modules;
+pub(crate) mod mounted;
+pub(crate) mod nginx;
+pub(crate) mod processes;
+pub(crate) mod promtool;
+pub(crate) mod proxy;
+pub(crate) mod push;
+pub(crate) mod registry;
+pub(crate) mod service;
+pub(crate) mod signer;
+pub(crate) mod signing;
+pub(crate) mod store;
+pub(crate) mod upstream;
+pub(crate) mod visitor;
+pub(crate) mod wire;
 
-pub use app::{TestApp, TestClock};
-pub use appset_gateway::conformance::judge as argo;
-pub use argo::Verdict;
-pub use wire::Reply;
+pub(crate) use app::{TestApp, TestClock};
+pub(crate) use argo::Verdict;
+pub(crate) use conformance::judge as argo;
+pub(crate) use wire::Reply;
 
 /// The token of every gateway in the tests, as in Argo CD's documentation.
-pub const TOKEN: &str = "strong-password";
+pub(crate) const TOKEN: &str = "strong-password";
 /// The operator's token of every gateway in the tests.
-pub const ADMIN_TOKEN: &str = "operators-password";
+pub(crate) const ADMIN_TOKEN: &str = "operators-password";

@@ -38,7 +38,7 @@ async fn serve(ca: &Ca, tls: &str, auth: &str) -> TestApp {
     for (name, content) in [("tls.crt", &certificate), ("tls.key", &key), ("ca.crt", &ca.pem)] {
         std::fs::write(folder.path().join(name), content).unwrap();
     }
-    let hash = appset_gateway::auth::hash_token(TOKEN);
+    let hash = auth::hash_token(TOKEN);
     let auth = format!("auth: {{ tokens: [ {{ name: test, sha256: \"{hash}\" }} ]{auth} }}\n");
     let server = format!("server: {{ tls: {{ cert: tls.crt, key: tls.key{tls} }} }}\n");
     TestApp::start_in(folder, &format!("{server}{auth}{ROUTES}")).await

@@ -4,7 +4,7 @@ mod trouble;
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

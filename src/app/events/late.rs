@@ -3,7 +3,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::queue::Batch;
-use crate::{engine::cache::Key, hooks::Subjects};
+use engine::cache::Key;
+use hooks::Subjects;
 
 /// How many subjects wait to be compared once more, and their size in bytes.
 const MAX_LATE: usize = 20_000;

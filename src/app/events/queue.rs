@@ -8,12 +8,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
-    app::deliveries::Origins,
-    domain::generator::Question,
-    engine::{answer::events::Look, cache::Key},
-    hooks::{Others, Pushed, Pushes},
-};
+use crate::app::deliveries::Origins;
+use domain::generator::Question;
+use engine::{answer::events::Look, cache::Key};
+use hooks::{Others, Pushed, Pushes};
 
 /// How many looks are under way at once.
 pub(super) const AT_ONCE: usize = 8;
@@ -225,7 +223,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hooks::Subject;
+    use hooks::Subject;
 
     const CHANGED: (Look, Pushed) = (Look::Changed, Pushed::Untold);
 

@@ -7,7 +7,10 @@ use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::super::parameters::parse_header;
-use crate::{app::Setup, domain::generator::Evidence, engine::route::ResolvedQuery, hooks::Subjects};
+use crate::app::Setup;
+use domain::generator::Evidence;
+use engine::route::ResolvedQuery;
+use hooks::Subjects;
 
 /// The event of a call.
 #[derive(Debug, Args)]

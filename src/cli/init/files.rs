@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::file::replace::NewFile;
+use domain::file::replace::NewFile;
 
 /// A file that is to be written.
 #[derive(Debug)]

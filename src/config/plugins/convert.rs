@@ -9,23 +9,23 @@ use super::{
     manifest::{PluginKind, PluginManifest},
 };
 use crate::{
-    backend::{
-        BackendConfig,
-        script::{Package, PackageSource, Protocol},
-    },
     config::tree::Node,
-    domain::{
-        problem::{Path, Problems, Segment},
-        secret::{SecretRef, TextOrSecret},
-        units::ByteSize,
-    },
-    engine::route::{
+    routes::{
         RouteConfig,
-        input::Type,
         matching::{FileIn, MatchConfig},
     },
-    file::base_dir::BaseDir,
 };
+use backend::{
+    BackendConfig,
+    script::{Package, PackageSource, Protocol},
+};
+use domain::{
+    file::base_dir::BaseDir,
+    problem::{Path, Problems, Segment},
+    secret::{SecretRef, TextOrSecret},
+    units::ByteSize,
+};
+use engine::route::input::Type;
 
 /// The default of `maxSize`: the largest folder that is copied.
 const MAX_SIZE: ByteSize = ByteSize::mib(64);
@@ -84,6 +84,7 @@ pub(crate) fn convert(
         stringify: settings.stringify.unwrap_or(true),
         nulls: settings.nulls,
         cache: settings.cache,
+        formerly: settings.formerly,
         lineage: settings.lineage,
         guard: settings.guard,
         deadline: settings.deadline,

@@ -8,17 +8,18 @@ use self::spec::{
 };
 use super::{Settings, settings};
 use crate::{
-    backend::script::CommandConfig,
     config::{
         Report, decode,
         tree::{self, Node},
     },
-    domain::{
-        problem::{Path, Problems},
-        spelling,
-    },
-    engine::route::{announcement::Announcement, matching::MatchConfig},
+    routes::matching::MatchConfig,
 };
+use backend::script::CommandConfig;
+use domain::{
+    problem::{Path, Problems},
+    spelling,
+};
+use engine::route::announcement::Announcement;
 
 /// The version of both kinds.
 const API_VERSION: &str = "argoproj.io/v1alpha1";

@@ -6,15 +6,14 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{
-    backend::script::{self, AllowConfig, CommandConfig, LimitsConfig, Mode, Protocol, WorkerConfig},
-    clients::launcher::Network,
-    domain::{
-        secret::TextOrSecret,
-        units::{ByteSize, HumanDuration},
-    },
-    engine::{cache::CacheConfig, guard::GuardConfig, route::matching::MatchConfig, shape::Nulls},
+use crate::routes::{former::FormerNames, matching::MatchConfig};
+use backend::script::{self, AllowConfig, CommandConfig, LimitsConfig, Mode, Protocol, WorkerConfig};
+use domain::{
+    secret::TextOrSecret,
+    units::{ByteSize, HumanDuration},
 };
+use engine::{cache::CacheConfig, guard::GuardConfig, shape::Nulls};
+use launcher::Network;
 
 /// The settings that only a `GeneratorPlugin` has.
 pub(crate) const OF_GENERATORS: [&str; 2] = ["mode", "worker"];
@@ -79,6 +78,8 @@ pub(crate) struct Settings {
     /// As in a route.
     #[serde(default)]
     pub(crate) cache: CacheConfig,
+    /// As in a route.
+    pub(crate) formerly: Option<FormerNames>,
     /// As in a route.
     pub(crate) lineage: Option<Vec<String>>,
     /// As in a route.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::domain::secret::forms;
+use domain::{secret::forms, visible::is_hidden};
 
 /// Endings of keys whose values may be secrets that were written into the file by mistake.
 const SECRET_KEYS: [&str; 13] = [
@@ -28,10 +28,10 @@ pub(super) fn names_secret(key: &str) -> bool {
     SECRET_KEYS.iter().any(|end| key.to_ascii_lowercase().ends_with(end))
 }
 
-/// `text` without control characters and without users and passwords of URLs. A report is printed to terminals and logs, and repeats keys and
+/// `text` without hidden characters, each of which becomes a space, and without users and passwords of URLs. A report is printed to terminals and logs, and repeats keys and
 /// values of the file.
 pub(super) fn in_one_line(text: String) -> String {
-    let text = if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text };
+    let text = if text.contains(is_hidden) { text.replace(is_hidden, " ") } else { text };
     if text.contains('@') { without(USER.as_ref(), &text) } else { text }
 }
 

@@ -9,7 +9,7 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
-use super::strangers::Stranger;
+use super::budget::{Budget, Share};
 
 /// The client of a connection. Each request carries it in its extensions.
 #[derive(Debug, Clone)]
@@ -21,13 +21,21 @@ pub(crate) struct ConnectionInfo {
     /// Its certificate, which was verified by `server.tls.clientCa`.
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
     /// The connection's share of the strangers' memory budget.
-    pub(super) stranger: Arc<Stranger>,
+    pub(super) stranger: Arc<Share>,
+    /// The budget of the bodies of authenticated requests.
+    pub(super) bodies: Arc<Budget>,
 }
 
 impl ConnectionInfo {
     /// The client has authenticated: the strangers' memory budget no longer limits its connection.
     pub(crate) fn admit(&self) {
         self.stranger.admit();
+    }
+
+    /// A share for a body. Until its sender has proven who it is, the body counts against the strangers' budget. That also holds on a
+    /// connection that others have authenticated on: a proxy sends the requests of strangers on it, too.
+    pub(crate) fn body(&self, is_proven: bool) -> Share {
+        if is_proven { self.bodies.body() } else { self.stranger.budget().body() }
     }
 }
 

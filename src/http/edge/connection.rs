@@ -40,15 +40,15 @@ use tokio::{
 
 use super::{
     ConnectionInfo, Edge, Limits,
+    budget::Budget,
     executor::PollFirst,
     handshake::{Secured, shake},
     received::Received,
     site::Site,
-    strangers::Strangers,
     stream::{ConnectionPhase, ConnectionState, TimedStream},
     streams::Streams,
 };
-use crate::domain::lifecycle::Phase;
+use domain::lifecycle::Phase;
 
 /// How many requests one HTTP/2 connection may have under way; RFC 9113, section 6.5.2, asks for no fewer.
 const MAX_STREAMS: u32 = 100;
@@ -89,12 +89,18 @@ impl Watched {
         edge: Edge,
         site: Site,
         phase: watch::Receiver<Phase>,
-        strangers: &Arc<Strangers>,
+        (strangers, bodies): (&Arc<Budget>, &Arc<Budget>),
     ) -> Self {
         // A listener on `[::]` sees IPv4 peers as IPv6 addresses; both count as one address.
         let peer = peer.ip().to_canonical();
-        let stranger = Arc::new(strangers.enter());
-        let client = ConnectionInfo { peer, peer_text: peer.to_string().into(), certificate: None, stranger };
+        let stranger = Arc::new(strangers.connection());
+        let client = ConnectionInfo {
+            peer,
+            peer_text: peer.to_string().into(),
+            certificate: None,
+            stranger,
+            bodies: Arc::clone(bodies),
+        };
         Self { stream, client, edge, site, phase }
     }
 

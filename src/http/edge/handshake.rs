@@ -10,8 +10,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{PeerCertificate, received::Received, strangers::Stranger};
-use crate::tls::H2;
+use super::{PeerCertificate, budget::Share, received::Received};
+use tls::H2;
 
 /// The type of a record in which a handshake begins (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
@@ -32,7 +32,7 @@ pub(crate) struct Secured {
 /// When the handshake fails.
 pub(crate) async fn shake(
     mut stream: TcpStream,
-    stranger: &Arc<Stranger>,
+    stranger: &Arc<Share>,
     server: Arc<ServerConfig>,
     cleartext: &Bytes,
 ) -> io::Result<Secured> {

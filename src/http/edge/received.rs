@@ -13,7 +13,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::strangers::Stranger;
+use super::budget::Share;
 
 /// How many bytes of a stranger are read at once: enough for the whole request of most callers.
 const MAX_READ_BYTES: usize = 2 * 1024;
@@ -21,14 +21,14 @@ const MAX_READ_BYTES: usize = 2 * 1024;
 /// A connection whose received bytes are counted.
 pub(crate) struct Received {
     stream: TcpStream,
-    stranger: Arc<Stranger>,
+    stranger: Arc<Share>,
     /// Whether the next read must yield first.
     has_read: bool,
 }
 
 impl Received {
     /// Counts the bytes of `stream` for `stranger`.
-    pub(crate) const fn new(stream: TcpStream, stranger: Arc<Stranger>) -> Self {
+    pub(crate) const fn new(stream: TcpStream, stranger: Arc<Share>) -> Self {
         Self { stream, stranger, has_read: false }
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Limits, Refusals, strangers::Stranger};
+use super::{Limits, Refusals, budget::Share};
 
 /// The beginning of hyper's own answer to a head that is too large.
 const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
@@ -35,7 +35,7 @@ pub(crate) enum ConnectionPhase {
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     limits: Limits,
-    stranger: Arc<Stranger>,
+    stranger: Arc<Share>,
     now: Mutex<Now>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct TimedStream<T> {
 
 impl ConnectionState {
     /// A new connection. The time for the first request's head starts now.
-    pub(crate) fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
+    pub(crate) fn new(limits: Limits, stranger: Arc<Share>) -> Self {
         let now = Now { phase: ConnectionPhase::Head, since: Instant::now(), unread_since: None, unread_bytes: 0 };
         Self { limits, stranger, now: Mutex::new(now) }
     }
@@ -212,7 +212,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::http::edge::strangers::Strangers;
+    use crate::http::edge::budget::Budget;
 
     #[test]
     fn a_sent_answer_no_longer_counts_against_the_budget() {
@@ -226,8 +226,8 @@ mod tests {
             handshake: second,
             strangers: 20 * 1024,
         };
-        let strangers = Arc::new(Strangers::new(limits.strangers));
-        let stranger = Arc::new(strangers.enter());
+        let strangers = Arc::new(Budget::new(limits.strangers));
+        let stranger = Arc::new(strangers.connection());
         let state = ConnectionState::new(limits, Arc::clone(&stranger));
         for next in [ConnectionPhase::Sending, ConnectionPhase::Answering] {
             state.answered(10 * 1024);
@@ -235,7 +235,7 @@ mod tests {
             state.enter(next);
             state.sent();
         }
-        let other = strangers.enter();
+        let other = strangers.connection();
         assert!(stranger.crowded_out().now_or_never().is_none(), "both fit");
         state.answered(10 * 1024);
         assert!(stranger.crowded_out().now_or_never().is_some(), "an unsent answer counts");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::{Limits, strangers::Stranger, stream::ConnectionPhase};
+use super::{Limits, budget::Share, stream::ConnectionPhase};
 
 /// The memory of a request besides its head, in bytes.
 const REQUEST_BYTES: usize = 4 * 1024;
@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Streams {
     limits: Limits,
-    stranger: Arc<Stranger>,
+    stranger: Arc<Share>,
     now: Mutex<Now>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Stream {
 
 impl Streams {
     /// A new connection.
-    pub(crate) fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
+    pub(crate) fn new(limits: Limits, stranger: Arc<Share>) -> Self {
         Self { limits, stranger, now: Mutex::new(Now { open: 0, count: 0, unread: Vec::new(), since: Instant::now() }) }
     }
 
@@ -117,7 +117,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::http::edge::strangers::Strangers;
+    use crate::http::edge::budget::Budget;
 
     const LIMITS: Limits = Limits {
         max: 1,
@@ -133,7 +133,7 @@ mod tests {
     async fn the_answer_that_waits_longest_sets_the_deadline() {
         let began = Instant::now();
         let at = |seconds| Some(began + Duration::from_secs(seconds));
-        let stranger = Arc::new(Arc::new(Strangers::new(usize::MAX)).enter());
+        let stranger = Arc::new(Arc::new(Budget::new(usize::MAX)).connection());
         let streams = Arc::new(Streams::new(LIMITS, stranger));
         assert_eq!((streams.deadline(), streams.is_used()), ((ConnectionPhase::Head, at(10)), false));
         let (mut first, mut second) = (streams.begin(&HeaderMap::new()), streams.begin(&HeaderMap::new()));

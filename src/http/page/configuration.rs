@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::text::{count, document, outside, since};
-use crate::{domain::clock::Timestamp, overview::config::ConfigInUse};
+use super::text::{count, document, outside, prose, since};
+use crate::overview::config::ConfigInUse;
+use domain::clock::Timestamp;
 
 /// The configuration in use.
 pub(crate) fn configuration(config: &ConfigInUse, now: Timestamp) -> Markup {
@@ -45,7 +46,7 @@ fn reload(config: &ConfigInUse, now: Timestamp) -> Markup {
                     } @else {
                         h2 { "The last reload was refused, " (since(now, &reload.at)) }
                         p { "The configuration before stays in use. The gateway could not start with this one." }
-                        (document(&reload.problems.as_deref().unwrap_or_default().join("\n")))
+                        ul { @for problem in reload.problems.as_deref().unwrap_or_default() { li.problem { (prose(problem)) } } }
                     }
                 }
             }

@@ -6,7 +6,7 @@ use super::{
     files::{ICON, SCRIPT, STYLE},
     text::outside,
 };
-use crate::domain::clock::Timestamp;
+use domain::clock::Timestamp;
 
 /// Where a view is in the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

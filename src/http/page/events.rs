@@ -3,11 +3,9 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::text::{count, outside, parameters, since, value_of};
-use crate::{
-    domain::clock::Timestamp,
-    overview::events::{Event, EventLog, UnprovenEvents},
-};
+use super::text::{count, outside, parameters, prose, since, value_of};
+use crate::overview::events::{Event, EventLog, UnprovenEvents};
+use domain::clock::Timestamp;
 
 /// The last deliveries. `has_hooks` says whether any hook is configured.
 pub(crate) fn events(events: &EventLog, has_hooks: bool, now: Timestamp) -> Markup {
@@ -42,7 +40,7 @@ fn refused(unproven: &UnprovenEvents, now: Timestamp) -> Markup {
     html! {
         p.problem {
             "The hook " strong { (outside(&unproven.hook)) } " refused " (unproven.total) @if unproven.total == 1 { " delivery" } @else { " deliveries" }
-            " without a proof. The last one came " (since(now, &unproven.last_at)) ": " (outside(&unproven.message))
+            " without a proof. The last one came " (since(now, &unproven.last_at)) ": " (prose(&unproven.message))
         }
     }
 }
@@ -59,7 +57,7 @@ fn row(event: &Event, now: Timestamp) -> Markup {
                         "malformed" | "refused" => span.state.warn { (outside(&event.outcome)) },
                         _ => span.state { (outside(&event.outcome)) },
                     }
-                    @if let Some(message) = &event.message { div.quiet { (outside(message)) } }
+                    @if let Some(message) = &event.message { div.quiet { (prose(message)) } }
                 }
             }
             td data-label="About" { div { (subjects(event)) } }

@@ -8,15 +8,13 @@ use super::{
     Visitor,
     document::form_token,
     pages::{self, Page},
-    text::{ago, count, duration, outside, parameters, segment},
+    text::{ago, count, duration, moment, outside, parameters, prose, segment},
 };
-use crate::{
-    domain::{
-        clock::Timestamp,
-        generator::{Evidence, Verdict},
-    },
-    engine::guard::{Decision, Held},
+use domain::{
+    clock::Timestamp,
+    generator::{Evidence, Verdict},
 };
+use engine::guard::{Decision, Held};
 
 /// How many lost sets the list names; the view of one answer names all that are known.
 const MAX_NAMED: usize = 8;
@@ -84,14 +82,15 @@ fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Mar
                 }
             }
             (parameters(&held.question.parameters))
-            p.reason { (outside(&held.breach.reason)) }
+            p.reason { (prose(&held.breach.reason)) }
+            @if let Some(at) = held.accepted_at() { (acceptance(at, now)) }
             @if !shown.is_stood_in {
                 p { "There is no last good answer that may be served, so Argo CD gets an error meanwhile. It changes nothing." }
             }
             (difference(shown, is_whole))
             dl.facts {
                 div { dt { "Since" } dd { (ago(now, held.since)) } }
-                div { dt { "Confirmed" } dd { (confirmed(held, now)) } }
+                div { dt { "Confirmed" } dd { (confirmed(held)) } }
                 div {
                     dt { "Asked by" }
                     dd { @if asked_by.is_empty() { "nobody known" } @else { (names(asked_by)) } }
@@ -142,14 +141,18 @@ fn difference(shown: &Shown, is_whole: bool) -> Markup {
     }
 }
 
-fn confirmed(held: &Held, now: Timestamp) -> Markup {
+/// When an answer is accepted by itself.
+pub(super) fn acceptance(at: Timestamp, now: Timestamp) -> Markup {
+    html! { p.acceptance { "Accepted at " (moment(now, at)) " unless you reject it or the source changes" } }
+}
+
+fn confirmed(held: &Held) -> Markup {
     html! {
         @match (held.decision, held.breach.can_be_confirmed) {
             (Some(Decision::Rejected), _) => "never, because it was rejected",
             (_, false) => "not by the source, however often it says this",
             (_, true) => {
                 (held.agreed) " of " (held.wanted) " further runs, " (duration(held.apart)) " apart"
-                @if let Some(wait) = held.due_at().and_then(|due| due.since(now)) { "; next in " (duration(wait)) }
             }
         }
     }
@@ -172,8 +175,8 @@ pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
                             }
                             " "
                             @if let Some(item) = &each.item { strong { (outside(item)) } " " }
-                            span.asked { (outside(&each.asked)) }
-                            @if !each.answered.is_empty() { ": " span.answered { (outside(&each.answered)) } }
+                            span.asked { (prose(&each.asked)) }
+                            @if !each.answered.is_empty() { ": " span.answered { (prose(&each.answered)) } }
                         }
                     }
                 }

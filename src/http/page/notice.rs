@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::text::outside;
+use super::text::{outside, prose};
 
 /// Why nobody can sign in here.
 const NEEDS_TLS: &str = "A session travels only where nobody can read it, and this connection is not encrypted.";
@@ -13,7 +13,7 @@ pub(crate) fn sign_in(to: &str, problem: Option<&str>, is_private: bool, came_fr
         section.narrow {
             h1 { "Sign in" }
             @if let Some(problem) = problem {
-                p.problem role="alert" { (outside(problem)) }
+                p.problem role="alert" { (prose(problem)) }
             }
             @if is_private {
                 @if came_from_elsewhere {
@@ -47,7 +47,7 @@ pub(crate) fn problem(title: &str, message: &str, request_id: &str) -> Markup {
     html! {
         section.narrow {
             h1 { (title) }
-            p.problem role="alert" { (outside(message)) }
+            p.problem role="alert" { (prose(message)) }
             p { a href="/" { "Back to the overview" } }
             p.quiet { "Request " code { (outside(request_id)) } }
         }
@@ -59,7 +59,7 @@ pub(crate) fn done(title: &str, message: &str) -> Markup {
     html! {
         section.narrow {
             h1 { (title) }
-            p.lead role="status" { (outside(message)) }
+            p.lead role="status" { (prose(message)) }
             p { a href="/held" { "Back to the held answers" } }
         }
     }

@@ -2,14 +2,15 @@
 
 use maud::{Markup, html};
 
-use super::text::{count, duration, outside, segment, since};
-use crate::{
-    domain::clock::Timestamp,
-    overview::{
-        held::{HeldAnswer, HeldAnswers},
-        status::{Alert, AlertKind, Counts, Severity, Status},
-    },
+use super::{
+    held::acceptance,
+    text::{count, duration, outside, prose, segment, since, timestamp},
 };
+use crate::overview::{
+    held::{HeldAnswer, HeldAnswers},
+    status::{Alert, AlertKind, Counts, Severity, Status},
+};
+use domain::clock::Timestamp;
 
 /// How many alerts of one kind are shown. More are counted.
 const MAX_OF_KIND: usize = 5;
@@ -56,11 +57,11 @@ fn of_alert(alert: &Alert, held: &HeldAnswers, now: Timestamp) -> Markup {
         li.card.concern.serious[is_deleting] {
             h2 { a href=(link) { (title(alert, held)) } }
             @match held {
-                Some(held) => (loss(held)),
-                None => p { (outside(&alert.message)) },
+                Some(held) => (loss(held, now)),
+                None => p { (prose(&alert.message)) },
             }
             p.quiet {
-                @if alert.severity == Severity::Critical { span.state.danger[is_deleting].warn[!is_deleting] { "urgent" } " " }
+                @if alert.severity == Severity::Critical { span.state.danger { "urgent" } " " }
                 @if let Some(at) = &alert.since { (since(now, at)) }
                 @if !alert.asked_by.is_empty() {
                     @if alert.since.is_some() { ", " }
@@ -72,9 +73,10 @@ fn of_alert(alert: &Alert, held: &HeldAnswers, now: Timestamp) -> Markup {
 }
 
 /// What a held answer would delete, in short.
-fn loss(held: &HeldAnswer) -> Markup {
+fn loss(held: &HeldAnswer, now: Timestamp) -> Markup {
     html! {
-        p { (outside(&held.reason)) }
+        p { (prose(&held.reason)) }
+        @if let Some(at) = held.accepted_at.as_deref().and_then(timestamp) { (acceptance(at, now)) }
         @if !held.gone.is_empty() {
             p {
                 "Argo CD would delete what was made of "

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::text::{count, duration, outside, segment, since};
-use crate::{
-    domain::{clock::Timestamp, units::plural},
-    overview::routes::{RouteState, RouteView, Routes, SampleView},
-};
+use super::text::{count, duration, outside, prose, segment, since};
+use crate::overview::routes::{RouteState, RouteView, Routes, SampleView};
+use domain::{clock::Timestamp, units::plural};
 
 /// How many ApplicationSets are named with a route.
 const MAX_NAMED: usize = 4;
@@ -73,7 +71,7 @@ fn failure(route: &RouteView, now: Timestamp) -> Markup {
         @if let Some(failure) = &route.last_failure {
             details {
                 summary { "Last failure" }
-                p.quiet { (outside(&failure.kind)) ", " (since(now, &failure.at)) ": " (outside(&failure.message)) }
+                p.quiet { (outside(&failure.kind)) ", " (since(now, &failure.at)) ": " (prose(&failure.message)) }
             }
         }
     }

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::text::{count, duration, milliseconds, outside, since};
-use crate::{
-    domain::{clock::Timestamp, units::plural},
-    overview::sources::{AccountBudget, BreakerState, Source, Sources},
-};
+use super::text::{count, duration, milliseconds, outside, prose, since};
+use crate::overview::sources::{AccountBudget, BreakerState, Source, Sources};
+use domain::{clock::Timestamp, units::plural};
 
 /// All destinations.
 pub(crate) fn sources(sources: &Sources, now: Timestamp) -> Markup {
@@ -80,7 +78,7 @@ fn state(source: &Source, now: Timestamp) -> Markup {
             div.quiet {
                 "failed " (source.failures) " time" (plural(source.failures)) @if source.failures > 1 { " in a row" }
                 @if let Some(at) = &source.failing_since { ", the first " (since(now, at)) }
-                @if let Some(why) = &source.reason { ": " (outside(why)) }
+                @if let Some(why) = &source.reason { ": " (prose(why)) }
             }
         }
     }
@@ -91,7 +89,7 @@ fn last(source: &Source, now: Timestamp) -> Markup {
         @if let Some(last) = &source.last {
             @match last.status { Some(status) => { (status) ", " }, None => {} }
             (outside(&last.outcome)) ", " (since(now, &last.at))
-            div.quiet { "in " (milliseconds(last.milliseconds)) @if let Some(message) = &last.message { ": " (outside(message)) } }
+            div.quiet { "in " (milliseconds(last.milliseconds)) @if let Some(message) = &last.message { ": " (prose(message)) } }
         } @else {
             span.quiet { "none has ended" }
         }
@@ -111,7 +109,7 @@ fn account(account: &AccountBudget) -> Markup {
             @if let Some(pause) = account.pauses_for_seconds {
                 div.quiet {
                     "pauses for " (duration(Duration::from_secs(pause)))
-                    @if let Some(why) = &account.reason { ": " (outside(why)) }
+                    @if let Some(why) = &account.reason { ": " (prose(why)) }
                 }
             }
         }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::domain::{clock::Timestamp, generator::Parameters, visible::is_hidden};
+use domain::{clock::Timestamp, generator::Parameters, visible::is_hidden};
 
 /// The longest document that is shown whole, in characters.
 const MAX_DOCUMENT: usize = 32 * 1024;
@@ -30,6 +30,26 @@ pub(super) fn outside(text: &str) -> Markup {
     }
 }
 
+/// A message, in which names of keys and values are between backticks. These are shown as code.
+pub(super) fn prose(text: &str) -> Markup {
+    let is_paired = text.matches('`').count().is_multiple_of(2);
+    html! {
+        @if is_paired {
+            @for (index, part) in text.split('`').enumerate() {
+                @if index % 2 == 1 { code { (outside(part)) } } @else if !part.is_empty() { (outside(part)) }
+            }
+        } @else { (outside(text)) }
+    }
+}
+
+/// The time of day in UTC, with the date if it is not that of `now`.
+pub(super) fn moment(now: Timestamp, then: Timestamp) -> Markup {
+    let (date, today) = (then.to_date(), now.to_date());
+    let (day, time) = date.split_once('T').unwrap_or(("", &date));
+    let minute = time.get(..5).unwrap_or(time);
+    html! { time datetime=(date) title=(date) { @if !today.starts_with(day) { (day) " " } (minute) " UTC" } }
+}
+
 /// `text` as one segment of a path.
 pub(super) fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
@@ -45,12 +65,15 @@ pub(super) fn ago(now: Timestamp, then: Timestamp) -> Markup {
     html! { time datetime=(then.to_date()) title=(then.to_date()) { (words) } }
 }
 
-/// A moment that a view has as text.
+/// A moment that a view has as text, as the time that has passed since.
 pub(super) fn since(now: Timestamp, date: &str) -> Markup {
-    match humantime::parse_rfc3339(date).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()) {
-        Some(time) => ago(now, Timestamp(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))),
-        None => outside(date),
-    }
+    timestamp(date).map_or_else(|| outside(date), |then| ago(now, then))
+}
+
+/// A moment that a view has as text.
+pub(super) fn timestamp(date: &str) -> Option<Timestamp> {
+    let passed = humantime::parse_rfc3339(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)))
 }
 
 /// Milliseconds, as a person reads them.
@@ -131,6 +154,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_message_shows_no_backticks() {
+        let drawn = |text: &str| prose(text).into_string().replace("<bdi>", "").replace("</bdi>", "");
+        assert_eq!(drawn("more than `guard.maxShrink: 30%`"), "more than <code>guard.maxShrink: 30%</code>");
+        assert_eq!(drawn("`a` and `<b>`"), "<code>a</code> and <code>&lt;b&gt;</code>");
+        assert_eq!(drawn("one ` only"), "one ` only");
+    }
+
+    #[test]
+    fn a_moment_has_the_date_if_it_is_another_day() {
+        let (now, hour) = (Timestamp(1_700_000_000_000), 3_600_000);
+        let drawn = |then: u64| moment(now, Timestamp(then)).into_string();
+        assert!(drawn(now.0 + hour / 6).ends_with(">22:23 UTC</time>"), "{}", drawn(now.0 + hour / 6));
+        assert!(drawn(now.0 + 4 * hour).ends_with(">2023-11-15 02:13 UTC</time>"), "{}", drawn(now.0 + 4 * hour));
+    }
 
     #[test]
     fn hostile_text_is_only_text() {

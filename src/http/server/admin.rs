@@ -19,14 +19,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    admit,
+    ReadBody, Sender, admit,
     completion::Completion,
     discard,
     error::{ApiError, Code},
@@ -34,13 +33,13 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::{Caller, Role},
-    domain::lifecycle::Phase,
-    engine::{answer::admin_ops::Operator, guard::Decision},
     http::edge::{Edge, Limits, Refusals},
     overview,
-    telemetry::trace,
 };
+use auth::{Caller, Role};
+use domain::{document::exact, lifecycle::Phase};
+use engine::{answer::operators::Operator, guard::Decision};
+use telemetry::trace;
 
 /// The message for callers without the role `admin`.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
@@ -97,7 +96,7 @@ const SHADOW: &str = "/admin/shadow";
 pub fn router(app: Arc<App>) -> Router {
     let decide = |template, decision: Decision| {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
-            let id = id.map_or_else(|_| String::new(), |Path(id)| id);
+            let id = segment(id);
             authorized(app, template, request, async move |app: Arc<App>, asked: OperatorRequest| {
                 held::decide(app, &id, &asked.uri, &asked.body, decision, asked.by).await
             })
@@ -105,7 +104,7 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(post_only)
     };
     let answer = |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| async move {
-        let id = id.map_or_else(|_| String::new(), |Path(id)| id);
+        let id = segment(id);
         authorized(app, ANSWER, request, async move |app, _| answers::show(app, &id).await).await
     };
     Router::new()
@@ -131,6 +130,11 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(page::router())
         .fallback(unknown_path)
         .with_state(app)
+}
+
+/// The segment of a path that the route names. One that is not UTF-8 is not the same as an empty one, and names nothing either.
+fn segment(segment: Result<Path<String>, PathRejection>) -> String {
+    segment.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(segment)| segment)
 }
 
 async fn livez() -> &'static str {
@@ -198,7 +202,7 @@ async fn concerns(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
-    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+    let name = segment(name);
     let work = async |app, asked: OperatorRequest| hooks::concerns(app, &name, &asked.headers, &asked.body).await;
     authorized(app, CONCERNS, request, work).await
 }
@@ -207,7 +211,7 @@ async fn concerns(
 struct OperatorRequest {
     uri: Uri,
     headers: HeaderMap,
-    body: Bytes,
+    body: ReadBody,
     by: Operator,
 }
 
@@ -269,7 +273,7 @@ where
         return completion.refuse(refusal);
     }
     let steps = async {
-        let body = read(body).await?;
+        let body = read(&head.extensions, body, Sender::Known).await?;
         work(app, OperatorRequest { uri: head.uri, headers: head.headers, body, by }).await
     };
     let context = completion.span_context();
@@ -303,6 +307,5 @@ async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// `view` as JSON.
 fn told(view: &impl Serialize) -> Result<Value, ApiError> {
-    let told = serde_json::to_value(view);
-    told.map_err(|error| ApiError::new(Code::Internal, format!("the view cannot be written: {error}")))
+    exact::to_value(view).map_err(|error| ApiError::new(Code::Internal, format!("the view cannot be written: {error}")))
 }

@@ -1,33 +1,123 @@
-//! Reads request bodies, within a size and a time limit.
+//! Reads request bodies, within a size and a time limit, and counts the memory that they take.
 
-use std::time::Duration;
+use std::{
+    future::{Future, pending},
+    ops::Deref,
+    time::Duration,
+};
 
-use axum::body::Body;
-use bytes::Bytes;
-use http::{HeaderMap, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use axum::body::{Body, HttpBody as _};
+use bytes::{Bytes, BytesMut};
+use http::{Extensions, HeaderMap, header};
+use http_body_util::{BodyExt, Limited};
 use tokio::time::timeout;
 
 use super::error::{ApiError, Code};
+use crate::http::edge::{ConnectionInfo, Share};
 
 /// The largest body that is read, in bytes.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many bytes of an authenticated sender's body are not counted: more than most calls have. So large bodies never keep small ones out.
+const UNCOUNTED_BYTES: usize = 16 * 1024;
 
-/// Reads a complete body.
+/// Who sends a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A caller that has authenticated.
+    Known,
+    /// Anybody: the body itself must prove its sender.
+    Unproven,
+}
+
+/// A body that has arrived. It counts against its budget until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReadBody {
+    bytes: Bytes,
+    _share: Option<Share>,
+}
+
+impl Deref for ReadBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads the complete body of a request with these `extensions`.
 ///
 /// # Errors
-/// When it is too large, breaks off, or takes too long.
-pub(crate) async fn read(body: Body) -> Result<Bytes, ApiError> {
-    let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await.map_err(|_| {
-        ApiError::new(Code::InvalidRequest, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
-    })?;
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err(ApiError::new(Code::InvalidRequest, "the connection ended within the body")),
+/// When it is too large, breaks off, takes too long, or must make room for newer ones.
+pub(crate) async fn read(extensions: &Extensions, body: Body, sender: Sender) -> Result<ReadBody, ApiError> {
+    // hyper takes no more than the `Content-Length` says.
+    let is_small =
+        sender == Sender::Known && body.size_hint().exact().is_some_and(|size| size <= UNCOUNTED_BYTES as u64);
+    if is_small {
+        let collected = in_time(body.collect()).await?;
+        let bytes = collected.map_err(|_| broken_off())?.to_bytes();
+        return Ok(ReadBody { bytes, _share: None });
     }
+    let share = extensions.get::<ConnectionInfo>().map(|client| client.body(sender == Sender::Known));
+    let uncounted = if sender == Sender::Known { UNCOUNTED_BYTES } else { 0 };
+    let bytes = Box::pin(in_time(grow(body, share.as_ref(), uncounted))).await??;
+    if share.as_ref().is_some_and(|share| !share.keep()) {
+        return Err(crowded_out());
+    }
+    Ok(ReadBody { bytes, _share: share })
+}
+
+/// Reads `body` piece by piece. Counts what it takes in `share`, except for the first `uncounted` bytes.
+async fn grow(mut body: Body, share: Option<&Share>, uncounted: usize) -> Result<Bytes, ApiError> {
+    let mut bytes = BytesMut::new();
+    let mut counted = 0;
+    loop {
+        let must_go = async {
+            match share {
+                Some(share) => share.crowded_out().await,
+                None => pending().await,
+            }
+        };
+        let frame = tokio::select! {
+            biased;
+            () = must_go => return Err(crowded_out()),
+            frame = body.frame() => frame,
+        };
+        let Some(frame) = frame else { return Ok(bytes.freeze()) };
+        // A piece is copied: a small one may hold a large buffer of the connection.
+        let Ok(piece) = frame.map_err(|_| broken_off())?.into_data() else { continue };
+        let size = bytes.len() + piece.len();
+        if size > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        if size > bytes.capacity() {
+            let room = size.max(2 * bytes.capacity()).min(MAX_BODY_BYTES);
+            if let Some(share) = share {
+                let more = room.saturating_sub(uncounted).saturating_sub(counted);
+                share.hold(more);
+                counted += more;
+            }
+            bytes.reserve(room - bytes.len());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+}
+
+/// The result of `reading`, if it comes in time.
+async fn in_time<T>(reading: impl Future<Output = T>) -> Result<T, ApiError> {
+    timeout(BODY_TIMEOUT, reading).await.map_err(|_| {
+        ApiError::new(Code::InvalidRequest, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
+    })
+}
+
+fn broken_off() -> ApiError {
+    ApiError::new(Code::InvalidRequest, "the connection ended within the body")
+}
+
+fn crowded_out() -> ApiError {
+    let message = "the bodies of too many requests are under way, and this one took longest; send it again later";
+    ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1))
 }
 
 /// The refusal of a body that is too large.

@@ -12,21 +12,22 @@ use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
 use self::headers::{CACHE_STATUS, REQUEST_ID, SERVER_TIMING, given_id, new_id};
-use super::{ELSEWHERE, GETPARAMS, HOOK_WITH_TOKEN, NAMED_GETPARAMS, error::ApiError, short};
-use crate::{
-    app::App,
-    auth::Caller,
-    engine::{
-        answer::{Answer, AnswerSource},
-        cache::Key,
-        route::Route,
-    },
-    http::edge::ConnectionInfo,
-    telemetry::{
-        answered::Answered,
-        metrics::NO_ROUTE,
-        trace::{Span, SpanContext},
-    },
+use super::{
+    ELSEWHERE, GETPARAMS, HOOK, HOOK_WITH_TOKEN, NAMED_GETPARAMS,
+    error::{ApiError, Code},
+    short,
+};
+use crate::{app::App, http::edge::ConnectionInfo};
+use auth::Caller;
+use engine::{
+    answer::{Answer, AnswerSource},
+    cache::Key,
+    route::Route,
+};
+use telemetry::{
+    answered::Answered,
+    metrics::NO_ROUTE,
+    trace::{Span, SpanContext},
 };
 
 /// OpenTelemetry's name for an unknown method.
@@ -76,11 +77,12 @@ impl Completion {
             peer: request.extensions().get::<ConnectionInfo>().map(|client| Arc::clone(&client.peer_text)),
             other: match template {
                 Some(GETPARAMS | NAMED_GETPARAMS) => None,
-                // The path may have a token.
-                Some(HOOK_WITH_TOKEN | ELSEWHERE) => {
-                    Some((known(request.method()), template.unwrap_or_default().to_owned()))
+                // A path that is not known may have the token of a hook, also on another listener than that of the hooks.
+                None => Some((known(request.method()), ELSEWHERE.to_owned())),
+                Some(template @ (HOOK | HOOK_WITH_TOKEN | ELSEWHERE)) => {
+                    Some((known(request.method()), template.to_owned()))
                 }
-                _ => Some((known(request.method()), short(request.uri().path()))),
+                Some(_) => Some((known(request.method()), short(request.uri().path()))),
             },
             caller: None,
             route: None,
@@ -89,6 +91,13 @@ impl Completion {
             namespace: None,
             key: None,
             is_over: false,
+        }
+    }
+
+    /// Notes that the request's path names the hook `name`, for the log.
+    pub(crate) fn names_hook(&mut self, name: &str) {
+        if let Some((_, path)) = &mut self.other {
+            *path = path.replace("{name}", name);
         }
     }
 
@@ -270,7 +279,7 @@ impl Completion {
                 target: "request", request_id, peer, method, path, route, application_set, namespace, caller,
                 key = self.key.map(tracing::field::display), cache, status, duration_us, sets, code = error.code.as_str(),
                 error = error.message.as_str(), reason = error.reason.as_deref(),
-                "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
+                "{}", word(status, error.code)
             ),
         }
     }
@@ -288,6 +297,15 @@ impl Drop for Completion {
     }
 }
 
+/// What became of a request with an error, for the log. Only a request that the gateway would not serve is refused.
+fn word(status: u16, code: Code) -> &'static str {
+    match (status, code) {
+        (200, _) => "answered from an earlier answer",
+        (500.., Code::Overloaded) | (..500, _) => "refused",
+        (500.., _) => "no answer",
+    }
+}
+
 /// The name of a request's span. There are few names, whatever clients send.
 fn span_name(method: &Method, template: Option<&'static str>) -> String {
     let method = match known(method) {
@@ -301,4 +319,25 @@ fn span_name(method: &Method, template: Option<&'static str>) -> String {
 fn known(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
     known.into_iter().find(|known| *known == method).unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_says_refused_of_what_the_gateway_itself_would_not_serve() {
+        let cases = [
+            (502, Code::BackendFailed, "no answer"),
+            (504, Code::BackendTimeout, "no answer"),
+            (503, Code::Held, "no answer"),
+            (503, Code::Overloaded, "refused"),
+            (429, Code::Throttled, "refused"),
+            (404, Code::UnknownRoute, "refused"),
+            (200, Code::BackendFailed, "answered from an earlier answer"),
+        ];
+        for (status, code, says) in cases {
+            assert_eq!(word(status, code), says, "{status}");
+        }
+    }
 }

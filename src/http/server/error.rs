@@ -8,13 +8,14 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-use crate::{
-    auth::{Excess, Refused},
-    domain::error::{BackendError, ErrorKind},
-    engine::{
-        answer::{Failure, Unknown, Unusable},
-        route::{ResolvedQuery, Route},
-    },
+use auth::{Excess, Refused};
+use domain::{
+    error::{BackendError, ErrorKind},
+    visible::one_line,
+};
+use engine::{
+    answer::{Failure, Unknown, Unusable},
+    route::{ResolvedQuery, Route},
 };
 
 /// The longest message, in characters. Argo CD writes it into a condition of the ApplicationSet.
@@ -172,7 +173,7 @@ struct ErrorBody<'a> {
 impl ApiError {
     /// An error with `code`. Control characters in `message` become spaces, because JSON does not escape all of them.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        let message = message.into().replace(char::is_control, " ");
+        let message = one_line(&message.into());
         Self {
             code,
             message: cut(message, MAX_MESSAGE_CHARS),
@@ -220,11 +221,17 @@ impl ApiError {
     /// The error when `caller` exceeds the limits of its entry in the configuration.
     #[must_use]
     pub(crate) fn of_excess(caller: &str, excess: Excess) -> Self {
-        let (key, after) = match excess {
-            Excess::Rate(after) => ("rate", after),
-            Excess::Concurrency(after) => ("concurrency", after),
+        let exceeds = |key: &str| format!("the caller `{caller}` exceeds its `{key}` in `auth`");
+        let (message, after) = match excess {
+            Excess::Rate(after) => (exceeds("rate"), after),
+            Excess::Concurrency(after) => (exceeds("concurrency"), after),
+            Excess::Questions(max, after) => {
+                let why = format!(
+                    "it may ask {max} different questions within a day; those that it asked before are answered"
+                );
+                (format!("{}: {why}", exceeds("maxQuestions")), after)
+            }
         };
-        let message = format!("the caller `{caller}` exceeds its `{key}` in `auth`");
         Self::new(Code::Throttled, message).retry_after(after)
     }
 
@@ -257,6 +264,10 @@ impl ApiError {
     pub(crate) fn of_nothing(unknown: Unknown, asked: &ResolvedQuery) -> Self {
         let question = asked.describe();
         let last = match unknown.unusable {
+            // A last good answer would not be served either.
+            None if matches!(unknown.failure, Failure::Store(_)) => {
+                "a replica without contact answers nothing".to_owned()
+            }
             None => "there is no last good answer".to_owned(),
             Some(Unusable::TooOld(stored_at)) => {
                 format!("the last good answer, of {}, is older than `cache.staleIfError` allows", stored_at.to_date())
@@ -267,6 +278,12 @@ impl ApiError {
                     if asked.route.trust().fingerprint == 0 { "" } else { ", or under other keys of its signers" };
                 let date = stored_at.to_date();
                 format!("the last good answer, of {date}, was made by another configuration of this route{or_keys}")
+            }
+            Some(Unusable::OfBefore(stored_at)) => {
+                let date = stored_at.to_date();
+                format!(
+                    "the last good answer, of {date}, is of before the shared store lost writes, and may not be the last"
+                )
             }
         };
         let rest = format!("; {last} ({question}), so the ApplicationSet is left as it is");

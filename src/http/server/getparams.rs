@@ -1,5 +1,5 @@
-//! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, check the limits, read the body, pick the route, check the
-//! input, answer.
+//! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, check the caller's limits, read the body, take a slot, pick
+//! the route, check the input, answer.
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use http::{Method, header};
 use tokio::time::Instant;
 
 use super::{
-    GETPARAMS, NAMED_GETPARAMS, admit as note_admitted,
+    GETPARAMS, NAMED_GETPARAMS, Sender, admit as note_admitted,
     completion::Completion,
     discard, drain,
     error::{ApiError, Code},
@@ -19,15 +19,15 @@ use super::{
 };
 use crate::{
     app::{self, App, Setup},
-    auth::{Auth, CallPermit, Caller, Role},
-    domain::generator::Query,
-    engine::{
-        answer::{Answer, AnswerSource},
-        route::{ResolvedQuery, Route},
-    },
     http::edge::{ConnectionInfo, PeerCertificate},
-    telemetry::trace,
 };
+use auth::{Auth, CallPermit, Caller, Role};
+use domain::generator::Query;
+use engine::{
+    answer::{Answer, AnswerSource},
+    route::{ResolvedQuery, Route},
+};
+use telemetry::trace;
 
 /// The message for a missing or wrong token.
 const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth` of the gateway, \
@@ -62,8 +62,8 @@ async fn steps(
     let began = Instant::now();
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let admitted = admit(app, &setup, &head, (named, began), completion).await;
-    let (caller, _permits) = match admitted {
+    let admitted = admit(&setup, &head, (named, began), completion).await;
+    let (caller, _permit) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
             // Frees the head while the body arrives.
@@ -78,7 +78,10 @@ async fn steps(
             return Err(error);
         }
     };
-    let body = read(body).await?;
+    let body = read(&head.extensions, body, Sender::Known).await?;
+    drop(head);
+    // Only now: a body that arrives slowly must not keep others out.
+    let _slot = take_slot(app, &setup)?;
     let answer = ask(app, &setup, (named, began), &body, &caller, completion).await;
     if answer.is_err() {
         note(&setup, named, &body, completion);
@@ -98,6 +101,15 @@ fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Comple
     completion.key = route.map(|route| route.key(&query));
     completion.application_set = Some(query.application_set);
     completion.namespace = call.namespace;
+}
+
+/// One of the slots for requests under way.
+fn take_slot<'a>(app: &'a App, setup: &Setup) -> Result<app::RequestSlot<'a>, ApiError> {
+    let max = setup.server.max_in_flight;
+    app.in_flight.enter(max).ok_or_else(|| {
+        let message = format!("{max} requests are under way, the most that `server.maxInFlight` allows");
+        ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1))
+    })
 }
 
 /// All steps after the body was read.
@@ -120,6 +132,8 @@ async fn ask(
     };
     let asked = Arc::new(asked);
     completion.key = Some(asked.key);
+    let noted = caller.note_question(asked.key.number(), || app.now());
+    noted.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
     let answer = app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))?;
     // What is answered for the first time may never be asked again.
     let was_asked =
@@ -167,13 +181,12 @@ fn admit_again(asked: &ResolvedQuery, caller: &Caller, completion: &mut Completi
 }
 
 /// All checks before the body is read.
-async fn admit<'a>(
-    app: &'a App,
+async fn admit(
     setup: &Setup,
     head: &http::request::Parts,
     (named, began): (Option<&str>, Instant),
     completion: &mut Completion,
-) -> Result<(Arc<Caller>, (CallPermit, app::RequestSlot<'a>)), ApiError> {
+) -> Result<(Arc<Caller>, CallPermit), ApiError> {
     if head.method != Method::POST {
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
@@ -196,12 +209,7 @@ async fn admit<'a>(
     let route = named.and_then(|name| setup.routes.by_name(name));
     let until = began + route.map_or(setup.server.deadline.0, |route| route.deadline);
     let call_permit = caller.enter(until).await.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
-    let max = setup.server.max_in_flight;
-    let Some(slot) = app.in_flight.enter(max) else {
-        let message = format!("{max} requests are under way, the most that `server.maxInFlight` allows");
-        return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
-    };
-    Ok((caller, (call_permit, slot)))
+    Ok((caller, call_permit))
 }
 
 /// The caller by its token, or without a token by its certificate.
@@ -320,17 +328,15 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{
-        backend::Backend,
-        clients::launcher::own_program,
-        config::Loaded,
-        domain::{
-            clock::SystemClock,
-            error::BackendError,
-            generator::{Outcome, ParameterSet},
-        },
+    use crate::config::Loaded;
+    use domain::{
+        clock::SystemClock,
+        error::BackendError,
         file::base_dir::BaseDir,
+        generator::{Outcome, ParameterSet},
     };
+    use launcher::own_program;
+    use source::Backend;
 
     struct Panicking;
 
@@ -344,7 +350,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_flat_error_and_the_next_call_works() {
-        let hash = crate::auth::hash_token("t");
+        let hash = auth::hash_token("t");
         let config = format!(
             "auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }} ] }}\n\
              routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"

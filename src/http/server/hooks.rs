@@ -1,18 +1,19 @@
-//! The listener for hooks. A delivery is proven before it is read, taken, and answered at once: what it leads to happens in the background.
+//! The listener for hooks. A delivery is proven before it is read if that is possible, taken, and answered at once: what it leads to happens in
+//! the background. A body that must prove its sender counts against the strangers' memory budget.
 
 use std::sync::Arc;
 
 use axum::{
     Router,
     extract::{Path, Request, State, rejection::PathRejection},
-    response::Response,
+    response::{IntoResponse as _, Response},
     routing::any,
 };
 use http::{HeaderMap, Method, header, request::Parts};
 use serde_json::json;
 
 use super::{
-    ELSEWHERE, HOOK, HOOK_WITH_TOKEN, PATIENCE, admit,
+    ELSEWHERE, HOOK, HOOK_WITH_TOKEN, PATIENCE, Sender, admit,
     completion::Completion,
     discard,
     error::{ApiError, Code},
@@ -20,14 +21,21 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::{Auth, Role},
-    domain::{glob::NameGlob, lifecycle::Phase},
-    hooks::{Hook, Unproven},
     http::edge::{Edge, Limits},
 };
+use auth::{Auth, Role};
+use domain::{glob::NameGlob, lifecycle::Phase};
+use hooks::{Hook, Unproven};
+
+/// What a sender is told who proves nothing.
+const NOT_PROVEN: &str =
+    "there is no such hook, or the delivery is not proven; the gateway's log and its `status` say why";
 
 /// How many bytes all connections together may hold on which nothing was proven yet.
 const STRANGERS: usize = 32 * 1024 * 1024;
+
+/// The paths at which load balancers ask whether a server is there.
+const PROBED: [&str; 2] = ["/", "/livez"];
 
 /// The edge of the listener for hooks: as on the main listener, with a budget of its own for strangers.
 #[must_use]
@@ -57,6 +65,11 @@ pub fn router(app: Arc<App>) -> Router {
             ),
         )
         .fallback(|State(app): State<Arc<App>>, request: Request| async move {
+            // A load balancer asks whether somebody listens. It is told no more than that.
+            if matches!(*request.method(), Method::GET | Method::HEAD) && PROBED.contains(&request.uri().path()) {
+                discard(request.into_body()).await;
+                return "ok".into_response();
+            }
             // The path may have a token.
             let completion = Completion::start(app, &request, Some(ELSEWHERE));
             discard(request.into_body()).await;
@@ -73,54 +86,69 @@ async fn serve(
     token: Option<String>,
     request: Request,
 ) -> Response {
-    let completion = Completion::start(Arc::clone(&app), &request, Some(template));
+    let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
+    // A path with a token stays a template: the name may stand in the place of the token.
+    if token.is_none() && app.setup().hooks.by_name(&name).is_some() {
+        completion.names_hook(&name);
+    }
     match take(&app, &name, token.as_deref(), request).await {
         Ok(outcome) => completion.accept(&json!({"result": outcome})),
         Err(error) => completion.refuse(error),
     }
 }
 
-/// Takes a delivery. Returns what became of it.
+/// Takes a delivery. Returns what became of it. Whoever proves nothing gets one answer, whether there is such a hook or not.
 async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> Result<&'static str, ApiError> {
     let (head, body) = request.into_parts();
     let setup = app.setup();
     let Some(hook) = setup.hooks.by_name(name) else {
+        let refused = check_head(&head.method, &head.headers);
         discard(body).await;
+        refused?;
         return Err(note_failure(
             &setup.auth,
             &head.extensions,
-            ApiError::new(Code::NotFound, "there is no hook of this name"),
+            not_proven("there is no hook of this name".to_owned()),
         ));
     };
     let count = |outcome: &'static str| app.metrics.hooks.delivered(&hook.name, outcome);
     // Nothing is proven yet.
     let note = |outcome: &'static str, error: &ApiError| {
         count(outcome);
-        app.deliveries.add_unproven(&hook.name, &error.message, app.now());
+        let why = error.reason.as_deref().unwrap_or(&error.message);
+        app.deliveries.add_unproven(&hook.name, why, app.now());
     };
     if let Err(error) = check_head(&head.method, &head.headers) {
         note("malformed", &error);
         discard(body).await;
         return Err(error);
     }
-    let prove = |body: &[u8]| {
-        hook.verify(&head.headers, token, body, app.now()).map_err(|unproven| {
-            let error = refusal(unproven);
-            note("unproven", &error);
-            if error.code == Code::Forbidden { note_failure(&setup.auth, &head.extensions, error) } else { error }
-        })
+    let unproven = |unproven: Unproven| {
+        let error = refusal(unproven);
+        note("unproven", &error);
+        if error.code == Code::Forbidden { note_failure(&setup.auth, &head.extensions, error) } else { error }
     };
     let sender = match hook.callers() {
         Some(names) => may_send(&setup.auth, &head, names).await.inspect_err(|error| note("unproven", error)),
         None => Ok(()),
     };
-    if let Err(error) = sender.and_then(|()| if hook.needs_body() { Ok(()) } else { prove(b"") }) {
-        discard(body).await;
-        return Err(error);
-    }
-    let body = read(body).await.inspect_err(|error| note("malformed", error))?;
-    if hook.needs_body() {
-        prove(&body)?;
+    let proven = sender.and_then(|()| hook.verify_head(&head.headers, token, app.now()).map_err(unproven));
+    let from = match proven {
+        Ok(true) => Sender::Known,
+        Ok(false) => Sender::Unproven,
+        Err(error) => {
+            discard(body).await;
+            return Err(error);
+        }
+    };
+    let body = read(&head.extensions, body, from).await.map_err(|error| {
+        note(if error.code == Code::Overloaded { "refused" } else { "malformed" }, &error);
+        // Only a hook whose proof needs the body reads it from a stranger.
+        let tells = from == Sender::Unproven && error.code == Code::PayloadTooLarge;
+        if tells { note_failure(&setup.auth, &head.extensions, not_proven(error.message)) } else { error }
+    })?;
+    if from == Sender::Unproven {
+        hook.verify(&head.headers, token, &body, app.now()).map_err(unproven)?;
     }
     admit(&head.extensions);
     let outcome = follow(app, hook, &head.headers, &body).await.inspect_err(|error| {
@@ -158,7 +186,10 @@ fn check_head(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
 async fn may_send(auth: &Auth, head: &Parts, names: &NameGlob) -> Result<(), ApiError> {
     let unknown = "this hook wants the token of a caller with `role: sender`, see `auth`";
     let caller = auth.authenticate(&head.headers, peer(&head.extensions)).await;
-    let caller = caller.map_err(|refused| of_stranger(auth, &head.extensions, refused, unknown))?;
+    let caller = caller.map_err(|refused| {
+        let error = of_stranger(auth, &head.extensions, refused, unknown);
+        if error.code == Code::Forbidden { with_one_answer(error) } else { error }
+    })?;
     if caller.role == Role::Sender && names.matches(&caller.name) {
         return Ok(());
     }
@@ -166,9 +197,23 @@ async fn may_send(auth: &Auth, head: &Parts, names: &NameGlob) -> Result<(), Api
     Err(ApiError::new(Code::Forbidden, message))
 }
 
+/// `error` with the answer for everybody who proves nothing.
+fn with_one_answer(mut error: ApiError) -> ApiError {
+    let why = std::mem::replace(&mut error.message, NOT_PROVEN.to_owned());
+    error.reason = error.reason.or(Some(why.into()));
+    error
+}
+
+/// The error for a sender who proves nothing. The reason is for the operator: it would tell which hooks there are.
+fn not_proven(why: String) -> ApiError {
+    let mut error = ApiError::new(Code::Forbidden, NOT_PROVEN);
+    error.reason = Some(why.into());
+    error
+}
+
 fn refusal(unproven: Unproven) -> ApiError {
     match unproven {
-        Unproven::Wrong(why) => ApiError::new(Code::Forbidden, format!("the delivery is not proven: {why}")),
+        Unproven::Wrong(why) => not_proven(why),
         // Where the secret should be is nothing for a stranger.
         Unproven::NoSecret(why) => {
             let why_not = "the hook's secret cannot be read; the gateway's log says why";

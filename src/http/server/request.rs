@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::{
+use domain::{
     document::{self, Document, Object},
     generator::Parameters,
 };

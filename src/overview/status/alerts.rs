@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{Alert, AlertKind, Severity};
 use crate::{
     app::App,
-    domain::{clock::Timestamp, lifecycle::Phase},
-    engine::answer::conditions::{FailingQuestion, RECENT},
     overview::{
         date,
         held::HeldAnswer,
         sources::{self, BreakerState},
     },
-    tls::ServerTls,
 };
+use domain::{clock::Timestamp, lifecycle::Phase};
+use engine::answer::conditions::{FailingQuestion, RECENT};
+use tls::ServerTls;
 
 /// How many alerts of one kind are listed.
 const MAX_OF_KIND: usize = 100;
@@ -117,11 +117,11 @@ fn store(app: &App) -> Vec<Alert> {
     let Some(shared) = app.engine.shared() else { return Vec::new() };
     let (state, mut alerts) = (shared.contact(), Vec::new());
     if let Some(why) = shared.why_out_of_contact() {
-        let message = format!("the shared store cannot be used, so only known answers are served: {why}");
+        let message = format!("the shared store cannot be used, so this replica answers no calls: {why}");
         alerts.push(Alert::new(AlertKind::StoreAway, Severity::Critical, message));
     }
     if state.is_recovering {
-        let message = "the replicas restore what the shared store lost; meanwhile nothing is recorded";
+        let message = "the replicas restore what the shared store lost; meanwhile they answer no calls";
         alerts.push(Alert::new(AlertKind::StoreLostRecords, Severity::Critical, message));
     }
     if state.has_lost_records {

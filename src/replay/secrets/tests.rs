@@ -8,16 +8,16 @@ use serde_json::json;
 use super::*;
 use crate::{
     config::{Decoded, Report},
-    domain::{
-        clock::Timestamp,
-        replay::{HttpReply, Sources as _},
-    },
     replay::{
         case::CaseFile,
         read::checked,
         record::{Recorded, Recorder},
         update::json_line,
     },
+};
+use domain::{
+    clock::Timestamp,
+    replay::{HttpReply, Sources as _},
 };
 
 const TOKEN: &str = "ghp_0123456789abcdefABCD";

@@ -60,7 +60,7 @@ async fn the_commands_list_and_invalidate_answers_and_name_the_callers() {
     let (upstream, body) = inventory(&["a", "b"]).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("admin-token"), ADMIN_TOKEN).unwrap();
-    let hash = appset_gateway::auth::hash_token(TOKEN);
+    let hash = auth::hash_token(TOKEN);
     let config = folder.path().join("gateway.yaml");
     let head = format!(
         "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n\

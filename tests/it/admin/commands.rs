@@ -72,7 +72,7 @@ async fn explain_and_answers_show_print_the_answer_and_how_it_was_found() {
         "route     s (script)",
         "outcome   present, ",
         "ran       s (script), ",
-        "Argo CD   would get what was found now",
+        "Argo CD   gets now the remembered answer, which is fresh for ",
         "cache     ",
     ] {
         assert!(good.stderr.contains(line), "{line}: {}", good.stderr);
@@ -84,7 +84,7 @@ async fn explain_and_answers_show_print_the_answer_and_how_it_was_found() {
     assert_eq!((held.code, &explained["because"]["code"]), (Some(1), &json!("held")), "{explained:#}");
     let held = run(&["explain", "s"]);
     assert_eq!((held.code, serde_json::from_str::<Value>(&held.stdout).unwrap()), (Some(1), expected.clone()));
-    assert!(held.stderr.contains("Argo CD   would get the last good answer"), "{}", held.stderr);
+    assert!(held.stderr.contains(" s, afterwards the last good answer\n"), "{}", held.stderr);
     let unknown = run(&["explain", "t", "-p", "x=1"]);
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""));
     assert!(unknown.stderr.starts_with("error: there is no route `t`"), "{}", unknown.stderr);
@@ -96,8 +96,51 @@ async fn explain_and_answers_show_print_the_answer_and_how_it_was_found() {
     assert!(shown.stderr.contains("cache     fresh, stored at 20") && shown.stderr.contains(key), "{}", shown.stderr);
     let json: Value = serde_json::from_str(&run(&["answers", "show", key, "-o", "json"]).stdout).unwrap();
     assert_eq!(json["answer"], expected);
-    let missing = run(&["answers", "show", "zz"]);
+    let missing = run(&["answers", "show", &"0".repeat(32)]);
     assert!(missing.code == Some(1) && missing.stderr.contains("no answer has this key"), "{}", missing.stderr);
+}
+
+/// The reason is said once, with what Argo CD gets; a failure is shown with its question, also when its rest is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_and_answers_show_say_why_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
+    print(folder.path(), &["a", "b", "c"]);
+    let gateway = Gateway::serve(&config);
+    let run = |arguments: &[&str]| run(&gateway, &config, arguments);
+    ask(&gateway).await;
+    print(folder.path(), &["a"]);
+    ask(&gateway).await;
+    for arguments in
+        [&["explain", "s"][..], &["answers", "show", &answers_of(&run(&["answers", "list", "-o", "json"]))[0]]]
+    {
+        let shown = run(arguments).stderr;
+        assert_eq!(shown.matches("2 of 3 parameter sets would be gone").count(), 1, "{shown}");
+        assert!(shown.contains("\nfailing   held; ") || shown.contains("\nfailing   held: "), "{shown}");
+        assert!(shown.contains("\nheld      since 20") && !shown.contains("would get"), "{shown}");
+    }
+    let held: Value = serde_json::from_str(&run(&["held", "list", "-o", "json"]).stdout).unwrap();
+    let listed = run(&["held", "list"]).stdout;
+    let at = held["held"][0]["acceptedAt"].as_str().unwrap();
+    assert!(
+        listed.contains(&format!("\n    accepted at {at} unless you reject it or the source changes\n")),
+        "{listed}"
+    );
+    let released = run(&["held", "release", held["held"][0]["id"].as_str().unwrap()]).stdout;
+    assert_eq!(released, "accepted, because the source still says so; Argo CD will delete 2: b, c\n");
+
+    std::fs::remove_file(folder.path().join("answer")).unwrap();
+    let body = json!({"input": {"parameters": {"x": "failing"}}}).to_string();
+    let request = argo_request("/s/api/v1/getparams.execute", TOKEN, body.as_bytes());
+    assert_eq!(exchange(gateway.address, &request).await.status, 502);
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    let failures: Value = serde_json::from_str(&run(&["answers", "list", "-o", "json"]).stdout).unwrap();
+    let failures = failures["answers"].as_array().unwrap().iter().find(|each| each["input"]["x"] == "failing").cloned();
+    let shown = run(&["answers", "show", failures.expect("a failure")["key"].as_str().unwrap()]);
+    assert_eq!((shown.code, &*shown.stdout), (Some(0), ""), "{}", shown.stderr);
+    for line in ["input     {\"x\":\"failing\"}\n", "cache     failing\n", "; the next call asks the source again\n"] {
+        assert!(shown.stderr.contains(line), "{line}: {}", shown.stderr);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,6 +203,30 @@ async fn no_command_prints_what_steers_a_terminal() {
     let output = command().args(["call", "s", "-p", &branch, "-c"]).arg(&config).output().unwrap();
     let shown = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(shown.contains("gnp.exe") && !shown.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{shown:?}");
+}
+
+/// A variable of a script that was never set names nothing, and no request is sent.
+#[test]
+fn an_empty_name_is_refused_before_any_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "");
+    for (arguments, says) in [
+        (&["held", "release", ""][..], "6 to 32 hexadecimal digits"),
+        (&["held", "reject", "0b6d1"], "6 to 32 hexadecimal digits"),
+        (&["held", "release", "0b6d1c", "--fingerprint", ""], "--fingerprint"),
+        (&["answers", "show", ""], "6 to 32 hexadecimal digits"),
+        (&["answers", "list", "--route", ""], "--route"),
+        (&["answers", "invalidate", "--route", "s", "--application-set", ""], "--application-set"),
+        (&["answers", "invalidate", "-p", "=x"], "write NAME=VALUE"),
+        (&["explain", ""], "<ROUTE>"),
+        (&["hook", "explain", "", "--event", "x"], "<NAME>"),
+    ] {
+        let output =
+            command().args(arguments).arg("-c").arg(&config).args(["--admin", "127.0.0.1:1"]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(says) && !stderr.contains("cannot connect"), "{arguments:?}: {stderr}");
+    }
 }
 
 /// The keys of a list of answers.

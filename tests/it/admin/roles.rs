@@ -1,6 +1,6 @@
 //! What each role may do on the admin listener, and which requests of browsers are refused.
 
-use appset_gateway::auth::hash_token;
+use auth::hash_token;
 use serde_json::{Value, json};
 
 use super::{gateway, held, print, routes};
@@ -64,7 +64,7 @@ async fn a_page_of_another_site_changes_nothing() {
         ("Sec-Fetch-Site: same-origin\r\n", 200),
         ("", 200),
     ] {
-        let request = operator_request("POST", "/admin/answers/invalidate", "{}");
+        let request = operator_request("POST", "/admin/answers/invalidate", r#"{"all": true}"#);
         let reply = send(&app, &request.replace("Host: gateway\r\n", &format!("Host: gateway\r\n{headers}"))).await;
         assert_eq!(reply.status, status, "{headers}");
         let request = operator_request("GET", "/admin/held", "");

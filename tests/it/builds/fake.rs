@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::{Value, json};
 
 use crate::support::upstream::{Play, Request, Step, Upstream};
@@ -16,30 +16,30 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
 /// A commit of 40 equal digits.
-pub fn sha(digit: char) -> String {
+pub(crate) fn sha(digit: char) -> String {
     digit.to_string().repeat(40)
 }
 
 /// An image whose label names a commit.
 #[derive(Debug, Clone)]
-pub struct Image {
+pub(crate) struct Image {
     /// The commit.
     pub revision: String,
 }
 
 impl Image {
     /// The image of the commit of 40 equal digits.
-    pub fn of(digit: char) -> Self {
+    pub(crate) fn of(digit: char) -> Self {
         Self { revision: sha(digit) }
     }
 
     /// The image of a commit that ends with a number.
-    pub fn numbered(number: usize) -> Self {
+    pub(crate) fn numbered(number: usize) -> Self {
         Self { revision: format!("{number:040x}") }
     }
 
     /// Its configuration, with the label.
-    pub fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         json!({"created": "2026-07-20T01:00:00Z", "os": "linux", "architecture": "amd64",
             "config": {"Labels": {"org.opencontainers.image.revision": self.revision}}})
         .to_string()
@@ -53,7 +53,7 @@ impl Image {
     }
 
     /// The digest of the manifest.
-    pub fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         Digest::of(self.manifest().as_bytes())
     }
 }
@@ -80,7 +80,7 @@ struct State {
 
 /// The kind of a request, by its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
+pub(crate) enum Endpoint {
     /// The forge.
     Gate,
     /// A tag's digest.
@@ -96,7 +96,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    pub const ALL: [Self; 4] = [Self::Gate, Self::Tag, Self::Manifest, Self::Config];
+    pub(crate) const ALL: [Self; 4] = [Self::Gate, Self::Tag, Self::Manifest, Self::Config];
 
     fn of(target: &str) -> Self {
         match target {
@@ -111,7 +111,7 @@ impl Endpoint {
 }
 
 /// The server.
-pub struct Fake {
+pub(crate) struct Fake {
     upstream: Upstream,
     state: Arc<Mutex<State>>,
     taken: Mutex<usize>,
@@ -119,7 +119,7 @@ pub struct Fake {
 
 impl Fake {
     /// Starts without images and runs.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
         let upstream = Upstream::start(move |request| shared.lock().unwrap().answer(request)).await;
@@ -127,17 +127,17 @@ impl Fake {
     }
 
     /// The host, as an image reference names it.
-    pub fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         self.upstream.address.to_string()
     }
 
     /// The base URL of the API.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.upstream.address)
     }
 
     /// Puts `image` under `tag`, in every repository.
-    pub fn push(&self, tag: &str, image: &Image) {
+    pub(crate) fn push(&self, tag: &str, image: &Image) {
         let mut state = self.state.lock().unwrap();
         state.keep(image.config());
         let digest = state.keep(image.manifest());
@@ -145,12 +145,12 @@ impl Fake {
     }
 
     /// Puts an index of images for platforms under `tag`; the digests of the index and of each image.
-    pub fn push_index(&self, tag: &str, images: &[(&str, char)]) -> Vec<Digest> {
+    pub(crate) fn push_index(&self, tag: &str, images: &[(&str, char)]) -> Vec<Digest> {
         self.push_annotated_index(tag, images, &json!({}))
     }
 
     /// The same, with annotations of the index.
-    pub fn push_annotated_index(&self, tag: &str, images: &[(&str, char)], annotations: &Value) -> Vec<Digest> {
+    pub(crate) fn push_annotated_index(&self, tag: &str, images: &[(&str, char)], annotations: &Value) -> Vec<Digest> {
         let mut state = self.state.lock().unwrap();
         let mut entries = Vec::new();
         let mut digests: Vec<Digest> = images
@@ -175,34 +175,62 @@ impl Fake {
         digests
     }
 
+    /// Keeps an image whose configuration is `config`; the digest of its manifest.
+    pub(crate) fn keep_image(&self, config: &Value) -> Digest {
+        let mut state = self.state.lock().unwrap();
+        let config = state.keep(config.to_string());
+        state.keep(
+            json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": [],
+                "config": {"mediaType": CONFIG, "digest": config.as_str(), "size": 1}})
+            .to_string(),
+        )
+    }
+
+    /// Keeps an index of these entries: digests, and what is said of each; the digest of the index.
+    pub(crate) fn keep_index(&self, entries: &[(&Digest, Value)]) -> Digest {
+        let entry = |(digest, more): &(&Digest, Value)| {
+            let mut entry = json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": 1});
+            entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            entry
+        };
+        let entries: Vec<Value> = entries.iter().map(entry).collect();
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries});
+        self.state.lock().unwrap().keep(index.to_string())
+    }
+
+    /// Puts what is kept as `digest` under `tag`.
+    pub(crate) fn tag(&self, tag: &str, digest: &Digest) {
+        self.state.lock().unwrap().tags.insert(tag.to_owned(), digest.clone());
+    }
+
     /// From now on there is a referrers API with pages of `size`.
-    pub fn has_referrers_api(&self, size: usize) {
+    pub(crate) fn has_referrers_api(&self, size: usize) {
         self.state.lock().unwrap().page = Some(size);
     }
 
     /// The registry gets a referrers API. Its fallback tags stay as they are.
-    pub fn gets_referrers_api(&self, size: usize) {
+    pub(crate) fn gets_referrers_api(&self, size: usize) {
         let mut state = self.state.lock().unwrap();
         (state.page, state.before_api) = (Some(size), state.referrers.clone());
     }
 
     /// Only images of `repository` have documents beside them.
-    pub fn document_only(&self, repository: &str) {
+    pub(crate) fn document_only(&self, repository: &str) {
         self.state.lock().unwrap().documented = Some(repository.to_owned());
     }
 
     /// From now on the registry answers `status` to requests for the content of `digest`.
-    pub fn damage(&self, digest: &Digest, status: u16) {
+    pub(crate) fn damage(&self, digest: &Digest, status: u16) {
         self.state.lock().unwrap().damaged.insert(digest.as_str().to_owned(), status);
     }
 
     /// Puts `document`, a layer of the type `kind`, beside the image `subject`; the digest of its manifest.
-    pub fn attach(&self, subject: &Digest, kind: &str, document: &str) -> Digest {
+    pub(crate) fn attach(&self, subject: &Digest, kind: &str, document: &str) -> Digest {
         self.attach_layers(subject, kind, &[document.to_owned()], document.len())
     }
 
     /// Puts one document with several layers beside the image `subject`. Its manifest says that each layer has `size` bytes.
-    pub fn attach_layers(&self, subject: &Digest, kind: &str, layers: &[String], size: usize) -> Digest {
+    pub(crate) fn attach_layers(&self, subject: &Digest, kind: &str, layers: &[String], size: usize) -> Digest {
         let mut state = self.state.lock().unwrap();
         let number = state.referrers.values().map(Vec::len).sum::<usize>().to_string();
         let entry = |digest: Digest| json!({"mediaType": kind, "digest": digest.as_str(), "size": size});
@@ -220,7 +248,7 @@ impl Fake {
     }
 
     /// Puts a document with this manifest beside the image `subject`; its digest.
-    pub fn attach_manifest(&self, subject: &Digest, manifest: &str) -> Digest {
+    pub(crate) fn attach_manifest(&self, subject: &Digest, manifest: &str) -> Digest {
         let mut state = self.state.lock().unwrap();
         let digest = state.keep(manifest.to_owned());
         state.referrers.entry(subject.clone()).or_default().push(digest.clone());
@@ -228,7 +256,7 @@ impl Fake {
     }
 
     /// Puts signatures of cosign before version 3 beside `subject`: payloads, and their signatures in base64.
-    pub fn attach_legacy(&self, subject: &Digest, signed: &[(String, String)]) {
+    pub(crate) fn attach_legacy(&self, subject: &Digest, signed: &[(String, String)]) {
         let mut state = self.state.lock().unwrap();
         let mut layers = Vec::new();
         for (payload, signature) in signed {
@@ -245,25 +273,25 @@ impl Fake {
     }
 
     /// Takes everything away that is beside `subject`.
-    pub fn detach(&self, subject: &Digest) {
+    pub(crate) fn detach(&self, subject: &Digest) {
         let mut state = self.state.lock().unwrap();
         state.referrers.remove(subject);
         state.tags.remove(&format!("sha256-{}.sig", hex(subject)));
     }
 
     /// Loses the content of `digest`, which stays listed.
-    pub fn lose(&self, digest: &Digest) {
+    pub(crate) fn lose(&self, digest: &Digest) {
         self.state.lock().unwrap().contents.remove(digest.as_str());
     }
 
     /// The commits of the repository, newest first.
-    pub fn history(&self, commits: &str) {
+    pub(crate) fn history(&self, commits: &str) {
         let mut state = self.state.lock().unwrap();
         state.history = commits.chars().collect();
     }
 
     /// The one run of the workflow for a commit, in another state.
-    pub fn run(&self, commit: char, status: &str, conclusion: Option<&str>) {
+    pub(crate) fn run(&self, commit: char, status: &str, conclusion: Option<&str>) {
         let mut state = self.state.lock().unwrap();
         let known = state.runs.iter().position(|run| run["head_sha"] == sha(commit).as_str());
         let id = known.unwrap_or(state.runs.len()) + 1;
@@ -279,22 +307,22 @@ impl Fake {
     }
 
     /// From now on `play` answers at one place.
-    pub fn fail(&self, endpoint: Endpoint, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) {
+    pub(crate) fn fail(&self, endpoint: Endpoint, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) {
         self.state.lock().unwrap().fault = Some((endpoint, Arc::new(play)));
     }
 
     /// All is well again.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.state.lock().unwrap().fault = None;
     }
 
     /// All that was asked.
-    pub fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.upstream.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect()
     }
 
     /// What was asked since the last time.
-    pub fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         let (asked, mut taken) = (self.asked(), self.taken.lock().unwrap());
         let new = asked[*taken..].to_vec();
         *taken = asked.len();

@@ -71,8 +71,8 @@ fn each_bad_key_is_reported_with_its_position() {
         assert_eq!(found, none, "{more}");
     }
     for (bad, says) in [
-        (json!({"image": TAG, "platform": "linux"}), "no platform"),
-        (json!({"image": TAG, "requirePlatforms": ["linux/amd64", ""]}), "no platform"),
+        (json!({"image": TAG, "platform": "linux"}), "not a platform"),
+        (json!({"image": TAG, "requirePlatforms": ["linux/amd64", ""]}), "not a platform"),
         (json!({"image": TAG, "placeholder": "r.example/x:1"}), "no digest"),
     ] {
         let found = findings(&json!({"images": {"app": bad}}), "");
@@ -111,17 +111,18 @@ fn check_warns_of_a_lineage_that_a_restart_forgets() {
     let pipeline = |first: &Value| json!({"pipeline": [first, {"select": "items"}]});
     let merge = |other: &Value| json!({"merge": {"mergeKeys": ["revision"], "backends": [{"fixed": {"parameters": []}}, other]}});
     let (lineage, kept) = (json!(["branch"]), "cache: { path: ./answers.redb }\n");
+    let forgotten = "cache: {}\n";
     for (backend, lineage, more, is_told) in [
-        (&images, &lineage, "", true),
+        (&images, &lineage, forgotten, true),
         (&images, &lineage, kept, false),
-        (&images, &Value::Null, "", false),
-        (&list, &lineage, "", false),
-        (&pipeline(&images), &lineage, "", true),
-        (&merge(&images), &lineage, "", true),
-        (&pipeline(&merge(&images)), &lineage, "", true),
+        (&images, &Value::Null, forgotten, false),
+        (&list, &lineage, forgotten, false),
+        (&pipeline(&images), &lineage, forgotten, true),
+        (&merge(&images), &lineage, forgotten, true),
+        (&pipeline(&merge(&images)), &lineage, forgotten, true),
         (&pipeline(&merge(&images)), &lineage, kept, false),
-        (&pipeline(&merge(&list)), &lineage, "", false),
-        (&json!({"http": {"url": "https://ci.example/{{ params.branch }}"}}), &lineage, "", false),
+        (&pipeline(&merge(&list)), &lineage, forgotten, false),
+        (&json!({"http": {"url": "https://ci.example/{{ params.branch }}"}}), &lineage, forgotten, false),
     ] {
         let found = of_route(&json!({"name": "l", "lineage": lineage, "backend": backend}), more);
         let is_found = found.iter().any(|(severity, path, message)| {
@@ -129,6 +130,39 @@ fn check_warns_of_a_lineage_that_a_restart_forgets() {
                 && path == "routes[0].lineage"
                 && message.starts_with("without `cache.path` a restart")
         });
-        assert_eq!((is_found, found.is_empty()), (is_told, !is_told), "{backend} {lineage} {more}: {found:?}");
+        let others = found.iter().filter(|(_, path, _)| path != "cache" && path != "routes[0].lineage").count();
+        assert_eq!((is_found, others), (is_told, 0), "{backend} {lineage} {more}: {found:?}");
     }
+}
+
+/// A commit without a lineage is worth a word only where something uses it.
+#[test]
+fn check_wants_a_lineage_for_a_commit_that_is_used() {
+    let http = |url: &str| json!({"http": {"url": format!("https://ci.example/{url}")}});
+    let input = json!([{"name": "branch"}, {"name": "head_sha"}]);
+    let script = json!({"script": {"command": ["cat"]}});
+    for (backend, more, is_told) in [
+        (http("{{ params.head_sha }}"), json!({}), true),
+        (http("{{ params['head_sha'] }}"), json!({}), true),
+        (http("{{ params.branch }}"), json!({}), false),
+        (http("{{ params.branch }}"), json!({"echo": ["head_sha"]}), true),
+        (http("{{ params.branch }}"), json!({"match": {"parameters": {"head_sha": "*"}}}), false),
+        (json!({"digests": {"images": {"app": {"image": TAG}}}}), json!({}), false),
+        (
+            json!({"digests": {"images": {"app": {"image": TAG}}, "revision": {"expect": "{{ params.head_sha }}"}}}),
+            json!({}),
+            true,
+        ),
+        (script, json!({}), true),
+    ] {
+        let mut route = json!({"name": "l", "input": input, "backend": backend});
+        route.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let found = of_route(&route, "");
+        let is_found =
+            found.iter().any(|(_, path, message)| path == "routes[0].lineage" && message.contains("names no lineage"));
+        assert_eq!(is_found, is_told, "{route}: {found:?}");
+    }
+    // `sha` is not `sha256`.
+    let route = json!({"name": "l", "backend": http("{{ params.sha256 }}")});
+    assert!(of_route(&route, "").iter().all(|(_, path, _)| path != "routes[0].lineage"));
 }

@@ -90,6 +90,28 @@ async fn an_image_with_an_impossible_tag_is_proven_absent() {
     }
 }
 
+/// CI makes `-123-fix` of `#123-fix`, which is no tag, and the tag `pr--123-fix` with a prefix. `123-fix` is another branch's.
+#[tokio::test]
+async fn a_branch_never_gets_the_tag_of_another() {
+    let fake = Fake::start().await;
+    for tag in ["123-fix", "ber-x", "pr-123-fix", "x"] {
+        fake.push(tag, &Image::of('a'));
+    }
+    fake.push("pr--123-fix", &Image::of('b'));
+    let output = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null});
+    let app = start(&fake, &by_tag(&fake, "{{ params.branch | tag }}"), output.clone()).await;
+    for branch in ["#123-fix", "Über-x", "-x", ".x", "🎉x"] {
+        assert_eq!(call(&app, branch).await.sets(), "[]", "{branch}");
+    }
+    assert_eq!(fake.asked().len(), 0, "nobody was asked");
+    let app = start(&fake, &by_tag(&fake, "pr-{{ params.branch | tag }}"), output.clone()).await;
+    assert_eq!(call(&app, "#124-fix").await.sets(), "[]");
+    assert!(call(&app, "#123-fix").await.sets().contains(Image::of('b').digest().as_str()));
+    // GitLab makes the tag `123-fix` of it.
+    let app = start(&fake, &by_tag(&fake, "{{ params.branch | ref_slug }}"), output).await;
+    assert!(call(&app, "#123-fix").await.sets().contains(Image::of('a').digest().as_str()));
+}
+
 /// Also with a gate and a lineage: the last build is served, as for any missing image.
 #[tokio::test]
 async fn a_branch_with_an_impossible_tag_is_treated_as_not_built() {
@@ -115,7 +137,7 @@ async fn without_omit_an_impossible_tag_is_invalid() {
             backend["images"]["app"]["placeholder"] = json!(placeholder);
         }
         let app = start(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}})).await;
-        refused(&call(&app, "ü").await, 422, "invalid_input", "`ü` has no character that a tag may begin with");
+        refused(&call(&app, "ü").await, 422, "invalid_input", "starts with none of `.` and `-`");
     }
     // A commit that makes an impossible tag and an impossible repository name are invalid, too.
     let backend = by_tag(&fake, "{{ params.head_sha }}");

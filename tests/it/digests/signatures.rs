@@ -6,7 +6,7 @@ mod keyless;
 
 use std::{path::Path, time::Duration};
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

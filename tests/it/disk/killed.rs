@@ -155,7 +155,7 @@ async fn an_outdated_record_is_neither_served_nor_used_by_the_guard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_evicted_from_the_file_never_counts_as_empty() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config_by_number(folder.path(), ", disk: 30KiB");
+    let config = config_by_number(folder.path(), ", disk: 60KiB");
     let mut gateway = Gateway::serve(&config);
     for n in 0..20 {
         answers(folder.path(), n, Some(&json!([{ "a": "x".repeat(5000) }]).to_string()));

@@ -141,3 +141,22 @@ fn an_ellipsis_matches_any_text() {
     assert!(!fits("a … c", "a b d"));
     assert!(!fits("a", "a b"));
 }
+
+/// The reader can also do what operators do, with the token that the README names.
+#[test]
+fn the_gateway_of_make_run_can_be_operated() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = gateway(folder.path());
+    let token = folder.path().join("demo/admin-token");
+    for arguments in [&["status"][..], &["held", "list"], &["answers", "list"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_appset-gateway"))
+            .args(arguments)
+            .args(["--admin", &format!("http://{}", gateway.admin), "--token-file"])
+            .arg(&token)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    assert!(readme.contains(std::fs::read_to_string(token).unwrap().trim()));
+}

@@ -9,6 +9,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::page::{Page, repository};
+use crate::support::binary::command;
 
 /// The page of all metrics.
 const METRICS: &str = "docs/metrics.md";
@@ -36,7 +37,7 @@ fn sources(folder: &Path) -> Vec<String> {
 
 #[test]
 fn the_documented_metrics_are_those_of_the_code() {
-    let code = sources(&repository().join("src"));
+    let code = [sources(&repository().join("src")), sources(&repository().join("crates"))].concat();
     let known: BTreeSet<String> =
         code.iter().flat_map(|text| matches(r#""(appset_gateway_[a-z0-9_]+)""#, text)).collect();
     assert!(known.len() > 20, "{known:?}");
@@ -68,4 +69,63 @@ fn every_kind_of_backend_is_documented() {
         let missing: Vec<_> = kinds.iter().filter(|kind| !page.text().contains(&format!("`{kind}`"))).collect();
         assert!(missing.is_empty(), "{path} lacks the backend {missing:?}");
     }
+}
+
+/// The help of `appset-gateway` with these arguments.
+fn help(arguments: &[&str]) -> String {
+    let output = command().args(arguments).arg("--help").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands of the program.
+fn commands() -> BTreeSet<String> {
+    let help = help(&[]);
+    let (_, rest) = help.split_once("Commands:\n").unwrap();
+    let all = rest.lines().take_while(|line| !line.is_empty());
+    let names = all.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    names.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_is_documented() {
+    let page = Page::read("docs/configuration.md");
+    let (_, table) = page.text().split_once("| command | does |\n|---|---|\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let cells: Vec<&str> = rows.map(|row| row.split('|').nth(1).unwrap()).collect();
+    let shown: BTreeSet<String> = cells.iter().flat_map(|cell| matches(r"`([a-z-]+)", cell)).collect();
+    assert_eq!(shown, commands());
+}
+
+/// Each exit code that a command's help explains has a row, and the other way round.
+#[test]
+fn every_exit_code_is_documented() {
+    let of_help = |command: &String| {
+        let help = help(&[command]).replace('\n', " ");
+        let codes = help.split("Exit codes: ").nth(1).unwrap_or_default().to_owned();
+        matches(r"(?:^|[,;.] )(\d+) [a-z`-]", &codes)
+    };
+    let mut known: BTreeSet<String> = commands().iter().flat_map(of_help).collect();
+    // Of all commands, by clap.
+    known.insert("2".to_owned());
+    let page = Page::read("docs/operations.md");
+    let (_, table) = page.text().split_once("| code | of | means |\n|---|---|---|\n").unwrap();
+    let rows: String = table.lines().take_while(|line| line.starts_with('|')).flat_map(|row| [row, "\n"]).collect();
+    assert_eq!(matches(r"(?m)^\| (\d+) \|", &rows), known);
+}
+
+#[test]
+fn every_kind_of_hook_is_documented() {
+    let schema = std::fs::read_to_string(repository().join("config/schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let kinds: Vec<&str> =
+        schema["$defs"]["Kind"]["oneOf"].as_array().unwrap().iter().filter_map(|kind| kind["const"].as_str()).collect();
+    assert!(kinds.len() > 10, "{kinds:?}");
+    let pages = [Page::read("docs/push.md"), Page::read("docs/senders.md")];
+    let is_shown = |kind: &&&str| {
+        pages
+            .iter()
+            .any(|page| page.text().contains(&format!("`{kind}`")) || page.text().contains(&format!("kind: {kind}")))
+    };
+    let missing: Vec<_> = kinds.iter().filter(|kind| !is_shown(kind)).collect();
+    assert!(missing.is_empty(), "docs/push.md and docs/senders.md lack the kind {missing:?}");
 }

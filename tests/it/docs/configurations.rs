@@ -4,7 +4,8 @@
 
 use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use appset_gateway::{app::App, config::Loaded, domain::clock::SystemClock, file::base_dir::BaseDir};
+use appset_gateway::{app::App, config::Loaded};
+use domain::{clock::SystemClock, file::base_dir::BaseDir};
 use serde_json::Value;
 
 use super::page::{Block, Page, repository};
@@ -183,7 +184,12 @@ fn errors(block: &Block, part: Part, document: &Value) -> Vec<String> {
     let built = Loaded::parse(&block.page, text, BaseDir::new(folder.path()))
         .and_then(|loaded| App::build(loaded, Arc::new(SystemClock), gateway));
     let report = match built {
-        Ok((_, report)) if !report.has_errors() => return Vec::new(),
+        // Users copy whole configurations. Those remember over a restart.
+        Ok((_, report)) if !report.has_errors() => {
+            let is_whole = ["auth", "routes"].iter().all(|key| document.get(key).is_some());
+            let forgets = |line: &String| is_whole && line.contains("without `cache.path`");
+            return report.lines().into_iter().filter(forgets).collect();
+        }
         Ok((_, report)) | Err(report) => report,
     };
     report.lines().into_iter().map(|line| format!("{}: {line}", block.position())).collect()

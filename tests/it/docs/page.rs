@@ -14,14 +14,14 @@ const OTHERS: [&str; 7] = [
 ];
 
 /// A Markdown file.
-pub struct Page {
+pub(super) struct Page {
     /// Its path within the repository, such as `docs/http.md`.
     pub path: String,
     text: String,
 }
 
 /// A fenced block.
-pub struct Block {
+pub(super) struct Block {
     /// The path of its page.
     pub page: String,
     /// The line of its fence, from 1.
@@ -36,37 +36,37 @@ pub struct Block {
 
 impl Block {
     /// Its position: `docs/http.md:12`.
-    pub fn position(&self) -> String {
+    pub(super) fn position(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }
 }
 
 /// The repository's folder.
-pub fn repository() -> &'static Path {
+pub(super) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 impl Page {
     /// All pages.
-    pub fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let mut paths: Vec<String> = OTHERS.map(str::to_owned).into();
         paths.extend(markdown_below(&repository().join("docs")));
         paths.into_iter().map(|path| Self::read(&path)).collect()
     }
 
     /// The page at `path` within the repository.
-    pub fn read(path: &str) -> Self {
+    pub(super) fn read(path: &str) -> Self {
         let text = std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
         Self { path: path.to_owned(), text }
     }
 
     /// All of it.
-    pub fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         &self.text
     }
 
     /// Its fenced blocks.
-    pub fn blocks(&self) -> Vec<Block> {
+    pub(super) fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut open: Option<(Block, usize)> = None;
         for (index, line) in self.text.lines().enumerate() {
@@ -98,7 +98,7 @@ impl Page {
     }
 
     /// Its lines outside of fenced blocks, each with its number from 1.
-    pub fn prose(&self) -> Vec<(usize, &str)> {
+    pub(super) fn prose(&self) -> Vec<(usize, &str)> {
         let blocks = self.blocks();
         let is_code = |line| blocks.iter().any(|block| (block.line..=block.end).contains(&line));
         self.text
@@ -110,7 +110,7 @@ impl Page {
     }
 
     /// The anchors of its headings, as GitHub makes them: a repeated one gets a number.
-    pub fn anchors(&self) -> Vec<String> {
+    pub(super) fn anchors(&self) -> Vec<String> {
         let mut anchors: Vec<String> = Vec::new();
         for (_, line) in self.prose() {
             let Some(heading) = line.strip_prefix('#').map(|rest| rest.trim_start_matches('#')) else { continue };

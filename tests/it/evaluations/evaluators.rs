@@ -2,16 +2,13 @@
 
 use std::{path::Path, time::Duration};
 
-use appset_gateway::{
-    lang::{
-        evaluator::{Context, Evaluator, Evaluators, Variables},
-        expression::Expression,
-        scope::NameScope,
-        template::{Template, ValueContext},
-    },
-    telemetry::metrics::Metrics,
-};
 use futures_util::future::join_all;
+use lang::{
+    evaluator::{Context, Evaluator, Evaluators, Variables},
+    expression::Expression,
+    scope::NameScope,
+    template::{Template, ValueContext},
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -22,6 +19,7 @@ use proptest::{
     test_runner::TestRunner,
 };
 use serde_json::{Value, json};
+use telemetry::metrics::Metrics;
 use tokio::time::{Instant, sleep};
 
 use super::{evaluators, request, serve};

@@ -1,7 +1,7 @@
 //! The hostile expressions and templates.
 
 /// Expressions over `body`, which holds 60,000 `items` with `n`, a `text` of 60 KB and a short list `few`.
-pub const EXPRESSIONS: [&str; 27] = [
+pub(super) const EXPRESSIONS: [&str; 27] = [
     // Loops in loops
     "body.items.filter(i, !body.items.exists(j, j.n == i.n + 'x'))",
     "body.items.map(i, {'all': body.items.map(j, j.n)})",
@@ -36,7 +36,7 @@ pub const EXPRESSIONS: [&str; 27] = [
 ];
 
 /// Templates over `params`, which holds `b`, a text of 60 KB, and `list`, 2000 short texts.
-pub const TEMPLATES: [&str; 20] = [
+pub(super) const TEMPLATES: [&str; 20] = [
     "{{ params.b | replace('a', params.b) }}",
     "{{ params.b | replace('a', params.b) | replace('a', params.b) }}",
     "{{ params.b | replace('', params.b) }}",

@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
 
-use appset_gateway::domain::{
+use domain::{
     clock::{Clock as _, Timestamp},
     generator::Query,
 };
@@ -28,7 +28,7 @@ static TURNSTILE: Semaphore = Semaphore::const_new(16);
 const STORE: &str = "answers.redb";
 
 /// One fault and one kind in one state.
-pub struct Outcome {
+pub(super) struct Outcome {
     /// The index of the fault in the catalogue.
     pub fault: usize,
     /// The backend.
@@ -54,7 +54,7 @@ struct Cell {
 }
 
 /// A gateway and its cells.
-pub struct Board {
+pub(super) struct Board {
     cells: Vec<Cell>,
     /// Another holder of the store. It is dropped before the folder.
     _holder: Option<redb::Database>,
@@ -68,7 +68,7 @@ pub struct Board {
 
 impl Board {
     /// Starts a gateway with routes for `faults`, which all have the same ailment or none.
-    pub async fn start(state: State, faults: &[(usize, &Fault)]) -> Self {
+    pub(super) async fn start(state: State, faults: &[(usize, &Fault)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         KEY.write(&folder.path().join(KEY_FILE));
         let mut cells = Vec::new();
@@ -94,12 +94,12 @@ impl Board {
     }
 
     /// Lets time pass.
-    pub fn advance(&self, by: Duration) {
+    pub(super) fn advance(&self, by: Duration) {
         self.app.clock.advance(by);
     }
 
     /// Fetches every route's good answer.
-    pub async fn begin(&mut self) {
+    pub(super) async fn begin(&mut self) {
         self.stored.0 = self.app.clock.now();
         let mut missing: Vec<usize> = (0..self.cells.len()).collect();
         // A busy machine may need longer than the hanging faults.
@@ -122,7 +122,7 @@ impl Board {
     }
 
     /// Changes the mode of all sources. With a fault, the gateway's ailment begins.
-    pub async fn set_mode(mut self, to: Mode) -> Self {
+    pub(super) async fn set_mode(mut self, to: Mode) -> Self {
         self.mode = to;
         for cell in &mut self.cells {
             cell.source.set_mode(to).await;
@@ -154,7 +154,7 @@ impl Board {
     }
 
     /// Asks every route with `parameters`, waits for background runs, and judges the answers.
-    pub async fn ask(&mut self, parameters: &Value, because: Because) {
+    pub(super) async fn ask(&mut self, parameters: &Value, because: Because) {
         let asked: Vec<Option<usize>> = self.cells.iter().map(|cell| cell.source.asked()).collect();
         let is_known = parameters == &json!({}) && !self.is_lost();
         let worth = if is_known { self.worth() } else { Worth::Nothing };
@@ -179,12 +179,12 @@ impl Board {
     }
 
     /// Ends the gateway and its sources.
-    pub fn end(self) -> Vec<Outcome> {
+    pub(super) fn end(self) -> Vec<Outcome> {
         self.cells.into_iter().map(|cell| cell.outcome).collect()
     }
 
     /// Whether the gateway has lost all its answers.
-    pub fn is_lost(&self) -> bool {
+    pub(super) fn is_lost(&self) -> bool {
         self.is_restarted && self.ailment == Some(Ailment::StoreLost)
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::support::upstream::Step;
 
 /// All faults.
-pub fn all() -> Vec<Fault> {
+pub(super) fn all() -> Vec<Fault> {
     [connection(), messages(), statuses(), registries(), documents(), answers(), foreign(), programs(), gateway()]
         .into_iter()
         .flatten()

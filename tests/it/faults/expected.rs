@@ -10,7 +10,7 @@ use crate::support::{Reply, Verdict};
 
 /// The worth of a last good answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worth {
+pub(super) enum Worth {
     /// It is served, and the source is not asked.
     Fresh,
     /// It is served, and the source is asked in the background.
@@ -23,7 +23,7 @@ pub enum Worth {
 
 impl Worth {
     /// The worth at an age from `min_age` to `max_age`. A restored answer is never fresh.
-    pub fn of(min_age: Duration, max_age: Duration, is_restored: bool) -> Self {
+    pub(super) fn of(min_age: Duration, max_age: Duration, is_restored: bool) -> Self {
         // Lifetimes vary by a tenth of the minute.
         let life = if is_restored { [0, 0] } else { [54, 66] };
         let [shortest, longest] = life.map(Duration::from_secs);
@@ -43,7 +43,7 @@ impl Worth {
 
 /// What the source would answer, if it were asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Because {
+pub(super) enum Because {
     /// The source fails.
     AtFault,
     /// The same for another question that follows at once. A source that asked for a pause is not asked.
@@ -58,7 +58,7 @@ pub enum Because {
 
 /// The expected answer of a cell.
 #[derive(Debug)]
-pub struct Expected<'a> {
+pub(super) struct Expected<'a> {
     pub worth: Worth,
     /// Whether the question had a good answer that the gateway knows of.
     pub is_known: bool,
@@ -75,7 +75,7 @@ pub struct Expected<'a> {
 
 /// An unexpected answer of a cell.
 #[derive(Debug)]
-pub struct Found {
+pub(super) struct Found {
     pub what: String,
     /// Whether Argo CD would act on it: a 2xx that is not the good answer, or one where there is none.
     pub is_success: bool,
@@ -86,7 +86,7 @@ impl Expected<'_> {
     ///
     /// # Errors
     /// If the reply is not the expected one.
-    pub fn judge(&self, reply: &Reply, asked: Option<usize>) -> Result<String, Found> {
+    pub(super) fn judge(&self, reply: &Reply, asked: Option<usize>) -> Result<String, Found> {
         let wrong = |what: String| Err(Found { what, is_success: false });
         let description = match reply.verdict() {
             Verdict::Parameters(sets) => {

@@ -8,7 +8,7 @@ use super::rendition::{Fault, INVALID, JSON, OCI, Rendition, Wire, plays, prints
 const LONG: &str = "18446744073709551616";
 
 /// All faults of this kind.
-pub fn foreign() -> Vec<Fault> {
+pub(super) fn foreign() -> Vec<Fault> {
     [errors(), pages(), readings()].into_iter().flatten().collect()
 }
 

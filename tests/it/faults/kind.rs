@@ -9,17 +9,17 @@ use super::{
 use crate::support::upstream::{Request, Step, json_response};
 
 /// A registry's list of no tags.
-pub const NO_TAGS: &str = r#"{"name":"org/app","tags":[]}"#;
+pub(super) const NO_TAGS: &str = r#"{"name":"org/app","tags":[]}"#;
 /// The selected tags, in the order of the answer.
 const TAGS: [&str; 3] = ["c", "b", "a"];
 /// The answer of CI about a passed commit.
-pub const PASSED: &str = r#"{"result":"passed"}"#;
+pub(super) const PASSED: &str = r#"{"result":"passed"}"#;
 /// The parameter sets of all sources but registries.
 const SETS: &str = r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#;
 
 /// The backends of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Script,
     Worker,
     /// The script within a merge within a pipeline.
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Script,
         Self::Worker,
         Self::Pipeline,
@@ -53,7 +53,7 @@ impl Kind {
     ];
 
     /// The name in the table.
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Worker => "worker",
             Self::Plugin => "plugin",
@@ -66,7 +66,7 @@ impl Kind {
     }
 
     /// The name in a configuration.
-    pub const fn backend(self) -> &'static str {
+    pub(super) const fn backend(self) -> &'static str {
         match self {
             Self::Script | Self::Worker => "script",
             Self::Pipeline => "pipeline",
@@ -76,7 +76,7 @@ impl Kind {
     }
 
     /// The parameter sets of the good answer.
-    pub fn good(self) -> String {
+    pub(super) fn good(self) -> String {
         match self {
             Self::Digests | Self::Gate | Self::Signature => format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)),
             Self::List | Self::Tag => {
@@ -88,22 +88,22 @@ impl Kind {
     }
 
     /// Whether faults do not affect `request`.
-    pub fn spares(self, request: &Request) -> bool {
+    pub(super) fn spares(self, request: &Request) -> bool {
         let is_struck = |of: &str| request.target.starts_with(of);
         match self {
-            Self::Tag => !is_struck("/v2/org/app/manifests/b") && !is_struck("/token"),
+            Self::Tag => !["/v2/org/app/manifests/b", "/token", "/elsewhere"].into_iter().any(is_struck),
             Self::Signature => signed::is_tag(request),
             _ => false,
         }
     }
 
     /// The response to a request that faults do not affect.
-    pub fn spared(self, request: &Request) -> Vec<Step> {
+    pub(super) fn spared(self, request: &Request) -> Vec<Step> {
         if self == Self::Signature { signed::tag(request, signed::NEXT) } else { self.well(request) }
     }
 
     /// The response of a working source.
-    pub fn well(self, request: &Request) -> Vec<Step> {
+    pub(super) fn well(self, request: &Request) -> Vec<Step> {
         match self {
             Self::List | Self::Tag if is_list(request) => {
                 request.answer(200, JSON, json!({"name": "org/app", "tags": TAGS}).to_string())
@@ -119,19 +119,19 @@ impl Kind {
     }
 
     /// The response of an API whose list is in an object: a working one, or one that has nothing.
-    pub fn wrapped(is_well: bool) -> Vec<Step> {
+    pub(super) fn wrapped(is_well: bool) -> Vec<Step> {
         let list = if is_well { SETS } else { "[]" };
         vec![Step::Send(json_response(format!("{{\"items\":{list}}}")))]
     }
 
     /// The response of a source that provably has nothing. CI still passes the commit, but the registry has no image.
-    pub fn nothing(self, request: &Request) -> Vec<Step> {
+    pub(super) fn nothing(self, request: &Request) -> Vec<Step> {
         let (status, body) = self.nothing_parts();
         request.answer(status, JSON, body)
     }
 
     /// The status and body of that response.
-    pub const fn nothing_parts(self) -> (u16, &'static str) {
+    pub(super) const fn nothing_parts(self) -> (u16, &'static str) {
         match self {
             Self::Digests | Self::Signature => (404, UNKNOWN),
             Self::List | Self::Tag => (200, NO_TAGS),

@@ -10,7 +10,7 @@ const NO_NAME_OR_RIGHT: &str = r#"{"errors":[{"code":"NAME_UNKNOWN"},{"code":"DE
 const DENIED: &str = r#"{"errors":[{"code":"DENIED","message":"requested access to the resource is denied"}]}"#;
 
 /// Denials. Only a denial that the configuration treats as absence is absence.
-pub fn registries() -> Vec<Fault> {
+pub(super) fn registries() -> Vec<Fault> {
     let challenge = format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"x\"");
     let no_name = |code| says(code, 404, JSON, NO_NAME);
     let denied = |code| says(code, 403, JSON, DENIED);

@@ -6,31 +6,31 @@ use std::{
     sync::Arc,
 };
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 
 use super::kind::Kind;
 use crate::support::upstream::{Play, Request, Step, response};
 
 /// The error codes of unknown outcomes.
-pub const FAILED: &str = "backend_failed";
-pub const INVALID: &str = "backend_output_invalid";
-pub const TIMEOUT: &str = "backend_timeout";
-pub const THROTTLED: &str = "throttled";
+pub(super) const FAILED: &str = "backend_failed";
+pub(super) const INVALID: &str = "backend_output_invalid";
+pub(super) const TIMEOUT: &str = "backend_timeout";
+pub(super) const THROTTLED: &str = "throttled";
 /// The error code of a proof of absence after there were sets.
-pub const HELD: &str = "held";
+pub(super) const HELD: &str = "held";
 /// No error: the next image is not signed yet, and the last build is served.
-pub const UNSIGNED: &str = "unsigned";
+pub(super) const UNSIGNED: &str = "unsigned";
 
-pub const JSON: &str = "Content-Type: application/json";
-pub const HTML: &str = "Content-Type: text/html";
-pub const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json";
-pub const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
+pub(super) const JSON: &str = "Content-Type: application/json";
+pub(super) const HTML: &str = "Content-Type: text/html";
+pub(super) const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json";
+pub(super) const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
 /// A registry's error for an unknown tag.
-pub const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
+pub(super) const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
 /// One fault and its renditions, each of them one that says nothing about what there is, or, with the code [`HELD`], that
 /// there is nothing.
-pub struct Fault {
+pub(super) struct Fault {
     pub name: &'static str,
     pub script: Rendition<Does>,
     pub http: Rendition<Wire>,
@@ -54,13 +54,13 @@ pub struct Fault {
 
 /// The behaviour, and the gateway's error code for it.
 #[derive(Clone)]
-pub struct Rendition<T> {
+pub(super) struct Rendition<T> {
     pub does: T,
     pub code: &'static str,
 }
 
 /// The behaviour of a faulty script.
-pub enum Does {
+pub(super) enum Does {
     /// Prints this and succeeds.
     Prints(Vec<u8>),
     /// Runs this line of shell.
@@ -69,7 +69,7 @@ pub enum Does {
 
 /// The behaviour of a faulty source on the wire.
 #[derive(Clone)]
-pub enum Wire {
+pub(super) enum Wire {
     /// Nobody listens.
     Refuses,
     /// It gives these answers.
@@ -78,7 +78,7 @@ pub enum Wire {
 
 /// An ailment of the gateway while its source refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ailment {
+pub(super) enum Ailment {
     /// Its clock is put back an hour.
     ClockBack,
     /// Its clock begins anew, in 1970.
@@ -99,7 +99,7 @@ pub enum Ailment {
 
 impl Fault {
     /// The possible codes of the gateway for `kind`.
-    pub fn codes(&self, kind: Kind) -> Vec<&'static str> {
+    pub(super) fn codes(&self, kind: Kind) -> Vec<&'static str> {
         match kind {
             Kind::Script | Kind::Pipeline => vec![self.script.code],
             // What it printed is its line, or not; that it has ended says less.
@@ -116,7 +116,12 @@ impl Fault {
         }
     }
 
-    pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
+    pub(super) fn new(
+        name: &'static str,
+        script: Rendition<Does>,
+        http: Rendition<Wire>,
+        digests: Rendition<Wire>,
+    ) -> Self {
         let (plugin, list, gate) = (http.clone(), digests.clone(), http.clone());
         let signature_code = if digests.code == HELD { UNSIGNED } else { digests.code };
         let (ailment, asks_for_a_pause, is_lenient, is_wrapped) = (None, false, false, false);
@@ -143,48 +148,48 @@ impl Fault {
     }
 
     /// Where the configuration is lenient.
-    pub fn lenient(self) -> Self {
+    pub(super) fn lenient(self) -> Self {
         Self { is_lenient: true, ..self }
     }
 
     /// With a request for a pause by HTTP.
-    pub fn pausing(self) -> Self {
+    pub(super) fn pausing(self) -> Self {
         Self { asks_for_a_pause: true, ..self }
     }
 
     /// With another code for signatures.
-    pub fn signed(self, signature_code: &'static str) -> Self {
+    pub(super) fn signed(self, signature_code: &'static str) -> Self {
         Self { signature_code, ..self }
     }
 
     /// With another rendition for an API, whose list is in an object.
-    pub fn wrapped(self, http: Rendition<Wire>) -> Self {
+    pub(super) fn wrapped(self, http: Rendition<Wire>) -> Self {
         Self { http, is_wrapped: true, ..self }
     }
 
     /// With another rendition for a list of tags.
-    pub fn listed(self, list: Rendition<Wire>) -> Self {
+    pub(super) fn listed(self, list: Rendition<Wire>) -> Self {
         Self { list, ..self }
     }
 
     /// With another answer of CI, a whole 200.
-    pub fn gated(self, body: impl Into<Vec<u8>>) -> Self {
+    pub(super) fn gated(self, body: impl Into<Vec<u8>>) -> Self {
         Self { gate: says(INVALID, 200, JSON, body), ..self }
     }
 
     /// The connection is refused; the script fails accordingly.
-    pub fn refused(name: &'static str) -> Self {
+    pub(super) fn refused(name: &'static str) -> Self {
         let refuses = || Rendition { does: Wire::Refuses, code: FAILED };
         Self::new(name, runs(FAILED, "echo 'connect: connection refused' >&2; exit 7"), refuses(), refuses())
     }
 
     /// The same with an ailment of the gateway.
-    pub fn ailing(name: &'static str, ailment: Ailment) -> Self {
+    pub(super) fn ailing(name: &'static str, ailment: Ailment) -> Self {
         Self { ailment: Some(ailment), ..Self::refused(name) }
     }
 
     /// Each response is that of a source that has nothing, changed by `distort`.
-    pub fn on_the_wire(
+    pub(super) fn on_the_wire(
         name: &'static str,
         code: &'static str,
         script: Rendition<Does>,
@@ -194,7 +199,7 @@ impl Fault {
     }
 
     /// The same for responses with a body: a `HEAD` is answered correctly.
-    pub fn in_the_body(
+    pub(super) fn in_the_body(
         name: &'static str,
         code: &'static str,
         script: Rendition<Does>,
@@ -211,7 +216,7 @@ impl Fault {
     }
 
     /// The response of a source that has nothing, with another status.
-    pub fn status(
+    pub(super) fn status(
         name: &'static str,
         code: &'static str,
         script: Rendition<Does>,
@@ -229,7 +234,7 @@ impl Fault {
 
     /// A whole answer of a source that is well, by all outer signs: a script and an API say `content`, a registry says
     /// `(status, headers, body)` of a tag, and `list` for a list of tags.
-    pub fn content(
+    pub(super) fn content(
         name: &'static str,
         content: impl Into<Vec<u8>>,
         registry: (u16, &str, &[u8]),
@@ -243,7 +248,7 @@ impl Fault {
 }
 
 /// The complete response of a source that has nothing, in parts.
-pub struct Whole {
+pub(super) struct Whole {
     /// Up to the blank line, without `Content-Length`.
     head: String,
     pub body: &'static str,
@@ -256,57 +261,60 @@ impl Whole {
     }
 
     /// The correct response.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         self.claiming(self.body.len())
     }
 
     /// With another `Content-Length`.
-    pub fn claiming(&self, length: usize) -> Vec<u8> {
+    pub(super) fn claiming(&self, length: usize) -> Vec<u8> {
         self.with(&format!("Content-Length: {length}"), self.body)
     }
 
     /// With the chunks `pieces`, and no last one.
-    pub fn chunks(&self, pieces: &[&str]) -> Vec<u8> {
+    pub(super) fn chunks(&self, pieces: &[&str]) -> Vec<u8> {
         let chunk = |piece: &&str| format!("{:x}\r\n{piece}\r\n", piece.len()).into_bytes();
         self.with("Transfer-Encoding: chunked", pieces.iter().flat_map(chunk).collect::<Vec<u8>>())
     }
 
     /// With `headers` and `body` in the place of its own.
-    pub fn with(&self, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    pub(super) fn with(&self, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
         [format!("{}{headers}\r\n\r\n", self.head).as_bytes(), body.as_ref()].concat()
     }
 
     /// Without its last bytes, of which there are `missing`.
-    pub fn cut(&self, missing: usize) -> Vec<u8> {
+    pub(super) fn cut(&self, missing: usize) -> Vec<u8> {
         let mut bytes = self.bytes();
         bytes.truncate(bytes.len() - missing);
         bytes
     }
 
     /// Its head alone.
-    pub fn head(&self) -> Vec<u8> {
+    pub(super) fn head(&self) -> Vec<u8> {
         self.cut(self.body.len())
     }
 }
 
-pub fn send(bytes: impl Into<Vec<u8>>) -> Vec<Step> {
+pub(super) fn send(bytes: impl Into<Vec<u8>>) -> Vec<Step> {
     vec![Step::Send(bytes.into())]
 }
 
-pub fn runs(code: &'static str, command: &str) -> Rendition<Does> {
+pub(super) fn runs(code: &'static str, command: &str) -> Rendition<Does> {
     Rendition { does: Does::Runs(command.to_owned()), code }
 }
 
-pub fn prints(output: impl Into<Vec<u8>>) -> Rendition<Does> {
+pub(super) fn prints(output: impl Into<Vec<u8>>) -> Rendition<Does> {
     Rendition { does: Does::Prints(output.into()), code: INVALID }
 }
 
-pub fn plays(code: &'static str, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Rendition<Wire> {
+pub(super) fn plays(
+    code: &'static str,
+    play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
+) -> Rendition<Wire> {
     Rendition { does: Wire::Plays(Arc::new(play)), code }
 }
 
 /// One whole response, whatever is asked.
-pub fn says(code: &'static str, status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Rendition<Wire> {
+pub(super) fn says(code: &'static str, status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Rendition<Wire> {
     let (headers, body) = (headers.to_owned(), body.into());
     plays(code, move |request| match &*request.method {
         "HEAD" => request.answer(status, &headers, &body),
@@ -314,18 +322,18 @@ pub fn says(code: &'static str, status: u16, headers: &str, body: impl Into<Vec<
     })
 }
 
-pub fn digest(content: &str) -> Digest {
+pub(super) fn digest(content: &str) -> Digest {
     Digest::of(content.as_bytes())
 }
 
 /// A compressed body, though the request did not allow compression.
-pub fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>, list: Vec<u8>) -> Fault {
+pub(super) fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>, list: Vec<u8>) -> Fault {
     let headers = format!("{JSON}\r\nContent-Encoding: gzip");
     let wire = |status, body| says(INVALID, status, &headers, body);
     Fault::new(name, prints(content.clone()), wire(200, content), wire(404, registry)).listed(wire(200, list))
 }
 
-pub fn gzip(content: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(content: &[u8]) -> Vec<u8> {
     let mut child = Command::new("gzip")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

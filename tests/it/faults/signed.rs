@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::json;
 
 use super::rendition::{JSON, MANIFEST, OCI, UNKNOWN, digest};
@@ -13,27 +13,27 @@ use crate::support::{
 };
 
 /// The next image, of which no signature is known.
-pub const NEXT: &str =
+pub(super) const NEXT: &str =
     r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","annotations":{"build":"next"}}"#;
 /// The file with the signer's public key.
-pub const KEY_FILE: &str = "cosign.pub";
+pub(super) const KEY_FILE: &str = "cosign.pub";
 
 /// The signer of all images.
-pub static KEY: LazyLock<Key> = LazyLock::new(Key::new);
+pub(super) static KEY: LazyLock<Key> = LazyLock::new(Key::new);
 static SIGNATURE: LazyLock<String> = LazyLock::new(|| KEY.signature(digest(MANIFEST).as_str()));
 
 /// Whether `request` is for the tag.
-pub fn is_tag(request: &Request) -> bool {
+pub(super) fn is_tag(request: &Request) -> bool {
     request.target.ends_with("/manifests/1")
 }
 
 /// The tag, with the image whose manifest is `content`.
-pub fn tag(request: &Request, content: &str) -> Vec<Step> {
+pub(super) fn tag(request: &Request, content: &str) -> Vec<Step> {
     found(request, OCI, content)
 }
 
 /// The answer of a registry in which [`MANIFEST`] is signed.
-pub fn well(request: &Request) -> Vec<Step> {
+pub(super) fn well(request: &Request) -> Vec<Step> {
     let (target, layer) = (&*request.target, digest(&SIGNATURE));
     let layers = [json!({"mediaType": BUNDLE, "digest": layer.as_str(), "size": SIGNATURE.len()})];
     let kind = "application/vnd.oci.image.manifest.v1+json";

@@ -19,7 +19,7 @@ use crate::support::upstream::Upstream;
 
 /// The mode of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(super) enum Mode {
     /// It has the good answer.
     Well,
     /// It says that there is nothing, and proves it.
@@ -29,7 +29,7 @@ pub enum Mode {
 }
 
 /// The source of one route.
-pub enum Source {
+pub(super) enum Source {
     /// A script that reads its mode from a file, and records its runs in another file.
     Script { mode: PathBuf, runs: PathBuf },
     /// An upstream that is asked over the wire.
@@ -46,7 +46,7 @@ pub enum Source {
 
 impl Source {
     /// The source of the route `name`, which is well. A script is written to `folder`, where it runs.
-    pub async fn start(fault: &Fault, kind: Kind, name: &str, folder: &Path) -> Self {
+    pub(super) async fn start(fault: &Fault, kind: Kind, name: &str, folder: &Path) -> Self {
         let wire = match kind {
             Kind::Script | Kind::Pipeline => return Self::script(&fault.script.does, name, folder),
             Kind::Worker => return Self::worker(&fault.script.does, name, folder),
@@ -124,7 +124,7 @@ impl Source {
     }
 
     /// The backend of its route, which is called `name`.
-    pub fn backend(&self, kind: Kind, name: &str) -> Value {
+    pub(super) fn backend(&self, kind: Kind, name: &str) -> Value {
         match (self, kind) {
             (Self::Wire { upstream, .. }, Kind::Digests) => {
                 json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
@@ -172,7 +172,7 @@ impl Source {
     }
 
     /// The host of the registry, and its options in the configuration.
-    pub fn registry(&self) -> Option<(String, Value)> {
+    pub(super) fn registry(&self) -> Option<(String, Value)> {
         let Self::Wire { upstream, registry, is_lenient, .. } = self else { return None };
         Some((
             registry.as_ref().unwrap_or(upstream).address.to_string(),
@@ -181,7 +181,7 @@ impl Source {
     }
 
     /// Changes the mode.
-    pub async fn set_mode(&mut self, to: Mode) {
+    pub(super) async fn set_mode(&mut self, to: Mode) {
         match self {
             Self::Script { mode, .. } => std::fs::write(mode, format!("{to:?}\n")).unwrap(),
             Self::Wire { mode, upstream, wire, .. } => {
@@ -197,7 +197,7 @@ impl Source {
     }
 
     /// The number of requests so far; `None` if it cannot be known.
-    pub fn asked(&self) -> Option<usize> {
+    pub(super) fn asked(&self) -> Option<usize> {
         match self {
             Self::Script { runs, .. } => Some(std::fs::read_to_string(runs).map_or(0, |runs| runs.lines().count())),
             Self::Wire { mode, wire: Wire::Refuses, .. } if mode.load(Ordering::SeqCst) == Mode::AtFault as u8 => None,

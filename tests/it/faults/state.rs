@@ -11,7 +11,7 @@ use super::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     Fresh,
     StaleWhileRevalidating,
     StaleIfError,
@@ -21,11 +21,11 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [Self; 6] =
+    pub(super) const ALL: [Self; 6] =
         [Self::Fresh, Self::StaleWhileRevalidating, Self::StaleIfError, Self::Expired, Self::Failing, Self::Held];
 
     /// In the words of the table.
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
             Self::StaleWhileRevalidating => "stale while revalidating",
@@ -48,7 +48,7 @@ impl State {
     }
 
     /// Fetches a good answer, enters the state, starts the faults, asks and judges.
-    pub async fn lead(self, mut board: Board) -> Vec<Outcome> {
+    pub(super) async fn lead(self, mut board: Board) -> Vec<Outcome> {
         let (same, other) = (json!({}), json!({"never": "asked before"}));
         board.begin().await;
         board.advance(self.age());

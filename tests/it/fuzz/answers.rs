@@ -2,31 +2,30 @@
 
 use std::sync::{Arc, LazyLock};
 
-use appset_gateway::{
-    backend::{getparams, script::Protocol},
-    domain::{
-        document::excerpt,
-        generator::{ParameterSet, Query},
-        problem::{Path, Problems},
-        secret::Secrets,
-    },
-    engine::{
-        cache::Encoded,
-        shape::{Nulls, Shape, ShapeConfig},
-    },
-    lang::{evaluator::Evaluator, scope::NameScope},
+use backend::{getparams, script::Protocol};
+use domain::{
+    document::excerpt,
+    generator::{ParameterSet, Query},
+    problem::{Path, Problems},
+    secret::Secrets,
+};
+use engine::{
+    cache::Encoded,
+    shape::{Nulls, Shape, ShapeConfig},
 };
 use futures_util::FutureExt as _;
+use lang::{evaluator::Evaluator, scope::NameScope};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
     argo::{Verdict, judge},
     messages::is_one_line,
+    numbers::as_the_library_writes,
 };
 
 /// An output is a whole list in its format, or an error, and never blank. Two formats that both read it read the same.
-pub fn script_output(data: &[u8]) {
+pub(super) fn script_output(data: &[u8]) {
     let read = |protocol: Protocol| match protocol.read(data, &Secrets::default()) {
         Ok(reading) => Some(reading.items),
         Err(error) => {
@@ -38,7 +37,8 @@ pub fn script_output(data: &[u8]) {
     if let Some(items) = &json {
         let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
         let list = document.as_array().or_else(|| called(called(&document, "output")?, "parameters")?.as_array());
-        assert_eq!(list.map(|list| sets(list)).as_ref(), Some(items));
+        let items_again: Vec<Value> = items.iter().map(|item| as_the_library_writes(&item.0)).collect();
+        assert_eq!(list, Some(&items_again));
         // The same list in YAML, if its numbers and texts are written as YAML demands.
         let is_list = document.is_array();
         assert!(!is_list || yaml.as_ref().is_none_or(|yaml| yaml == items), "{yaml:?} in YAML, {items:?} in JSON");
@@ -57,7 +57,7 @@ fn called<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// Whatever is accepted of a plugin is what Argo CD itself would read of it.
-pub fn plugin_answer(data: &[u8]) {
+pub(super) fn plugin_answer(data: &[u8]) {
     let items = match getparams::read(data, || excerpt(data, 9)) {
         Ok(items) => items,
         Err(error) => return is_one_line(&error.message),
@@ -91,8 +91,4 @@ fn is_served(items: &[ParameterSet]) {
         }
         assert_eq!(encoded.decode(), shaped, "the cache gives something else back");
     }
-}
-
-fn sets(list: &[Value]) -> Vec<ParameterSet> {
-    list.iter().map(|item| ParameterSet(item.as_object().cloned().unwrap_or_default())).collect()
 }

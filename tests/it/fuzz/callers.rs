@@ -7,18 +7,16 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use appset_gateway::{
-    auth::{Auth, AuthConfig, AuthContext, Caller, Refused, hash_token},
-    clients::outbound::Outbound,
-    domain::{
-        clock::{Clock, SystemClock},
-        problem::{Path, Problems},
-    },
+use auth::{Auth, AuthConfig, AuthContext, Caller, Refused, hash_token};
+use domain::{
+    clock::{Clock, SystemClock},
     file::base_dir::BaseDir,
-    telemetry::metrics::Metrics,
+    problem::{Path, Problems},
 };
 use http::{HeaderMap, HeaderValue, header};
+use outbound::Outbound;
 use serde_json::{Value, json};
+use telemetry::metrics::Metrics;
 
 /// The valid token.
 const TOKEN: &str = "strong-password";
@@ -52,7 +50,7 @@ fn authenticate(auth: &Auth, header: &HeaderValue) -> Result<Arc<Caller>, Refuse
 }
 
 /// Only the token itself gets in, after `Bearer` in any case and white space.
-pub fn authorization(data: &[u8]) {
+pub(super) fn authorization(data: &[u8]) {
     static AUTH: LazyLock<Auth> =
         LazyLock::new(|| build(json!({"tokens": [{"name": "argocd", "sha256": hash_token(TOKEN)}]})));
     let Ok(header) = HeaderValue::from_bytes(data) else { return };
@@ -68,7 +66,7 @@ pub fn authorization(data: &[u8]) {
 
 /// No unsigned token is accepted, whatever its header says of keys and algorithms: with a shared secret only the signed token,
 /// with a public key none.
-pub fn jwt(data: &[u8]) {
+pub(super) fn jwt(data: &[u8]) {
     static AUTH: LazyLock<Auth> = LazyLock::new(|| {
         let folder = std::env::temp_dir().join(format!("appset-gateway-fuzz-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

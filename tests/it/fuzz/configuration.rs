@@ -8,13 +8,12 @@ use std::{
 use appset_gateway::{
     app::App,
     config::{Loaded, Report},
-    domain::{clock::SystemClock, document::Document},
-    file::base_dir::BaseDir,
-    lang::{
-        expression::Expression,
-        scope::NameScope,
-        template::{Template, ValueContext},
-    },
+};
+use domain::{clock::SystemClock, document::Document, file::base_dir::BaseDir};
+use lang::{
+    expression::Expression,
+    scope::NameScope,
+    template::{Template, ValueContext},
 };
 use minijinja::context;
 use serde_json::{Value, json};
@@ -25,7 +24,7 @@ use super::messages::is_one_line;
 const FILE: &str = "gateway.yaml";
 
 /// A configuration becomes a gateway, or problems with a place in it. Both can be printed.
-pub fn config(data: &[u8]) {
+pub(super) fn config(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let base = BaseDir::new("/nonexistent");
     let built = Loaded::parse(FILE, text.to_owned(), base)
@@ -60,7 +59,7 @@ fn is_placed(report: &Report, text: &str) {
 }
 
 /// A template gives text or an error, within its fuel, and uses only the names that it names.
-pub fn template(data: &[u8]) {
+pub(super) fn template(data: &[u8]) {
     let Ok(source) = str::from_utf8(data) else { return };
     for context_kind in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
         let template = match Template::parse(source, context_kind, &NameScope::input()) {
@@ -93,7 +92,7 @@ pub fn template(data: &[u8]) {
 }
 
 /// The first line is an expression, the rest a document. An expression gives the same result however it is evaluated.
-pub fn expression(data: &[u8]) {
+pub(super) fn expression(data: &[u8]) {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(
         || json!({"items": [{"id": "a", "n": 1, "ok": true, "tags": ["x"]}, {"id": "b", "n": 2.5, "o": {"z": null}}]}),
     );

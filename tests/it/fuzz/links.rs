@@ -2,17 +2,15 @@
 
 use std::collections::HashSet;
 
-use appset_gateway::{
-    backend::http::paging::{Config, Paging},
-    clients::outbound::link,
-    domain::problem::{Path, Problems},
-    lang::scope::NameScope,
-};
+use backend::http::paging::{Config, Paging};
+use domain::problem::{Path, Problems};
 use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
+use lang::scope::NameScope;
+use outbound::link;
 use url::Url;
 
 /// A next page is never lost among other links: it is found, or the header is unreadable. It is never on another host.
-pub fn link(data: &[u8]) {
+pub(super) fn link(data: &[u8]) {
     let next = |parts: &[&[u8]]| {
         let value = HeaderValue::from_bytes(&parts.concat()).ok()?;
         Some(link::next(&HeaderMap::from_iter([(header::LINK, value)])))

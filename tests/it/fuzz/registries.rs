@@ -1,42 +1,49 @@
 //! Registries: their names, challenges, answers and credentials.
 
-use appset_gateway::{
-    clients::{
-        oci::{
-            Missing, Reference,
-            challenge::Challenge,
-            credentials::{DockerConfig, RegistryCredential},
-            lookup::missing,
-            manifest::{Manifest, OciImageConfig},
-            token::Purpose,
-        },
-        outbound::Reply,
-    },
-    domain::secret::Secrets,
+use base64::{
+    Engine as _,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::secret::Secrets;
 use http::{HeaderMap, StatusCode};
+use oci::{
+    Missing, Reference,
+    challenge::Challenge,
+    credentials::{DockerConfig, RegistryCredential},
+    lookup::missing,
+    manifest::{Manifest, OciImageConfig},
+    token::Purpose,
+};
+use outbound::Reply;
 use regex::RegexBuilder;
 use serde_json::Value;
 use url::{Host, Url};
 
 use super::messages::is_one_line;
 
-/// A challenge survives being written and read again, and sends a credential only to a safe URL.
-pub fn www_authenticate(data: &[u8]) {
+/// Challenges survive being written and read again, and send a credential only to a safe URL.
+pub(super) fn www_authenticate(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
-    let Some(challenge) = Challenge::parse(text) else { return };
-    let Challenge::Bearer { realm, service, scope } = &challenge else { return };
+    let challenges = Challenge::read(text);
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    let mut printed = format!("Bearer realm=\"{}\"", quoted(realm));
-    for (name, value) in [("service", service), ("scope", scope)] {
-        printed.extend(value.iter().map(|value| format!(",{name}=\"{}\"", quoted(value))));
-    }
-    assert_eq!(Challenge::parse(&printed).as_ref(), Some(&challenge), "{printed}");
+    let print = |challenge: &Challenge| {
+        let Challenge::Bearer { realm, service, scope } = challenge else { return "Basic".to_owned() };
+        let mut printed = format!("Bearer realm=\"{}\"", quoted(realm));
+        for (name, value) in [("service", service), ("scope", scope)] {
+            printed.extend(value.iter().map(|value| format!(",{name}=\"{}\"", quoted(value))));
+        }
+        printed
+    };
+    let printed = challenges.iter().map(print).collect::<Vec<_>>().join(", ");
+    assert_eq!(Challenge::read(&printed), challenges, "{printed}");
     let registry = Url::parse("https://registry.example.com/v2/").unwrap();
-    match Purpose::check(realm, service.clone(), scope.clone().unwrap_or_default(), &registry) {
-        Ok(purpose) => is_safe(&purpose.realm),
-        Err(error) => is_one_line(&error),
+    for challenge in challenges {
+        let Challenge::Bearer { realm, service, scope } = challenge else { continue };
+        match Purpose::check(&realm, service, scope.unwrap_or_default(), &registry, |_| false) {
+            Ok(purpose) => is_safe(&purpose.realm),
+            Err(error) => is_one_line(&error),
+        }
     }
 }
 
@@ -56,13 +63,15 @@ fn is_safe(url: &Url) {
 }
 
 /// A credential comes from an entry whose host is the requested registry, and from no other.
-pub fn docker_config(data: &[u8]) {
+pub(super) fn docker_config(data: &[u8]) {
     let config = match DockerConfig::parse(data) {
         Ok(config) => config,
         Err(error) => return is_one_line(&error),
     };
     let Ok(document) = serde_json::from_slice::<Value>(data) else { return };
-    let auths: Vec<(&String, &Value)> = document["auths"].as_object().into_iter().flatten().collect();
+    let fields = document.as_object().into_iter().flatten();
+    let auths = fields.filter(|(name, _)| name.eq_ignore_ascii_case("auths")).map(|(_, auths)| auths);
+    let auths: Vec<(&String, &Value)> = auths.filter_map(Value::as_object).flatten().collect();
     let own = auths.iter().map(|(key, _)| host_of(key));
     for registry in own.chain(["registry.example.com", "docker.io", "localhost:5000", "unlisted.example"]) {
         for repository in ["org/front", "library/nginx", ""] {
@@ -75,16 +84,23 @@ pub fn docker_config(data: &[u8]) {
                     assert!(config.knows(registry), "{registry}");
                 }
                 Ok(None) => {}
-                Err(error) => assert!(auths.iter().any(|(key, _)| error.contains(key.as_str())), "{error}"),
+                Err(error) => {
+                    is_one_line(&error);
+                    assert!(config.knows(registry), "{registry}: {error}");
+                }
             }
         }
     }
 }
 
 fn host_of(key: &str) -> &str {
-    let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
+    let after = |scheme: &str| {
+        key.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &key[scheme.len()..])
+    };
+    let key = after("https://").or_else(|| after("http://")).unwrap_or(key);
     let host = key.split('/').next().unwrap_or_default();
-    if host.ends_with("docker.io") { "docker.io" } else { host }
+    let host = host.strip_suffix(":443").unwrap_or(host);
+    if host.to_ascii_lowercase().ends_with("docker.io") { "docker.io" } else { host }
 }
 
 /// Whether the host of `key`, in which a `*` stands for text without a dot, is `registry`.
@@ -95,21 +111,34 @@ fn covers(key: &str, registry: &str) -> bool {
 
 /// Whether `entry` holds `credential`.
 fn holds(entry: &Value, credential: &RegistryCredential) -> bool {
+    let fields = || entry.as_object().into_iter().flatten();
+    let texts = |name: &'static str| {
+        fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name)).filter_map(|(_, value)| value.as_str())
+    };
     match credential {
-        RegistryCredential::Identity(token) => entry["identitytoken"] == *token.expose(),
+        RegistryCredential::Identity(token) => texts("identitytoken").any(|own| own == token.expose()),
         RegistryCredential::Password { username, password } => {
-            let decode = |auth: &str| STANDARD.decode(auth.trim()).ok();
-            let pair = format!("{username}:{}", password.expose()).into_bytes();
-            let is_decoded =
-                |auth: Vec<u8>| auth.starts_with(&pair) && auth[pair.len()..].iter().all(|byte| *byte == 0);
-            (entry["username"] == **username && entry["password"] == *password.expose())
-                || entry["auth"].as_str().and_then(decode).is_some_and(is_decoded)
+            let decode = |auth: &str| {
+                let bare: String =
+                    auth.chars().filter(|c| !matches!(c, '\r' | '\n' | '=') && !c.is_whitespace()).collect();
+                let lenient = GeneralPurposeConfig::new()
+                    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+                    .with_decode_allow_trailing_bits(true);
+                GeneralPurpose::new(&STANDARD, lenient).decode(bare).ok()
+            };
+            let is_decoded = |auth: Vec<u8>| {
+                let pair = str::from_utf8(&auth).ok().and_then(|pair| pair.split_once(':'));
+                pair.is_some_and(|(user, secret)| user == username && secret.trim_matches('\0') == password.expose())
+            };
+            let is_older = texts("password").any(|own| own == password.expose())
+                && (username.is_empty() || texts("username").any(|own| own == username));
+            is_older || texts("auth").filter_map(decode).any(is_decoded)
         }
     }
 }
 
 /// A reference survives being written and read again, and its URL leads to its repository and its tag or digest.
-pub fn reference(data: &[u8]) {
+pub(super) fn reference(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let reference = match Reference::parse(text) {
         Ok(reference) => reference,
@@ -127,7 +156,7 @@ pub fn reference(data: &[u8]) {
 }
 
 /// A 404 proves that an image is missing only with a registry's own error body. A manifest names only digests that it contains.
-pub fn registry_answer(data: &[u8]) {
+pub(super) fn registry_answer(data: &[u8]) {
     let reply = Reply {
         status: StatusCode::NOT_FOUND,
         headers: HeaderMap::new(),

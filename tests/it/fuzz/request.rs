@@ -5,24 +5,23 @@ use std::{path::Path, sync::Arc, sync::LazyLock};
 use appset_gateway::{
     app::App,
     config::Loaded,
-    domain::clock::SystemClock,
-    file::base_dir::BaseDir,
     http::{
         edge::Site,
         server::{self, request::GetParamsRequest},
     },
 };
 use axum::body::Body;
+use domain::{clock::SystemClock, file::base_dir::BaseDir};
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::messages::is_one_line;
+use super::{messages::is_one_line, numbers::as_the_library_writes};
 
 /// An accepted body contains what was read from it, and that survives being written and read again.
-pub fn request_body(data: &[u8]) {
+pub(super) fn request_body(data: &[u8]) {
     let call = match GetParamsRequest::parse(data) {
         Ok(call) => call,
         Err(error) => return is_one_line(&error),
@@ -30,14 +29,16 @@ pub fn request_body(data: &[u8]) {
     let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
     assert_eq!(*call.application_set, *document["applicationSetName"].as_str().unwrap_or_default());
     let parameters = document.pointer("/input/parameters").and_then(Value::as_object);
-    assert_eq!(*call.parameters, parameters.cloned().unwrap_or_default());
-    let printed = json!({"applicationSetName": *call.application_set, "input": {"parameters": call.parameters}});
-    assert_eq!(GetParamsRequest::parse(printed.to_string().as_bytes()), Ok(call), "{printed}");
+    assert_eq!(as_the_library_writes(&call.parameters), json!(parameters.cloned().unwrap_or_default()));
+    let [name, parameters] =
+        [json!(*call.application_set).to_string(), serde_json::to_string(&*call.parameters).unwrap()];
+    let printed = format!(r#"{{"applicationSetName":{name},"input":{{"parameters":{parameters}}}}}"#);
+    assert_eq!(GetParamsRequest::parse(printed.as_bytes()), Ok(call), "{printed}");
 }
 
 /// A path leads to the route whose name its first segment spells, percent-encoded or not, and no other spelling does. A caller
 /// gets nothing from a route outside its scope.
-pub fn route_path(data: &[u8]) {
+pub(super) fn route_path(data: &[u8]) {
     let Ok(uri) = Uri::try_from(data) else { return };
     let wanted = wanted(uri.path());
     assert_eq!(GATEWAY.ask(&uri, "all"), (wanted.is_some(), wanted), "{uri}");
@@ -63,7 +64,7 @@ struct Gateway {
 }
 
 static GATEWAY: LazyLock<Gateway> = LazyLock::new(|| {
-    let token = |name: &str, routes: &str| json!({"name": name, "sha256": appset_gateway::auth::hash_token(name), "routes": [routes]});
+    let token = |name: &str, routes: &str| json!({"name": name, "sha256": auth::hash_token(name), "routes": [routes]});
     let answer = |name: &str| json!({"fixed": {"parameters": [{"route": name}]}});
     let config = json!({
         "auth": {"tokens": [token("all", "*"), token("scoped", "open")]},

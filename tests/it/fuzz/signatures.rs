@@ -6,13 +6,13 @@ use std::{
     sync::LazyLock,
 };
 
-use appset_gateway::{
-    domain::problem::{Path, Problems},
-    file::base_dir::BaseDir,
-    signature::{Asked, Candidate, Form, Policy, Verdict},
-};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    file::base_dir::BaseDir,
+    problem::{Path, Problems},
+};
 use serde_json::{Value, json};
+use signature::{Asked, Candidate, Form, Policy, Verdict};
 
 use super::messages::is_one_line;
 
@@ -51,7 +51,7 @@ fn put(file: &FilePath, text: &str) {
 
 /// Bytes, by their first one: `b` a bundle, `d` the payload of a signed envelope, `c` the certificate of a signed bundle, `t` its time stamp,
 /// `s` the payload of a signed legacy signature. Nothing counts but what was signed.
-pub fn signature(data: &[u8]) {
+pub(super) fn signature(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     let (key, run) = (&KEYS["keys"]["p256"], &KEYLESS["bundles"]["good"]);
     let put = |bundle: &Value, pointer: &str| {

@@ -2,20 +2,18 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use appset_gateway::{
-    backend::digests::list::{
-        Sort, TagsConfig,
-        selection::{Candidate, Selection},
-    },
-    domain::problem::{Path, Problems},
-    lang::{evaluator::Context, scope::NameScope},
+use backend::digests::list::{
+    Sort, TagsConfig,
+    selection::{Candidate, Selection},
 };
+use domain::problem::{Path, Problems};
 use futures_util::FutureExt as _;
+use lang::{evaluator::Context, scope::NameScope};
 use minijinja::context;
 
 /// The first line is a configuration, each other line a tag. The selection contains only tags that exist, as often as they
 /// exist, in order, and does not depend on the order in which a registry lists them.
-pub fn tags(data: &[u8]) {
+pub(super) fn tags(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let (config, tags) = text.split_once('\n').unwrap_or((text, ""));
     let Ok(config) = serde_json::from_str::<TagsConfig>(config) else { return };

@@ -1,10 +1,8 @@
 //! Bitbucket Cloud: documents as of its REST API's pages "Commit statuses" and "Pagination".
 
-use appset_gateway::{
-    backend::digests::gate::{Gate, RulingState, bitbucket::Bitbucket, memory::Remembered},
-    domain::error::ErrorKind,
-};
+use backend::digests::gate::{Gate, RulingState, bitbucket::Bitbucket, memory::Remembered};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
 use super::forge::{

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{backend::digests::gate::RulingState, domain::clock::Clock as _};
+use backend::digests::gate::RulingState;
+use domain::clock::Clock as _;
 use serde_json::{Value, json};
 
 use super::{GateContext, HEAD, ask, ask_with, fake_github::run, is};

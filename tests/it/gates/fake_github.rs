@@ -12,10 +12,10 @@ use super::HEAD;
 use crate::support::upstream::{Request, Step, Upstream};
 
 /// A test's own answer to a request, instead of the documented one.
-pub type AnswerOverride = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
+pub(super) type AnswerOverride = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
 
 /// The contents of the forge, and how they are listed.
-pub struct RulingState {
+pub(super) struct RulingState {
     /// Workflow runs.
     pub runs: Vec<Value>,
     /// Check runs.
@@ -35,7 +35,7 @@ pub struct RulingState {
 }
 
 /// The running server.
-pub struct Forge {
+pub(super) struct Forge {
     upstream: Upstream,
     state: Arc<Mutex<RulingState>>,
     seen: Mutex<usize>,
@@ -43,7 +43,7 @@ pub struct Forge {
 
 impl Forge {
     /// Starts an empty forge.
-    pub async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let state = RulingState {
             runs: Vec::new(),
             checks: Vec::new(),
@@ -65,22 +65,25 @@ impl Forge {
     }
 
     /// The base URL of its API.
-    pub fn api(&self) -> String {
+    pub(super) fn api(&self) -> String {
         format!("http://{}", self.upstream.address)
     }
 
     /// Changes the contents.
-    pub fn change(&self, change: impl FnOnce(&mut RulingState)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut RulingState)) {
         change(&mut self.state.lock().unwrap());
     }
 
     /// Does `first_answer` first from now on.
-    pub fn answer_first_with(&self, first_answer: impl Fn(&Request) -> Option<Vec<Step>> + Send + Sync + 'static) {
+    pub(super) fn answer_first_with(
+        &self,
+        first_answer: impl Fn(&Request) -> Option<Vec<Step>> + Send + Sync + 'static,
+    ) {
         self.change(|state| state.first_answer = Arc::new(first_answer));
     }
 
     /// The requests since the last call of this function.
-    pub fn requests(&self) -> Vec<Request> {
+    pub(super) fn requests(&self) -> Vec<Request> {
         let requests = self.upstream.requests();
         let mut seen = self.seen.lock().unwrap();
         let new = requests[*seen..].to_vec();
@@ -89,7 +92,7 @@ impl Forge {
     }
 
     /// The same as method and target, in alphabetical order.
-    pub fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         let mut asked: Vec<String> =
             self.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect();
         asked.sort();
@@ -98,7 +101,7 @@ impl Forge {
 }
 
 /// A workflow run as GitHub documents it; `words` is its status and its conclusion, if it has one.
-pub fn run(id: u64, file: &str, sha: &str, words: &str) -> Value {
+pub(super) fn run(id: u64, file: &str, sha: &str, words: &str) -> Value {
     let (status, conclusion) = words.split_once(' ').map_or((words, None), |(status, word)| (status, Some(word)));
     json!({
         "id": id, "name": format!("{file} workflow"), "node_id": "MDEyOldvcmtmbG93IFJ1bjI2OTI4OQ==",
@@ -118,7 +121,7 @@ pub fn run(id: u64, file: &str, sha: &str, words: &str) -> Value {
 }
 
 /// A check run as GitHub documents it.
-pub fn check(id: u64, name: &str, words: &str) -> Value {
+pub(super) fn check(id: u64, name: &str, words: &str) -> Value {
     let (status, conclusion) = words.split_once(' ').map_or((words, None), |(status, word)| (status, Some(word)));
     json!({
         "id": id, "head_sha": HEAD, "node_id": "MDg6Q2hlY2tSdW40", "external_id": "",
@@ -135,7 +138,7 @@ pub fn check(id: u64, name: &str, words: &str) -> Value {
 }
 
 /// A commit status as GitHub documents it.
-pub fn status(id: u64, context: &str, state: &str) -> Value {
+pub(super) fn status(id: u64, context: &str, state: &str) -> Value {
     json!({
         "url": format!("https://api.github.com/repos/org/repo/statuses/{HEAD}"), "id": id, "node_id": "MDY6U3RhdHVzMQ==",
         "state": state, "description": "Build has completed", "target_url": format!("https://ci.example.com/{id}"),
@@ -145,7 +148,7 @@ pub fn status(id: u64, context: &str, state: &str) -> Value {
 }
 
 /// A commit as GitHub lists it.
-pub fn commit(sha: &str, parents: &[&str]) -> Value {
+pub(super) fn commit(sha: &str, parents: &[&str]) -> Value {
     let parents: Vec<Value> = parents
         .iter()
         .map(|sha| json!({"sha": sha, "url": format!("https://api.github.com/repos/org/repo/commits/{sha}")}))
@@ -160,13 +163,13 @@ pub fn commit(sha: &str, parents: &[&str]) -> Value {
 }
 
 /// A body with GitHub's content type.
-pub fn json_answer(request: &Request, status: u16, headers: &str, body: &Value) -> Vec<Step> {
+pub(super) fn json_answer(request: &Request, status: u16, headers: &str, body: &Value) -> Vec<Step> {
     let headers = format!("Content-Type: application/json; charset=utf-8\r\nX-GitHub-Media-Type: github.v3{headers}");
     request.answer(status, &headers, body.to_string())
 }
 
 /// An error in GitHub's form.
-pub fn error(request: &Request, status: u16, message: &str) -> Vec<Step> {
+pub(super) fn error(request: &Request, status: u16, message: &str) -> Vec<Step> {
     let body =
         json!({"message": message, "documentation_url": "https://docs.github.com/rest", "status": status.to_string()});
     json_answer(request, status, "", &body)

@@ -2,30 +2,30 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use appset_gateway::{
-    backend::{
-        BuildContext,
-        digests::{
-            commit::Commit,
-            gate::{
-                Gate, GateQuery, Ruling, RulingState,
-                memory::{Remembered, System},
-            },
+use backend::{
+    BuildContext,
+    digests::{
+        commit::Commit,
+        gate::{
+            Gate, GateQuery, Ruling, RulingState,
+            memory::{Remembered, System},
         },
     },
-    clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
-    domain::{
-        clock::{Clock, SystemClock},
-        error::{BackendError, ErrorKind},
-        generator::Query,
-        problem::{Path, Problems},
-    },
-    file::base_dir::BaseDir,
-    lang::{
-        evaluator::{Context, Evaluator},
-        scope::NameScope,
-    },
 };
+use domain::{
+    clock::{Clock, SystemClock},
+    error::{BackendError, ErrorKind},
+    file::base_dir::BaseDir,
+    generator::Query,
+    problem::{Path, Problems},
+};
+use lang::{
+    evaluator::{Context, Evaluator},
+    scope::NameScope,
+};
+use launcher::Launchers;
+use oci::Registries;
+use outbound::Outbound;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -33,14 +33,14 @@ use tokio::time::Instant;
 use crate::support::upstream::{Play, Request, Step, Upstream, response};
 
 /// The commit of the tests.
-pub const SHA: &str = "ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12";
+pub(super) const SHA: &str = "ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12";
 /// Another commit.
-pub const OTHER: &str = "0000000000000000000000000000000000000001";
+pub(super) const OTHER: &str = "0000000000000000000000000000000000000001";
 /// The content of the file `token`.
-pub const TOKEN: &str = "glpat-c4n4ry-0123456789";
+pub(super) const TOKEN: &str = "glpat-c4n4ry-0123456789";
 
 /// Everything that gates are built from.
-pub struct ForgeContext {
+pub(super) struct ForgeContext {
     pub folder: tempfile::TempDir,
     base: BaseDir,
     clock: Arc<dyn Clock>,
@@ -53,7 +53,7 @@ pub struct ForgeContext {
 
 impl ForgeContext {
     /// Makes a folder with a token.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let (base, clock): (_, Arc<dyn Clock>) = (BaseDir::new(folder.path()), Arc::new(SystemClock));
@@ -79,7 +79,7 @@ impl ForgeContext {
         }
     }
 
-    pub fn around(&self) -> BuildContext<'_> {
+    pub(super) fn around(&self) -> BuildContext<'_> {
         BuildContext {
             raw: &Value::Null,
             base: &self.base,
@@ -95,7 +95,7 @@ impl ForgeContext {
     }
 
     /// The gate that `build` makes of `config`, which has no problem.
-    pub fn gate<C: DeserializeOwned, S: System>(
+    pub(super) fn gate<C: DeserializeOwned, S: System>(
         &self,
         config: &Value,
         build: impl Fn(&C, BuildContext<'_>, &Path, &mut Problems) -> Option<S>,
@@ -107,7 +107,7 @@ impl ForgeContext {
     }
 
     /// The problems that `build` reports for `config`, with their paths.
-    pub fn problems<C: DeserializeOwned, S>(
+    pub(super) fn problems<C: DeserializeOwned, S>(
         &self,
         config: &Value,
         build: impl Fn(&C, BuildContext<'_>, &Path, &mut Problems) -> Option<S>,
@@ -123,14 +123,14 @@ fn parse<C: DeserializeOwned>(config: &Value) -> C {
 }
 
 /// `base` with the keys of `more`.
-pub fn with(base: &Value, more: &Value) -> Value {
+pub(super) fn with(base: &Value, more: &Value) -> Value {
     let mut merged = base.clone();
     merged.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     merged
 }
 
 /// Asks `gate` with `parameters`.
-pub async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, BackendError> {
+pub(super) async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, BackendError> {
     ask_as(gate, parameters, false).await
 }
 
@@ -148,12 +148,12 @@ async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<
 }
 
 /// Asks `gate` about [`SHA`].
-pub async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
+pub(super) async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
     ask_with(gate, &json!({"sha": SHA, "number": "7"})).await
 }
 
 /// The ruling of `gate` on [`SHA`], and its evidence.
-pub async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
+pub(super) async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
     let ruling = ask(gate).await.unwrap();
     assert_eq!(ruling.commit.as_ref().map(Commit::as_str), Some(SHA));
     assert!(!ruling.is_earlier);
@@ -161,7 +161,7 @@ pub async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
 }
 
 /// Asserts that `gate` gives an error of `kind` that contains `says`. Returns its message.
-pub async fn unknown(gate: &dyn Gate, kind: ErrorKind, says: &str) -> String {
+pub(super) async fn unknown(gate: &dyn Gate, kind: ErrorKind, says: &str) -> String {
     let error = ask(gate).await.unwrap_err();
     assert_eq!((error.kind, error.message.contains(says)), (kind, true), "{says}: {error}");
     assert!(!error.message.contains("c4n4ry"), "{error}");
@@ -170,12 +170,12 @@ pub async fn unknown(gate: &dyn Gate, kind: ErrorKind, says: &str) -> String {
 }
 
 /// The requests to `upstream`, as method and target.
-pub fn asked(upstream: &Upstream) -> Vec<String> {
+pub(super) fn asked(upstream: &Upstream) -> Vec<String> {
     upstream.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect()
 }
 
 /// A request's headers without those of the transport, sorted.
-pub fn headers(request: &Request) -> Vec<(&str, &str)> {
+pub(super) fn headers(request: &Request) -> Vec<(&str, &str)> {
     let mut headers: Vec<_> = request.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
     headers.retain(|(name, _)| !matches!(*name, "host" | "user-agent"));
     headers.sort_unstable();
@@ -183,19 +183,19 @@ pub fn headers(request: &Request) -> Vec<(&str, &str)> {
 }
 
 /// An upstream that answers every request with `body` as JSON.
-pub async fn answering(body: Value) -> Upstream {
+pub(super) async fn answering(body: Value) -> Upstream {
     Upstream::start(move |request| json(request, "", &body)).await
 }
 
 /// An answer with `body` as JSON, and `headers` as lines without their ends.
-pub fn json(request: &Request, headers: &str, body: &Value) -> Vec<Step> {
+pub(super) fn json(request: &Request, headers: &str, body: &Value) -> Vec<Step> {
     let separator = if headers.is_empty() { "" } else { "\r\n" };
     request.answer(200, &format!("Content-Type: application/json{separator}{headers}"), body.to_string())
 }
 
 /// Every failure of a forge is an error of its class, which holds no secret: the gate that `build` makes for an API
 /// never takes one for a ruling.
-pub async fn check_failures<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
+pub(super) async fn check_failures<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
     let echo = |status: u16| -> Box<Play> {
         Box::new(move |request: &Request| {
             let sent: Vec<String> = request.headers.iter().map(|(_, value)| value.clone()).collect();
@@ -235,7 +235,7 @@ pub async fn check_failures<G: Gate>(context: &ForgeContext, build: impl Fn(&For
 }
 
 /// Only a full commit is asked about.
-pub async fn check_commits<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
+pub(super) async fn check_commits<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
     let upstream = answering(json!([])).await;
     let gate = build(context, &format!("http://{}/api", upstream.address));
     for (parameters, says) in [
@@ -252,7 +252,7 @@ pub async fn check_commits<G: Gate>(context: &ForgeContext, build: impl Fn(&Forg
 
 /// A `gate` that says of [`SHA`] that it passed is asked once, as long as what differs is no part of the question; each of
 /// the `others` is a question of its own.
-pub async fn check_memory(gate: &dyn Gate, upstream: &Upstream, others: &[Value]) {
+pub(super) async fn check_memory(gate: &dyn Gate, upstream: &Upstream, others: &[Value]) {
     let plain = json!({"sha": SHA, "number": "7", "ref": "feature/x"});
     assert_eq!(ask_as(gate, &plain, true).await.unwrap().state, RulingState::Passed);
     let first = upstream.requests().len();

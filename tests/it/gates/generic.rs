@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use appset_gateway::backend::digests::gate::{Gate, GateConfig, RulingState};
+use backend::digests::gate::{Gate, GateConfig, RulingState};
 use serde_json::{Value, json};
 
 use super::{GateContext, HEAD, ask, ask_with, is, unknown};

@@ -1,9 +1,7 @@
 //! Gitea and Forgejo: documents in the form of their combined status (`CombinedStatus` and `CommitStatus` of their API).
 
-use appset_gateway::{
-    backend::digests::gate::{Gate, RulingState, gitea::Gitea, memory::Remembered},
-    domain::error::ErrorKind,
-};
+use backend::digests::gate::{Gate, RulingState, gitea::Gitea, memory::Remembered};
+use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
 use super::forge::{
@@ -119,11 +117,13 @@ async fn required_contexts_are_selected_by_name() {
         (json!(["build", "deploy"]), RulingState::Pending, 2),
         (json!(["build", "/deploy/"]), RulingState::Pending, 2),
         (json!(["lint", "deploy"]), RulingState::Failed, 2),
-        (json!(["Build"]), RulingState::Pending, 1),
     ] {
         let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({"contexts": contexts}))).await;
         assert_eq!((ruled, evidence.len()), (state, count), "{contexts}: {evidence:?}");
     }
+    // It is there, so it must not be waited for.
+    let misspelt = gate(&context, &upstream, &json!({"contexts": ["Build"]}));
+    unknown(&misspelt, ErrorKind::InvalidOutput, "there is no `Build`, but `build`").await;
     let (_, evidence) = ruled(&gate(&context, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
     assert_eq!(evidence[0], format!("absent, {REQUEST_DESCRIPTION}: no status `/deploy/` yet"));
     assert!(

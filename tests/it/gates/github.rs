@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use appset_gateway::{
-    backend::digests::gate::{Gate, RulingState},
-    domain::error::ErrorKind,
-};
+use backend::digests::gate::{Gate, RulingState};
+use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
 use super::{
@@ -14,8 +12,8 @@ use super::{
     is, unknown,
 };
 
-pub const RUNS: &str = "/repos/org/repo/actions/runs?head_sha=d6fde92930d4715a2b49857d24b940956b26d2d3&exclude_pull_requests=true&per_page=100";
-pub const CHECKS: &str =
+pub(super) const RUNS: &str = "/repos/org/repo/actions/runs?head_sha=d6fde92930d4715a2b49857d24b940956b26d2d3&exclude_pull_requests=true&per_page=100";
+pub(super) const CHECKS: &str =
     "/repos/org/repo/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/check-runs?filter=latest&per_page=100";
 const STATUS: &str = "/repos/org/repo/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/status?per_page=100";
 
@@ -27,7 +25,7 @@ fn config(forge: &Forge, more: &Value) -> Value {
 }
 
 /// The same, built.
-pub fn gate(context: &GateContext, forge: &Forge, more: &Value) -> Arc<dyn Gate> {
+pub(super) fn gate(context: &GateContext, forge: &Forge, more: &Value) -> Arc<dyn Gate> {
     context.gate(config(forge, more))
 }
 

@@ -9,10 +9,8 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use appset_gateway::{
-    backend::digests::gate::{Gate, RulingState},
-    domain::clock::Clock,
-};
+use backend::digests::gate::{Gate, RulingState};
+use domain::clock::Clock;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use appset_gateway::backend::digests::gate::{Gate, RulingState};
+use backend::digests::gate::{Gate, RulingState};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Checks with the same name: each belongs to its workflow, and none hides another.
 
-use appset_gateway::backend::digests::gate::RulingState;
+use backend::digests::gate::RulingState;
 use serde_json::{Value, json};
 
 use super::{

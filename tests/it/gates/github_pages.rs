@@ -1,6 +1,6 @@
 //! GitHub's lists are read to their end, otherwise the ruling is unknown.
 
-use appset_gateway::backend::digests::gate::RulingState;
+use backend::digests::gate::RulingState;
 use serde_json::{Value, json};
 
 use super::{

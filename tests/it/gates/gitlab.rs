@@ -1,9 +1,7 @@
 //! GitLab: documents from its REST API's pages "Pipelines", "Merge requests" and "Pagination".
 
-use appset_gateway::{
-    backend::digests::gate::{Gate, RulingState, gitlab::Gitlab, memory::Remembered},
-    domain::error::ErrorKind,
-};
+use backend::digests::gate::{Gate, RulingState, gitlab::Gitlab, memory::Remembered};
+use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
 use super::forge::{

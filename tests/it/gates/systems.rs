@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use appset_gateway::backend::digests::gate::CI_SYSTEMS;
+use backend::digests::gate::CI_SYSTEMS;
 use serde_json::Value;
 
 /// Adds the kinds of the gate at `gate`, and of the gates within it.

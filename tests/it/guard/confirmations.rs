@@ -62,6 +62,44 @@ async fn confirmations_end_with_the_loss_or_a_day_after_the_last_call() {
     assert_eq!(app.ask("s", json!({})).await.status, 503);
 }
 
+/// A source that loses two things in turn: only runs that agree one after the other confirm an answer. A run that fails says nothing.
+#[tokio::test]
+async fn only_runs_that_agree_one_after_the_other_confirm() {
+    let (app, print) = fleet("guard: { identity: [name], confirmAfter: 2, confirmFor: 60s },").await;
+    let names: Vec<String> = (0..20).map(|n| format!("n{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    print(&names);
+    let good = app.ask("s", json!({})).await.sets();
+    let agreed = async || app.operate("/admin/held", None).await.json()["held"][0]["agreed"].as_u64();
+    // Another loss, the last good answer, a smaller loss, and an answer that the guard refuses.
+    let twice = ["n00", "n01", "n00"];
+    for other in [&names[4..7], &names[..], &names[..16], &twice[..]] {
+        print(&names);
+        ask_later(&app).await;
+        for round in 0..4 {
+            print(&names[..4]);
+            let reply = ask_later(&app).await;
+            assert_eq!(detail(&reply), "held", "{} in round {round}", other.len());
+            assert_eq!(agreed().await, Some(0), "{} in round {round}", other.len());
+            print(other);
+            ask_later(&app).await;
+        }
+    }
+    // A source that fails in between neither confirms the loss nor ends that.
+    print(&names);
+    ask_later(&app).await;
+    for confirmed in 0..2 {
+        print(&names[..4]);
+        assert_eq!(ask_later(&app).await.sets(), good);
+        assert_eq!(agreed().await, Some(confirmed));
+        std::fs::remove_file(app.folder.path().join("answer")).unwrap();
+        assert_eq!(detail(&ask_later(&app).await), "backend_failed");
+        assert_eq!(agreed().await, Some(confirmed));
+    }
+    print(&names[..4]);
+    assert_eq!(ask_later(&app).await.sets().matches("name").count(), 4);
+}
+
 /// Released or rejected answers, and answers that wait for an operator, cause no runs.
 #[tokio::test]
 async fn answers_that_wait_for_an_operator_are_not_confirmed() {
@@ -110,6 +148,9 @@ async fn the_serve_command_confirms_a_loss_without_a_caller() {
         assert!(Instant::now() < until, "nobody asked again about the held answer");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let accepted = gateway.logged("what was held is accepted without an operator");
+    let accepted = accepted.lines().find(|line| line.contains("without an operator")).unwrap();
+    assert!(accepted.contains("\"level\":\"WARN\"") && accepted.contains("\"deleted\":\"3: b, c, d\""), "{accepted}");
     // The source fails now, so the gateway accepted this answer before the call.
     std::fs::remove_file(&answer).unwrap();
     assert_eq!(exchange(gateway.address, &call).await.sets(), r#"[{"name":"a"}]"#);

@@ -126,7 +126,13 @@ fn registries() -> Vec<Delivery> {
             "ecr",
             &[],
             Proof::Token("Authorization", ""),
-            image("123456789012.dkr.ecr.us-west-2.amazonaws.com/org/app"),
+            // A registry of ECR has several names.
+            json!([
+                {"image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/org/app:main"},
+                {"image": "123456789012.dkr.ecr-fips.us-west-2.amazonaws.com/org/app:main"},
+                {"image": "123456789012.dkr-ecr.us-west-2.on.aws/org/app:main"},
+                {"image": "123456789012.dkr-ecr-fips.us-west-2.on.aws/org/app:main"},
+            ]),
         ),
         delivery(
             "jfrog",

@@ -12,6 +12,7 @@ struct Shown {
     api: ApiServer,
     _source: Upstream,
     is_failing: Arc<AtomicBool>,
+    is_empty: Arc<AtomicBool>,
 }
 
 impl Shown {
@@ -19,10 +20,12 @@ impl Shown {
         let api = ApiServer::start(SERVICE_TOKEN).await;
         api.add("argocd", "a", "gateway");
         let is_failing = Arc::new(AtomicBool::new(false));
-        let fails = Arc::clone(&is_failing);
+        let (fails, is_empty) = (Arc::clone(&is_failing), Arc::new(AtomicBool::new(false)));
+        let empty = Arc::clone(&is_empty);
         let source = Upstream::start(move |_| {
+            let sets = if empty.load(Ordering::SeqCst) { "[]" } else { r#"[{"name":"app"}]"# };
             let is_failing = fails.load(Ordering::SeqCst);
-            vec![Step::Send(if is_failing { response(503, "", "no") } else { json_response(r#"[{"name":"app"}]"#) })]
+            vec![Step::Send(if is_failing { response(503, "", "no") } else { json_response(sets) })]
         })
         .await;
         let folder = tempfile::tempdir().unwrap();
@@ -38,7 +41,7 @@ impl Shown {
         let app = TestApp::start_in(folder, &config).await;
         let follower = Arc::clone(&app.app);
         tokio::spawn(async move { follower.follow_notices().await });
-        Self { app, api, _source: source, is_failing }
+        Self { app, api, _source: source, is_failing, is_empty }
     }
 
     async fn ask(&self) {
@@ -71,6 +74,24 @@ impl Shown {
         let text = |event: &Value| event["metadata"]["name"].as_str().unwrap().to_owned();
         events.map(|event| (text(&event), event["count"].as_u64().unwrap())).collect()
     }
+}
+
+/// A loss that nobody released is accepted once the source has said it often enough. Somebody should see that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acceptance_without_an_operator_is_a_warning() {
+    let shown = Shown::start().await;
+    shown.ask().await;
+    shown.is_empty.store(true, Ordering::SeqCst);
+    for _ in 0..4 {
+        shown.app.clock.advance(Duration::from_mins(10));
+        shown.ask().await;
+    }
+    within("it is confirmed", async || !shown.events("AnswerConfirmed").is_empty()).await;
+    let event = shown.api.events().into_iter().find(|event| event["reason"] == "AnswerConfirmed").unwrap();
+    let message = "route h: accepted without an operator, because 3 further runs agreed: an empty list after one of 1; \
+                   Argo CD will delete 1: app";
+    assert_eq!((&event["type"], &event["message"]), (&json!("Warning"), &json!(message)));
+    assert!(shown.events("AnswerReleased").is_empty(), "nobody released it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

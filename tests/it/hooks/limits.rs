@@ -2,10 +2,11 @@
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 
 use super::{told::Told, *};
+use crate::support::wire::read_whole;
 
 /// A source that notes how many requests are under way at once.
 async fn counting_source(state: Arc<AtomicU64>) -> (SocketAddr, Arc<AtomicU64>) {
@@ -201,4 +202,69 @@ async fn the_order_of_deliveries_does_not_matter() {
     }
     sleep(Duration::from_secs(3)).await;
     assert_eq!(scene.ask(SHA, 1).await, json!("3"));
+}
+
+/// A delivery to `path` of which the head and `sent` bytes of the body are sent.
+async fn begin(stream: &mut TcpStream, path: &str, headers: &str, size: usize, sent: usize) {
+    let head = format!("POST {path} HTTP/1.1\r\nHost: g\r\n{headers}Content-Length: {size}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), &vec![b' '; sent]].concat()).await.unwrap();
+}
+
+/// Without a signature that may be right, a delivery is refused before its body is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_without_a_signature_is_refused_before_its_body() {
+    let mut nexus = hook("nexus", "secret");
+    nexus["registry"] = json!("registry.example.com");
+    let hooks = json!([hook("github", "secret"), nexus, hook("gitlab", "secret")]);
+    let scene = Scene::start(hooks).await;
+    let (right, sha1) = ("0".repeat(64), "0".repeat(40));
+    let now = unix_now();
+    for (path, headers) in [
+        ("/hooks/github", String::new()),
+        ("/hooks/github", "X-Hub-Signature-256: sha256=00\r\n".to_owned()),
+        ("/hooks/github", format!("X-Hub-Signature-256: sha256={}\r\n", "x".repeat(64))),
+        ("/hooks/github", format!("X-Hub-Signature-256: {right}\r\nX-Hub-Signature-256: {right}\r\n")),
+        ("/hooks/github/token", format!("X-Hub-Signature-256: {right}\r\n")),
+        ("/hooks/nexus", format!("X-Nexus-Webhook-Signature: {right}\r\n")),
+        ("/hooks/gitlab", format!("X-Nexus-Webhook-Signature: {sha1}\r\n")),
+        ("/hooks/gitlab", format!("webhook-id: a\r\nwebhook-timestamp: {now}\r\nwebhook-signature: v1,AAAA\r\n")),
+        (
+            "/hooks/gitlab",
+            format!("webhook-id: a\r\nwebhook-timestamp: {}\r\nwebhook-signature: v1,AAAA\r\n", now - 1000),
+        ),
+    ] {
+        let mut stream = TcpStream::connect(scene.gateway.hooks.unwrap()).await.unwrap();
+        begin(&mut stream, path, &headers, 1_000_000, 100).await;
+        let reply = read_whole(&mut stream).await;
+        assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"), "{path} {headers}: {}", reply.text());
+    }
+}
+
+/// Bodies that must prove their senders share the strangers' memory budget, also on a connection on which a proxy has sent a proven delivery.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_before_their_proof_are_bounded() {
+    const SIZE: usize = 1_000_000;
+    let scene = Scene::start(json!([hook("github", "secret")])).await;
+    let proven = json!({"zen": "Design for failure."}).to_string();
+    let signature = signed(proven.as_bytes());
+    let good = format!(
+        "POST /hooks/github HTTP/1.1\r\nHost: g\r\nX-Hub-Signature-256: {signature}\r\nContent-Length: {}\r\n\r\n{proven}",
+        proven.len()
+    );
+    let before = resident_mib(&scene.gateway);
+    let mut streams = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(scene.gateway.hooks.unwrap()).await.unwrap();
+        stream.write_all(good.as_bytes()).await.unwrap();
+        assert_eq!(read_whole(&mut stream).await.status, 202);
+        let wrong = format!("X-Hub-Signature-256: sha256={}\r\n", "0".repeat(64));
+        begin(&mut stream, "/hooks/github", &wrong, SIZE, SIZE - 1).await;
+        streams.push(stream);
+    }
+    let first = read_whole(&mut streams[0]).await;
+    assert_eq!((first.status, first.code().as_str()), (503, "overloaded"), "{}", first.text());
+    let after = resident_mib(&scene.gateway);
+    assert!(after < before + 100, "{before} MiB before, {after} MiB after");
+    let reply = scene.post("/hooks/github", &[("X-Hub-Signature-256", &signature)], proven.as_bytes()).await;
+    assert_eq!(reply.status, 202, "{}", reply.text());
 }

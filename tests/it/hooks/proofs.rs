@@ -1,6 +1,7 @@
 //! Proofs of deliveries, secrets that change, and what is refused.
 
 use super::*;
+use crate::support::wire::operator_request;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_proof_is_checked() {
@@ -72,7 +73,9 @@ async fn each_proof_is_checked() {
     let late = [("webhook-id", "msg_1"), ("webhook-timestamp", &*old_time), ("webhook-signature", &*old)];
     let reply = scene.post("/hooks/gitlab", &late, body).await;
     assert_eq!(reply.status, 403);
-    assert!(reply.message().contains("more than 5 minutes"), "{}", reply.message());
+    // The reason is for operators only.
+    let shown = exchange_admin(scene.gateway.admin, operator_request("GET", "/admin/events", "").as_bytes()).await;
+    assert!(shown.text().contains("more than 5 minutes"), "{}", shown.text());
     // A token in the path is compared, and never shown.
     let token = SECRET.replace(' ', "%20");
     assert_eq!(scene.post(&format!("/hooks/quay/{token}"), &[], body).await.status, 202);
@@ -82,7 +85,8 @@ async fn each_proof_is_checked() {
     }
     let mut gateway = scene.gateway;
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
-    let log = gateway.wait(Duration::from_secs(10)).1;
+    // The path of the admin request above has a word of the body.
+    let log = gateway.wait(Duration::from_secs(10)).1.replace("/admin/events", "");
     assert!(log.contains("/hooks/{name}/{token}"), "{log}");
     for secret in [SECRET, token.as_str(), "secret-in-path", "wrong\"", "events"] {
         assert!(!log.contains(secret), "the log shows {secret}");
@@ -127,7 +131,7 @@ async fn what_is_no_delivery_is_refused_and_says_why() {
     let proven = ("Authorization", &*bearer);
     let large = vec![b' '; 1_100_000];
     for (path, headers, body, status, said) in [
-        ("/hooks/none", vec![], &b"{}"[..], 404, "no hook of this name"),
+        ("/hooks/none", vec![], &b"{}"[..], 403, "there is no such hook, or the delivery is not proven"),
         ("/elsewhere", vec![], b"{}", 404, "POST /hooks/<name>"),
         ("/hooks/distribution", vec![proven], b"{\"events\": [", 400, "it ends too early"),
         ("/hooks/distribution", vec![proven], b"nonsense secret-value", 400, "not JSON: a syntax error at line 1"),
@@ -166,6 +170,86 @@ async fn what_is_no_delivery_is_refused_and_says_why() {
     assert_eq!(scene.post("/hooks/own", &[proven], event.as_bytes()).await.status, 202);
     scene.shows("x", 2, 3).await;
     assert_eq!(scene.ask("x", 1).await, json!("1"), "it reads another URL");
+}
+
+/// Whoever proves nothing is answered the same, so that nobody learns which hooks there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_exists_and_one_that_does_not_give_one_answer() {
+    let hooks = json!([
+        hook("github", "secret"),
+        hook("harbor", "token"),
+        hook("quay", "pathToken"),
+        {"name": "gitlab", "kind": "gitlab", "secret": {"file": "secret"}},
+        {"name": "caller", "kind": "artifactRegistry", "caller": "push"},
+    ]);
+    let scene = Scene::start(hooks).await;
+    let large = vec![b' '; 1_100_000];
+    let chunked = |path: &str| {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
+        [head.as_bytes(), format!("{:x}\r\n", large.len()).as_bytes(), &large, b"\r\n0\r\n\r\n"].concat()
+    };
+    for (path, headers, body) in [
+        ("", vec![], &b"{}"[..]),
+        ("", vec![("Authorization", "Bearer wrong")], b"{}"),
+        ("", vec![("X-Hub-Signature-256", "sha256=00")], b"{}"),
+        ("", vec![("Content-Type", "text/html")], b"{}"),
+        ("", vec![], &large),
+        ("/wrong-token", vec![], b"{}"),
+        ("chunked", vec![], b""),
+    ] {
+        let mut answers = Vec::new();
+        for name in ["none", "github", "harbor", "quay", "gitlab", "caller"] {
+            let hooks = scene.gateway.hooks.unwrap();
+            let reply = if path == "chunked" {
+                exchange_admin(hooks, &chunked(&format!("/hooks/{name}"))).await
+            } else {
+                scene.post(&format!("/hooks/{name}{path}"), &headers, body).await
+            };
+            let mut answer = reply.json();
+            answer["requestId"].take();
+            answers.push((name, reply.status, answer));
+        }
+        for (name, status, answer) in &answers {
+            assert_eq!((status, answer), (&answers[0].1, &answers[0].2), "{name}{path} {headers:?}");
+        }
+    }
+}
+
+/// The token of a hook may be sent to another path, or to another port. No log has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_in_a_wrong_path_is_not_logged_by_any_listener() {
+    let scene = Scene::start(json!([hook("quay", "pathToken")])).await;
+    let ports = [scene.gateway.address, scene.gateway.admin, scene.gateway.hooks.unwrap()];
+    for path in [
+        "/hooks/quay/t0ken-of-a-hook",
+        "/hooks/t0ken-of-a-hook",
+        "/hooks/none/t0ken-of-a-hook",
+        "/quay/t0ken-of-a-hook",
+        "/t0ken-of-a-hook",
+        "/hooks/quay/t0ken-of-a-hook/",
+        "/admin/hooks/quay/t0ken-of-a-hook",
+        "/hooks/quay/%74%30ken-of-a-hook",
+    ] {
+        for port in ports {
+            for method in ["POST", "GET"] {
+                let request =
+                    format!("{method} {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+                let reply = exchange_admin(port, request.as_bytes()).await;
+                assert!(
+                    reply.status >= 400 && !reply.text().contains("ken-of-a-hook"),
+                    "{method} {path}: {}",
+                    reply.text()
+                );
+            }
+        }
+    }
+    let metrics = exchange_admin(scene.gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
+    let mut gateway = scene.gateway;
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    let log = gateway.wait(Duration::from_secs(10)).1;
+    assert!(!log.contains("ken-of-a-hook") && !metrics.contains("ken-of-a-hook"), "{log}");
+    assert!(log.contains("/hooks/{name}/{token}") && log.contains("/{*path}"), "{log}");
 }
 
 #[test]

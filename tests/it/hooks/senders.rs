@@ -127,6 +127,14 @@ async fn test_deliveries_are_signed_and_explained() {
     let (is_good, said) = cli(&scene.folder, &["hook", "send", "github", "--event", &event, "--url", &url]);
     assert!(is_good && said == "202 Accepted: taken\n", "{said}");
     scene.shows(SHA, 1, 2).await;
+    let elsewhere = scene.folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, github(&"d".repeat(40))).unwrap();
+    let elsewhere = elsewhere.to_str().unwrap();
+    for (event, concerns) in [(&*event, "concerns 1 question"), (elsewhere, "concerns 0 questions")] {
+        let send = ["hook", "send", "github", "--event", event, "--url", &url];
+        let (is_good, said) = cli(&scene.folder, &[&send[..], &at].concat());
+        assert!(is_good && said == format!("202 Accepted: taken; {concerns}\n"), "{said}");
+    }
 
     let of_event = format!("github={event}");
     for (sha, expected) in [(SHA, "event     concerns this call"), ("0", "event     does not concern this call")] {

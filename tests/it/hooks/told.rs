@@ -4,12 +4,12 @@ use super::*;
 use crate::support::{apiserver::ApiServer, wire::operator_request};
 
 /// Another commit.
-pub const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
+pub(super) const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
 /// What the API server accepts.
-pub const SERVICE_TOKEN: &str = "the token of the service account";
+pub(super) const SERVICE_TOKEN: &str = "the token of the service account";
 
 /// A scene whose gateway tells the ApplicationSets of an API server.
-pub struct Told {
+pub(super) struct Told {
     /// The gateway and its source.
     pub scene: Scene,
     /// The API server.
@@ -18,12 +18,12 @@ pub struct Told {
 
 impl Told {
     /// With more keys in `argocd.refresh`, and the lines `more` of the configuration. Routes have `cache`.
-    pub async fn start(refresh: Value, more: &str, cache: Value) -> Self {
+    pub(super) async fn start(refresh: Value, more: &str, cache: Value) -> Self {
         Self::of(json!([hook("github", "secret")]), refresh, more, cache).await
     }
 
     /// The same with these hooks.
-    pub async fn of(hooks: Value, refresh: Value, more: &str, cache: Value) -> Self {
+    pub(super) async fn of(hooks: Value, refresh: Value, more: &str, cache: Value) -> Self {
         let api = ApiServer::start(SERVICE_TOKEN).await;
         for name in ["a", "b", "c"] {
             api.add("argocd", name, "gateway");
@@ -39,17 +39,17 @@ impl Told {
     }
 
     /// With a hook of GitHub, and answers that are fresh for an hour.
-    pub async fn usual() -> Self {
+    pub(super) async fn usual() -> Self {
         Self::start(json!({}), "", json!({"ttl": "1h"})).await
     }
 
     /// Asks for the ApplicationSet `set`.
-    pub async fn ask(&self, set: &str, sha: &str, n: usize) -> Reply {
+    pub(super) async fn ask(&self, set: &str, sha: &str, n: usize) -> Reply {
         ask_for(&self.scene.gateway, set, sha, n).await
     }
 
     /// Starts the gateway again, with `from` replaced by `to` in its configuration.
-    pub fn restart_with(&mut self, from: &str, to: &str) {
+    pub(super) fn restart_with(&mut self, from: &str, to: &str) {
         let file = self.scene.folder.path().join("gateway.yaml");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains(from), "{text}");
@@ -58,14 +58,14 @@ impl Told {
     }
 
     /// CI has finished the commit.
-    pub async fn finish(&self) {
+    pub(super) async fn finish(&self) {
         let body = github(SHA);
         let reply = self.scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
         assert_eq!(reply.status, 202, "{}", reply.text());
     }
 
     /// An operator releases the held answer.
-    pub async fn release(&self) {
+    pub(super) async fn release(&self) {
         let admin = self.scene.gateway.admin;
         let held = exchange_admin(admin, operator_request("GET", "/admin/held", "").as_bytes()).await;
         let id = held.json()["held"][0]["id"].as_str().unwrap().to_owned();
@@ -74,7 +74,7 @@ impl Told {
     }
 
     /// How many looks there were.
-    pub async fn looks(&self) -> u64 {
+    pub(super) async fn looks(&self) -> u64 {
         let mut count = 0;
         for result in ["changed", "unchanged", "held", "failed"] {
             count += self.scene.metric(&format!("appset_gateway_hook_looks_total{{result=\"{result}\"}}")).await;
@@ -83,7 +83,7 @@ impl Told {
     }
 
     /// Waits until exactly these were told, and a moment more.
-    pub async fn tells(&self, expected: &[&str]) {
+    pub(super) async fn tells(&self, expected: &[&str]) {
         within("the ApplicationSets are told", async || self.api.refreshed().len() >= expected.len()).await;
         sleep(Duration::from_millis(500)).await;
         let mut sets = self.api.refreshed_sets();
@@ -93,7 +93,7 @@ impl Told {
 }
 
 /// Waits until `is_reached`.
-pub async fn within(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
+pub(super) async fn within(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_reached().await {
         assert!(Instant::now() < until, "not in time: {what}");
@@ -102,7 +102,7 @@ pub async fn within(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
 }
 
 /// Asks for the ApplicationSet `set`.
-pub async fn ask_for(gateway: &Gateway, set: &str, sha: &str, n: usize) -> Reply {
+pub(super) async fn ask_for(gateway: &Gateway, set: &str, sha: &str, n: usize) -> Reply {
     let parameters = json!({"sha": sha, "n": n.to_string()});
     let body = json!({"applicationSetName": set, "input": {"parameters": parameters}}).to_string();
     exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body.as_bytes())).await

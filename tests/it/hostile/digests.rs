@@ -1,6 +1,6 @@
 //! Hostile names in the requests of `digests`: gates, tag lists, revisions, image layouts.
 
-use appset_gateway::backend::digests::gate::{CI_SYSTEMS, CiSystem};
+use backend::digests::gate::{CI_SYSTEMS, CiSystem};
 use serde_json::{Value, json};
 use url::Url;
 

@@ -12,7 +12,7 @@ use crate::support::{
 
 /// A gateway with one route that the token `some` may use, and one that it may not.
 async fn serve() -> TestApp {
-    let hash = appset_gateway::auth::hash_token("some");
+    let hash = auth::hash_token("some");
     let auth = format!("auth: {{ tokens: [ {{ name: s, sha256: \"{hash}\", routes: [open] }} ] }}");
     let fixed = |name: &str| json!({"name": name, "backend": {"fixed": {"parameters": [{"from": name}]}}});
     TestApp::start(&format!("{auth}\nroutes: {}\n", json!([fixed("open"), fixed("closed")]))).await

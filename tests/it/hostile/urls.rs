@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 /// Sends each value as the parameter `v`. Returns the request that the upstream got, or `None` if the value was refused.
-pub async fn sent(upstream: &Upstream, app: &TestApp) -> Vec<(String, Option<Request>)> {
+pub(super) async fn sent(upstream: &Upstream, app: &TestApp) -> Vec<(String, Option<Request>)> {
     let mut all = Vec::new();
     for value in values().into_iter().chain([NUL.to_owned()]) {
         let before = upstream.requests().len();

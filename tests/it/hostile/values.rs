@@ -144,20 +144,20 @@ const SHORT: &[&str] = &[
 ];
 
 /// All values, with long ones.
-pub fn values() -> Vec<String> {
+pub(super) fn values() -> Vec<String> {
     let long = ["x".repeat(10_000), "../".repeat(3_000), "🚀".repeat(2_500), "(".repeat(5_000), "{{".repeat(5_000)];
     SHORT.iter().map(ToString::to_string).chain(long).collect()
 }
 
 /// A value that no environment variable and no header can hold.
-pub const NUL: &str = "x\0y";
+pub(super) const NUL: &str = "x\0y";
 
 /// The parameters `v0`, `v1` … with all these values.
-pub fn parameters() -> Map<String, Value> {
+pub(super) fn parameters() -> Map<String, Value> {
     values().into_iter().enumerate().map(|(index, value)| (format!("v{index}"), value.into())).collect()
 }
 
 /// Maps each parameter name to `of(name)`.
-pub fn each(of: impl Fn(&str) -> String) -> Map<String, Value> {
+pub(super) fn each(of: impl Fn(&str) -> String) -> Map<String, Value> {
     parameters().keys().map(|name| (name.clone(), of(name).into())).collect()
 }

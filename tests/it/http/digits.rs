@@ -1,12 +1,15 @@
-//! Whole numbers beyond 64 bits: keys, requests and cursors keep every digit or are refused.
+//! Numbers keep the text in which they were written. Whole numbers beyond 64 bits are refused: in keys, requests and cursors.
+
+use std::time::Duration;
 
 use serde_json::json;
 
 use super::{config, serve};
 use crate::support::{
-    TOKEN, TestApp,
+    ADMIN_TOKEN, TOKEN, TestApp,
+    binary::Gateway,
     upstream::{Request, Upstream, json_response, refused},
-    wire::argo_request,
+    wire::{argo_request, exchange, exchange_admin},
 };
 
 const LONG: &str = "1180591620717411303425";
@@ -88,7 +91,127 @@ fn a_configured_number_keeps_every_digit_or_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let http = "{ url: 'http://h/', method: POST, body: { n: 18446744073709551616 } }";
     let config = format!("{}routes: [ {{ name: s, backend: {{ http: {http} }} }} ]\n", TestApp::auth());
-    let clock = std::sync::Arc::new(appset_gateway::domain::clock::SystemClock);
+    let clock = std::sync::Arc::new(domain::clock::SystemClock);
     let lines = crate::support::app::build(folder.path(), &config, clock).err().expect("a report").lines();
     assert!(lines.iter().any(|line| line.contains("too large to be kept to the digit")), "{lines:?}");
+}
+
+/// Numbers whose text a float does not keep, and others.
+const NUMBERS: &str =
+    r#"{"a":1.10,"b":7222e2,"c":-0,"d":1E5,"e":9007199254740993,"f":0.00001,"g":1e+06,"h":1.0,"i":7}"#;
+/// The same as texts.
+const TEXTS: &str = r#"[{"a":"1.10","b":"7222e2","c":"-0","d":"1E5","e":"9007199254740993","f":"0.00001","g":"1e+06","h":"1.0","i":"7"}]"#;
+
+fn picked(of: &str) -> String {
+    let fields = "abcdefghi".chars().map(|name| format!("'{name}': {of}.{name}"));
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+}
+
+/// A version such as `1.10`, and a short commit such as `7222e2`, look like numbers. As `1.1` and `722200.0` they would be other names.
+#[tokio::test]
+async fn a_number_of_a_source_keeps_its_text() {
+    let upstream = Upstream::always(json_response(format!("[{NUMBERS}]"))).await;
+    let (plain, loops) = (picked("i"), picked("i"));
+    for parameters in [
+        "body".to_owned(),
+        format!("body.map(i, {plain})"),
+        format!("body.filter(i, i.i == 7).map(i, {loops})"),
+        // Costly, so that an evaluator does it.
+        format!("body.map(i, lists.range(20000).size() > 0 ? {plain} : {{}})"),
+        format!("[{}]", picked("body[0]").replace("': ", "': string(").replace(", '", "), '").replace('}', ")}")),
+    ] {
+        let app = serve(&upstream, "/list", json!({"parameters": parameters})).await;
+        assert_eq!(app.ask_afresh("h", json!({})).await.sets(), TEXTS, "{parameters}");
+    }
+    let http = json!({"http": {"url": format!("http://{}/list", upstream.address)}});
+    let output: serde_json::Map<_, _> =
+        "abcdefghi".chars().map(|name| (name.to_string(), json!(format!("{{{{ {name} }}}}")))).collect();
+    let computing: serde_json::Map<_, _> = "abcdefghi"
+        .chars()
+        .map(|name| (name.to_string(), json!(format!("{{% if i > 1 %}}{{{{ {name} }}}}{{% endif %}}"))))
+        .collect();
+    let merged = json!({"merge": {"mergeKeys": ["i"], "backends": [http, {"fixed": {"parameters": [{"i": "7"}]}}]}});
+    let select = json!({"select": format!("items.filter(i, i.i > 1).map(i, {plain})")});
+    for route in [
+        json!({"name": "r", "backend": http, "output": output}),
+        json!({"name": "r", "backend": http, "output": computing}),
+        json!({"name": "r", "backend": {"pipeline": [http, select]}}),
+        json!({"name": "r", "backend": merged}),
+        json!({"name": "r", "backend": {"script": {"command": ["printf", "%s", format!("[{NUMBERS}]")]}}}),
+        json!({"name": "r", "backend": {"script": {"command": ["printf", "%s", NUMBERS], "protocol": "jsonLines"}}}),
+    ] {
+        let app = TestApp::with_routes(&format!("  {}", json!([route]))).await;
+        let reply = app.ask("r", json!({})).await;
+        assert_eq!(reply.status, 200, "{route}: {}", reply.text());
+        assert_eq!(reply.sets(), TEXTS, "{route}");
+    }
+    let numbers = json!({"name": "r", "backend": http, "stringify": false});
+    let app = TestApp::with_routes(&format!("  {}", json!([numbers]))).await;
+    let reply = app.ask("r", json!({})).await;
+    assert!(reply.message().contains("9007199254740993 cannot be carried exactly"), "{}", reply.text());
+}
+
+/// What a caller sends reaches scripts, requests and the answer as it was written. Numbers that are written in two ways are two questions.
+#[tokio::test]
+async fn a_number_of_a_caller_keeps_its_text() {
+    let upstream = Upstream::always(json_response("[]")).await;
+    let http = json!({"http": {"url": format!("http://{}/{{{{ params.n }}}}", upstream.address), "method": "POST", "body": {"n": "v{{ params.n }}"}}});
+    let print = r#"printf '[{"env":"%s","stdin":%s}]' "$PARAM_N" "$(cat | tr -d '\n')""#;
+    let script = json!({"script": {"command": ["sh", "-c", print]}});
+    let echo = json!({"fixed": {"parameters": [{"a": "b"}]}});
+    let routes = json!([
+        {"name": "http", "backend": http},
+        {"name": "script", "backend": script, "stringify": false},
+        {"name": "echo", "backend": echo, "echo": ["n"]},
+        {"name": "declared", "backend": echo, "echo": ["n"], "input": [{"name": "n", "type": "number"}]},
+    ]);
+    let app = TestApp::with_routes(&format!("  {routes}")).await;
+    let ask = async |route: &str, number: &str| {
+        let request = format!(r#"{{"applicationSetName":"x","input":{{"parameters":{{"n":{number}}}}}}}"#);
+        app.send(&argo_request(&format!("/{route}/api/v1/getparams.execute"), TOKEN, request.as_bytes())).await
+    };
+    for number in ["1.10", "7222e2", "-0", "1E5", "1e+06", "1.0", "1"] {
+        assert_eq!(ask("http", number).await.sets(), "[]");
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!(request.target, format!("/{}", number.replace('+', "%2B")));
+        assert_eq!(String::from_utf8(request.body).unwrap(), format!(r#"{{"n":"v{number}"}}"#));
+        assert_eq!(ask("echo", number).await.sets(), format!(r#"[{{"a":"b","n":"{number}"}}]"#));
+        assert_eq!(ask("declared", number).await.sets(), format!(r#"[{{"a":"b","n":"{number}"}}]"#));
+        assert_eq!(ask("declared", &format!("\"{number}\"")).await.sets(), format!(r#"[{{"a":"b","n":"{number}"}}]"#));
+        let reply = ask("script", number).await.text();
+        assert!(
+            reply.contains(&format!(r#""env":"{number}""#)) && reply.contains(&format!(r#"{{"n":{number}}}"#)),
+            "{number}: {reply}"
+        );
+    }
+    assert_eq!(upstream.requests().len(), 7, "each is a question of its own");
+}
+
+/// After a restart, the answers and the questions in the cache file are the same.
+#[tokio::test]
+async fn a_number_keeps_its_text_in_the_cache_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = Upstream::always(json_response(r#"[{"v":1.10,"w":7222e2}]"#)).await;
+    let route = json!({
+        "name": "h", "backend": {"http": {"url": format!("http://{}/", upstream.address)}}, "stringify": false, "cache": {"ttl": "1h"},
+    });
+    let file = folder.path().join("gateway.yaml");
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }";
+    let path = folder.path().join("data").display().to_string();
+    std::fs::write(
+        &file,
+        format!("{server}\ncache: {{ path: {path} }}\n{}routes: {}\n", TestApp::auth(), json!([route])),
+    )
+    .unwrap();
+    let body = br#"{"applicationSetName":"x","input":{"parameters":{"n":7222e2}}}"#;
+    for round in 1..=2 {
+        let mut gateway = Gateway::serve(&file);
+        let reply = exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body)).await;
+        assert_eq!(reply.text(), r#"{"output":{"parameters":[{"v":1.10,"w":7222e2}]}}"#, "{round}");
+        let list = format!("GET /admin/answers HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\r\n");
+        let listed = exchange_admin(gateway.admin, list.as_bytes()).await.text();
+        assert!(listed.contains(r#"{"n":7222e2}"#), "{round}: {listed}");
+        gateway.signal(nix::sys::signal::Signal::SIGTERM);
+        gateway.wait(Duration::from_secs(10));
+    }
 }

@@ -34,7 +34,7 @@ async fn play(exchanges: Vec<Value>, origin: &'static str) -> Upstream {
 async fn example(name: &str, changes: &[(&str, &str)], files: &[(&str, &str)]) -> TestApp {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples");
     let mut config = std::fs::read_to_string(examples.join(name).with_extension("yaml")).unwrap();
-    let token = format!("sha256: {}", appset_gateway::auth::hash_token(crate::support::TOKEN));
+    let token = format!("sha256: {}", auth::hash_token(crate::support::TOKEN));
     for (from, to) in changes.iter().copied().chain([("env: APPSET_GATEWAY_TOKEN", &*token)]) {
         assert!(config.contains(from), "{name} has no `{from}`");
         config = config.replace(from, to);

@@ -184,7 +184,7 @@ fn paging_mistakes_are_reported_at_startup() {
     ] {
         let routes = json!([{"name": "s", "backend": {"http": {"url": "http://h/", "paging": paging}}}]);
         let config = format!("{}routes: {routes}\n", TestApp::auth());
-        let clock = std::sync::Arc::new(appset_gateway::domain::clock::SystemClock);
+        let clock = std::sync::Arc::new(domain::clock::SystemClock);
         let lines = crate::support::app::build(folder.path(), &config, clock).err().expect("a report").lines();
         assert!(lines.iter().any(|line| line.contains(says)), "{says}: {lines:?}");
     }

@@ -144,7 +144,7 @@ fn plugin_mistakes_are_reported_at_startup() {
     ] {
         let routes = json!([{"name": "s", "backend": {"http": http}}]);
         let config = format!("{}routes: {routes}\n", TestApp::auth());
-        let report = build(folder.path(), &config, std::sync::Arc::new(appset_gateway::domain::clock::SystemClock));
+        let report = build(folder.path(), &config, std::sync::Arc::new(domain::clock::SystemClock));
         let lines = report.err().expect("a report").lines();
         assert!(lines.iter().any(|line| line.contains(says)), "{says}: {lines:?}");
     }

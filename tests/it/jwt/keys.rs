@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use appset_gateway::{config::Loaded, file::base_dir::BaseDir};
+use appset_gateway::config::Loaded;
+use domain::file::base_dir::BaseDir;
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::{Value, json};
 
 use super::{config, gateway, outputs};

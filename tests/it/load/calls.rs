@@ -28,7 +28,11 @@ use crate::support::{
 const WAITING: Duration = Duration::from_secs(1);
 
 /// A client like Argo CD's, which keeps its connection. It has its own thread, so that it measures the gateway only.
-pub fn good(address: SocketAddr, tls: Option<Visitor>, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Duration>> {
+pub(super) fn good(
+    address: SocketAddr,
+    tls: Option<Visitor>,
+    is_over: &Arc<AtomicBool>,
+) -> thread::JoinHandle<Vec<Duration>> {
     let is_over = Arc::clone(is_over);
     let calls = async move {
         match tls {
@@ -55,13 +59,13 @@ async fn call(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), is_over: &Atom
 }
 
 /// Fails if `calls` waited for the other connections. `idle` calls to another gateway show how busy the machine is.
-pub fn assert_undisturbed(how: &str, calls: thread::JoinHandle<Vec<Duration>>, idle: Duration) {
+pub(super) fn assert_undisturbed(how: &str, calls: thread::JoinHandle<Vec<Duration>>, idle: Duration) {
     let (calls, limit) = (p99(how, calls), WAITING.max(10 * idle));
     assert!(calls < limit, "{how}: {calls:?} (p99), while calls to an idle gateway take {idle:?}");
 }
 
 /// The 99th percentile of the durations.
-pub fn p99(how: &str, calls: thread::JoinHandle<Vec<Duration>>) -> Duration {
+pub(super) fn p99(how: &str, calls: thread::JoinHandle<Vec<Duration>>) -> Duration {
     let mut took = calls.join().unwrap();
     took.sort_unstable();
     let (p50, p99) = (took[took.len() / 2], took[took.len() * 99 / 100]);

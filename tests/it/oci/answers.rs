@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use appset_gateway::{clients::oci::Missing, domain::error::ErrorKind};
+use domain::error::ErrorKind;
+use oci::Missing;
 use serde_json::json;
 
 use super::*;

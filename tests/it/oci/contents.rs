@@ -1,6 +1,6 @@
 //! The contents of a digest, from real registries and from registries that redirect.
 
-use appset_gateway::clients::oci::{Contents, Platform};
+use oci::{Contents, Platform};
 
 use super::*;
 use crate::support::{

@@ -296,3 +296,44 @@ async fn a_helper_runs_again_when_its_credential_is_refused_or_expired() {
     refused(ask().await, ErrorKind::Denied, "403");
     assert_eq!(runs(), 4);
 }
+
+/// As Docker and the kubelet read it: an entry that cannot be read concerns its own registry.
+#[tokio::test]
+async fn a_file_is_read_as_docker_and_the_kubelet_read_it() {
+    let registry = with_password().await;
+    let host = registry.address.to_string();
+    for entry in [
+        // `ci:hunter`, which needs padding.
+        json!({"auth": "Y2k6aHVudGVy\n", "username": "older", "password": "p"}),
+        json!({"auth": "", "username": "ci", "password": "hunter"}),
+        json!({"Auth": "Y2k6aHVu\r\ndGVy"}),
+    ] {
+        let folder = docker_config(
+            &json!({&host: entry, "bad.example": {"auth": "!"}, "worse.example": 7, "none.example": null}),
+        );
+        expect_digest(look_up(&with_config(folder.path(), &host), &format!("{host}/org/app:1")).await);
+        assert_eq!(
+            registry.requests().last().unwrap().header("authorization"),
+            Some(&*basic("ci", "hunter")),
+            "{entry}"
+        );
+    }
+    let folder = docker_config(&json!({&host: {"auth": "Y2k6aHVudGVyMg"}}));
+    expect_digest(look_up(&with_config(folder.path(), &host), &format!("{host}/org/app:1")).await);
+    assert_eq!(registry.requests().last().unwrap().header("authorization"), Some(&*basic("ci", "hunter2")));
+    let open = Upstream::start(found).await;
+    let folder = docker_config(&Value::Null);
+    expect_digest(look_up(&with_config(folder.path(), &open.address), &format!("{}/org/app:1", open.address)).await);
+}
+
+/// Hosts have no case.
+#[tokio::test]
+async fn a_registry_is_the_same_in_capitals() {
+    let registry = with_password().await;
+    let port = registry.address.port();
+    let folder = docker_config(&json!({format!("LOCALHOST:{port}"): user("ci", "p")}));
+    let (registries, _) =
+        build(folder.path(), &json!({format!("Localhost:{port}"): {"plainHttp": true, "dockerConfig": "docker.json"}}));
+    expect_digest(look_up(&registries, &format!("localhost:{port}/org/app:1")).await);
+    expect_digest(look_up(&registries, &format!("LocalHost:{port}/org/app:1")).await);
+}

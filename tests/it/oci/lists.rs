@@ -81,6 +81,41 @@ async fn all_pages_of_a_list_are_read() {
     assert_eq!(tags(&paged(&[]).await).await.unwrap(), Err(Missing::Repository));
 }
 
+/// A registry behind a proxy often writes the scheme, the port and the path that it has itself. Only its host must be right.
+#[tokio::test]
+async fn the_next_page_may_be_named_as_the_server_sees_itself() {
+    for (link, path) in [
+        ("https://NAME/v2/org/app/tags/list?last=a", "/v2/org/app/tags/list?last=a"),
+        (
+            "http://NAME:8081/repository/docker-hosted/v2/org/app/tags/list?last=a",
+            "/repository/docker-hosted/v2/org/app/tags/list?last=a",
+        ),
+        (
+            "/artifactory/api/docker/local/v2/org/app/tags/list?last=a",
+            "/artifactory/api/docker/local/v2/org/app/tags/list?last=a",
+        ),
+        // The path is not served to the outside.
+        ("/repository/docker-hosted/v2/org/app/tags/list?last=a", "/v2/org/app/tags/list?last=a"),
+        // A proxy has put `org/` in front.
+        ("/v2/app/tags/list?last=a", "/v2/org/app/tags/list?last=a"),
+    ] {
+        let registry = Upstream::start(move |request| {
+            let name = request.header("host").unwrap().split(':').next().unwrap();
+            if request.target == "/v2/org/app/tags/list?n=250" {
+                let link = format!("{JSON}\r\nLink: <{}>; rel=\"next\"", link.replace("NAME", name));
+                return request.answer(200, &link, r#"{"tags":["a"]}"#);
+            }
+            if request.target == path {
+                request.answer(200, JSON, r#"{"tags":["b"]}"#)
+            } else {
+                request.answer(404, "", "")
+            }
+        })
+        .await;
+        assert_eq!(tags(&registry).await.unwrap().unwrap(), ["a", "b"], "{link}");
+    }
+}
+
 /// The `Link` of a full page may be missing.
 #[tokio::test]
 async fn a_full_page_without_a_link_is_continued_by_name() {
@@ -130,7 +165,9 @@ async fn a_partial_list_is_an_error() {
         (&[("n=250", "\r\nLink: <?n=1>; rel=next", one), ("n=1", "\r\nLink: <?n=250>; rel=next", one)], "circle"),
         (&[("n=250", "\r\nLink: </v2/org/other/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
         (&[("n=250", "\r\nLink: <http://127.0.0.2/v2/org/app/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
-        (&[("n=250", "\r\nLink: <https://HOST/v2/org/app/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: <https://HOST/v2/org/app/tags/list?n=1>; rel=\"next\"", one)], "unexpected status 404"),
+        (&[("n=250", "\r\nLink: <ftp://HOST/v2/org/app/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: </api/docker/v2/org/other/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
         (&[("n=250", "\r\nLink: /v2/org/app/tags/list?n=1; rel=\"next\"", one)], "not of this list"),
         (&[("n=250", "\r\nLink: <>; rel=\"next\"", one)], "circle"),
         (&[("n=250", "", "{}")], "no list"),

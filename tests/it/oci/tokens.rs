@@ -110,7 +110,12 @@ async fn each_repository_has_its_own_token() {
 
 #[tokio::test]
 async fn a_token_without_a_lifetime_is_kept_for_a_minute() {
-    for (answer, life) in [(r#"{"token":"good"}"#, 60), (r#"{"access_token":"good","expires_in":300}"#, 300)] {
+    for (answer, life) in [
+        (r#"{"token":"good"}"#, 60),
+        (r#"{"token":"good","expires_in":null}"#, 60),
+        (r#"{"access_token":"good","expires_in":300}"#, 300),
+        (r#"{"token":"","access_token":"good","expires_in":"300"}"#, 300),
+    ] {
         let registry =
             with_tokens(BEARER, |seen| seen == "Bearer good", move |request| request.answer(200, JSON, answer)).await;
         let registries = registries(&plain(&registry.address));
@@ -301,4 +306,94 @@ async fn registries_on_one_host_share_no_tokens() {
     let seen: Vec<bool> =
         token_requests(&registry).iter().map(|request| request.header("authorization").is_some()).collect();
     assert_eq!(seen, [true, false]);
+}
+
+/// A registry with two token servers: it offers both on each 401, and refuses with `status` the tokens of the one that it does not trust.
+async fn with_two_servers(trusted: &Arc<Mutex<&'static str>>, status: u16) -> Upstream {
+    let trusted = Arc::clone(trusted);
+    Upstream::start(move |request| {
+        let (host, trusted) = (request.header("host").unwrap(), *trusted.lock().unwrap());
+        if let Some(server) = request.target.strip_prefix("/token/") {
+            return request.answer(200, JSON, json!({ "token": &server[..1] }).to_string());
+        }
+        let offers =
+            ["a", "b"].map(|server| format!("WWW-Authenticate: Bearer realm=\"http://{host}/token/{server}\""));
+        match request.header("authorization") {
+            Some(token) if token == format!("Bearer {trusted}") => found(request),
+            Some(_) => request.answer(status, &offers.join("\r\n"), ""),
+            None => request.answer(401, &offers.join("\r\n"), ""),
+        }
+    })
+    .await
+}
+
+/// The challenge that the registry accepted last, and then the others; also after a 403.
+#[tokio::test]
+async fn each_challenge_is_tried() {
+    for status in [401, 403] {
+        let trusted = Arc::new(Mutex::new("a"));
+        let registry = with_two_servers(&trusted, status).await;
+        let registries = registries(&plain(&registry.address));
+        let reference = format!("{}/org/app:1", registry.address);
+        for server in ["a", "b", "b", "a"] {
+            *trusted.lock().unwrap() = server;
+            expect_digest(look_up(&registries, &reference).await);
+            advance_seconds(120).await;
+        }
+        *trusted.lock().unwrap() = "neither";
+        let asked = registry.requests().len();
+        assert!(look_up(&registries, &reference).await.is_err(), "{status}");
+        assert!(registry.requests().len() - asked <= 6, "{status}: each is tried once");
+    }
+}
+
+/// All challenges of all lines are read. A token is tried before a password, and then the next.
+#[tokio::test]
+async fn the_challenge_that_can_be_answered_is_taken() {
+    let bearer = r#"Bearer realm="http://HOST/token",service="s""#;
+    for challenge in [
+        format!("WWW-Authenticate: Basic realm=\"a, b\", {bearer}"),
+        format!("WWW-Authenticate: Basic realm=\"x\"\r\nWWW-Authenticate: {bearer}"),
+        format!("WWW-Authenticate: Negotiate, Basic realm = \"say \\\"Bearer\\\", please\" , {bearer}"),
+        "WWW-Authenticate: bearer realm = \"http://HOST/token\" , service = s".to_owned(),
+        format!("WWW-Authenticate: Basic realm=\"\u{e9}\"\r\nWWW-Authenticate: {bearer}, Basic realm=\"x\""),
+    ] {
+        for (accepted, token_status, with_password) in [
+            ("Bearer good", 200, false),
+            ("Bearer good", 200, true),
+            ("Basic Y2k6aHVudGVyMg==", 200, true),
+            ("Basic Y2k6aHVudGVyMg==", 403, true),
+        ] {
+            if accepted.starts_with("Basic") && !challenge.contains("Basic") {
+                continue;
+            }
+            let asked_for = challenge.clone();
+            let registry = Upstream::start(move |request| {
+                let host = request.header("host").unwrap();
+                if request.target.starts_with("/token") {
+                    return request.answer(token_status, JSON, r#"{"token":"good"}"#);
+                }
+                if request.header("authorization") == Some(accepted) {
+                    return found(request);
+                }
+                request.answer(401, &asked_for.replace("HOST", host), "")
+            })
+            .await;
+            let host = registry.address.to_string();
+            let folder = docker_config(&json!({&host: user("ci", "hunter2")}));
+            let entry = if with_password {
+                json!({"plainHttp": true, "dockerConfig": "docker.json"})
+            } else {
+                json!({"plainHttp": true})
+            };
+            let (registries, _) = build(folder.path(), &json!({&host: entry}));
+            for tag in 1..3 {
+                expect_digest(look_up(&registries, &format!("{host}/org/app:{tag}")).await);
+            }
+            // What was accepted is remembered.
+            let refusals =
+                registry.requests().iter().filter(|request| request.header("authorization") != Some(accepted)).count();
+            assert!(refusals <= 3, "{challenge}: {refusals}");
+        }
+    }
 }

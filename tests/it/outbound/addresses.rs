@@ -5,8 +5,8 @@ use std::{
     sync::Mutex,
 };
 
-use appset_gateway::clients::outbound::Names;
 use async_trait::async_trait;
+use outbound::Names;
 
 use super::*;
 
@@ -94,4 +94,45 @@ async fn a_name_without_an_address_is_reported() {
     let call = Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(20)) };
     fails(new_client(ClientOptions::default()).0.fetch(call).await, ErrorKind::Unavailable, "cannot connect: ");
     assert_eq!(request_count(&upstream), 0);
+}
+
+/// Every name has this address.
+#[derive(Debug)]
+struct OneAddress(Ipv4Addr);
+
+#[async_trait]
+impl Names for OneAddress {
+    async fn lookup(&self, _: &str) -> std::io::Result<Vec<IpAddr>> {
+        Ok(vec![self.0.into()])
+    }
+}
+
+/// A name of the configuration may be an inner one. An answer of another host, such as a token realm, must not lead to one.
+#[tokio::test]
+async fn an_answer_leads_to_no_inner_service_unless_that_is_allowed() {
+    let upstream = Upstream::start(|_| ok_response()).await;
+    let client = |address: Ipv4Addr, allowed: &[&str]| {
+        let allowed: Vec<_> = allowed.iter().map(|net| net.parse().unwrap()).collect();
+        let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(OneAddress(address)), &allowed, None);
+        outbound.client(ClientOptions::default()).unwrap()
+    };
+    let call = |host: &str| {
+        let url = Url::parse(&format!("http://{host}:{}/", upstream.address.port())).unwrap();
+        Call::get(url, 4096, Instant::now() + Duration::from_secs(10))
+    };
+    let registry = Url::parse("http://registry.tools.svc/").unwrap();
+    for host in ["vault.tools.svc", "vault", "db.internal"] {
+        let led = call(host).led_from(&registry);
+        let inner = Ipv4Addr::new(10, 0, 0, 1);
+        fails(client(inner, &[]).fetch(led.clone()).await, ErrorKind::Denied, "is at 10.0.0.1, a private address");
+        // What is allowed by the configuration is asked.
+        let allowed = client(Ipv4Addr::LOCALHOST, &["127.0.0.1/32"]);
+        assert_eq!(allowed.fetch(led).await.unwrap().status.as_u16(), 200);
+    }
+    let local = client(Ipv4Addr::LOCALHOST, &[]);
+    assert_eq!(local.fetch(call("localhost")).await.unwrap().status.as_u16(), 200, "a name of the configuration");
+    let led = call("localhost").led_from(&registry);
+    fails(local.fetch(led).await, ErrorKind::Denied, "is at 127.0.0.1, this machine itself");
+    let own = call("localhost").led_from(&Url::parse("http://localhost/").unwrap());
+    assert_eq!(local.fetch(own).await.unwrap().status.as_u16(), 200, "the same host");
 }

@@ -1,7 +1,7 @@
 //! Metrics: each attempt counts by its outcome, and each unsent request by its reason. Only configured destinations have names.
 
-use appset_gateway::telemetry::metrics::Metrics;
 use serde_json::json;
+use telemetry::metrics::Metrics;
 
 use super::*;
 use crate::support::{TestApp, authority::Ca};

@@ -98,7 +98,7 @@ async fn requests_per_second_are_limited() {
 async fn an_account_without_rate_limit_budget_waits() {
     let throttled = |seconds| ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
     let anew_at = |clock: &TestClock| {
-        use appset_gateway::domain::clock::Clock as _;
+        use domain::clock::Clock as _;
         clock.now().0 / 1000 + 301
     };
     for status in [200, 403, 429] {
@@ -156,7 +156,7 @@ async fn the_remaining_budget_is_known_per_account() {
         client.fetch(Call { account: Some("hub".into()), ..get(&upstream, "/", 10.0) }).await.unwrap();
         assert_eq!(client.is_low(&url, "hub"), is_low);
     }
-    assert!(!client.is_low(&url, appset_gateway::clients::outbound::ANONYMOUS));
+    assert!(!client.is_low(&url, outbound::ANONYMOUS));
     clock.advance(Duration::from_hours(6));
     assert!(!client.is_low(&url, "hub"), "that was long ago");
 }

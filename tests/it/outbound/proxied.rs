@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
-use appset_gateway::{
-    clients::outbound::{OutboundConfig, SystemNames},
-    domain::problem::{Path, Problems},
+use domain::{
     file::base_dir::BaseDir,
+    problem::{Path, Problems},
 };
+use outbound::{OutboundConfig, SystemNames};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},

@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use appset_gateway::{app::App, clients::outbound::ClientCertificate, config::Loaded, file::base_dir::BaseDir};
+use appset_gateway::{app::App, config::Loaded};
+use domain::file::base_dir::BaseDir;
+use outbound::ClientCertificate;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{

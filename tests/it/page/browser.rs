@@ -57,7 +57,36 @@ async fn is_sound(browser: &Browser, of: &str) {
                  return ids.filter((id, index) => ids.indexOf(id) !== index)";
     assert_eq!(browser.run(twice).await, json!([]), "{of} has an id twice");
     assert!(!browser.shows_alert().await, "{of} ran a script of its data");
+    let text = browser.run("return document.body.innerText").await;
+    assert!(!text.as_str().unwrap().contains('`'), "{of} shows backticks: {text}");
     assert_eq!(browser.complaints().await, Vec::<String>::new(), "{of}");
+}
+
+/// The pictures of README.md and docs/page.md show plain data. Copy them from `target/screenshots` to `docs` when the page changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pictures_of_the_documentation_show_plain_data() {
+    let (scene, browser) = (Scene::bad_day_with("feature/search").await, Browser::start().await);
+    browser.looks(1280, "light").await;
+    sign_in(&browser, &scene, ADMIN_TOKEN).await;
+    for (name, path) in [("page-overview", "/"), ("page-held", "/held")] {
+        browser.open(&url(&scene, path)).await;
+        is_sound(&browser, name).await;
+        let shown = browser.run("return document.querySelector('main').innerText").await;
+        let shown = shown.as_str().unwrap();
+        assert!(shown.contains("feature/search") && !shown.contains("onerror"), "{name}: {shown}");
+        let acceptance = "const line = document.querySelector('.acceptance');\
+                          return [line.innerText, getComputedStyle(line).color]";
+        let acceptance = browser.run(acceptance).await;
+        let text = acceptance[0].as_str().unwrap();
+        let is_time = text.strip_prefix("Accepted at ").is_some_and(|rest| rest.contains(':'));
+        assert!(is_time && text.ends_with(" UTC unless you reject it or the source changes"), "{text}");
+        assert_eq!(acceptance[1], "rgb(168, 35, 27)", "it is red");
+        let looks = "return [...document.querySelectorAll('.state')].filter(each => each.innerText === 'urgent')\
+                     .map(each => getComputedStyle(each).color)";
+        let looks = browser.run(looks).await;
+        assert!(looks.as_array().unwrap().iter().all(|look| *look == looks[0]), "one word has one look: {looks}");
+        browser.picture(&pictures().join(format!("{name}.png"))).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,7 +230,7 @@ async fn an_answer_is_explained() {
     is_sound(&browser, "a known question").await;
     browser.picture(&pictures().join("known-1280-light.png")).await;
     browser.click("button.primary").await;
-    browser.wait_for("return document.body.innerText.includes('What Argo CD would get')").await;
+    browser.wait_for("return document.body.innerText.includes('What Argo CD gets')").await;
     is_sound(&browser, "an explanation").await;
     let text = browser.run("return document.querySelector('main').innerText").await;
     for expected in ["The source has an answer", "1 step", "branches", "script"] {

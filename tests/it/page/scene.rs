@@ -41,6 +41,11 @@ impl Drop for Scene {
 impl Scene {
     /// A gateway whose sources all answer, after a day of calls.
     pub(super) async fn good_day() -> Self {
+        Self::good_day_with(HOSTILE).await
+    }
+
+    /// The same with this name of a branch.
+    async fn good_day_with(branch: &str) -> Self {
         let is_failing = Arc::new(AtomicBool::new(false));
         let fails = Arc::clone(&is_failing);
         let source = Upstream::start_apart(move |request| {
@@ -69,13 +74,18 @@ impl Scene {
         let phase = app.app.lifecycle.watch();
         let hooks_task = tokio::spawn(async move { edge.serve(hooks, router, phase, || Duration::ZERO).await });
         let scene = Self { app, _source: source, is_failing, hooks: address, hooks_task };
-        scene.a_day_passes().await;
+        scene.a_day_passes(branch).await;
         scene
     }
 
     /// The same, and then a source fails, and another one forgets branches.
     pub(super) async fn bad_day() -> Self {
-        let scene = Self::good_day().await;
+        Self::bad_day_with(HOSTILE).await
+    }
+
+    /// The same with this name of a branch.
+    pub(super) async fn bad_day_with(branch: &str) -> Self {
+        let scene = Self::good_day_with(branch).await;
         scene.is_failing.store(true, Ordering::SeqCst);
         super::print(scene.app.folder.path(), &["main", "release-1.29", "docs"]);
         scene.app.clock.advance(Duration::from_mins(4));
@@ -103,9 +113,9 @@ impl Scene {
         self.app.call(&format!("/{route}/api/v1/getparams.execute"), &body).await;
     }
 
-    async fn a_day_passes(&self) {
+    async fn a_day_passes(&self, branch: &str) {
         let mut names: Vec<String> =
-            ["main", "release-1.29", "docs", "feature/login", HOSTILE].map(str::to_owned).into();
+            ["main", "release-1.29", "docs", "feature/login", branch].map(str::to_owned).into();
         for hour in 0..24 {
             if hour % 3 == 0 {
                 names.push(format!("feature/cart-{hour}"));
@@ -113,7 +123,7 @@ impl Scene {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             super::print(self.app.folder.path(), &names);
             self.ask("branches", "previews", json!({"repository": "shop"})).await;
-            self.ask("branches", "previews", json!({"repository": "blog", "branch": HOSTILE})).await;
+            self.ask("branches", "previews", json!({"repository": "blog", "branch": branch})).await;
             self.ask("tenants", "tenants-prod", json!({"env": "production"})).await;
             self.ask("clusters", "platform", json!({})).await;
             self.app.admin("/metrics").await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use appset_gateway::auth::hash_token;
+use auth::hash_token;
 use jsonwebtoken::Algorithm;
 use serde_json::json;
 
@@ -45,10 +45,10 @@ async fn only_tokens_that_may_look_open_a_session() {
     let app = gateway().await;
     let mut person = Person::at(&app);
     for (token, says) in [
-        ("wrong", "this is no token with the role `admin` or `viewer`"),
+        ("wrong", "this is no token with the role </bdi><code><bdi>admin</bdi></code>"),
         ("", "this is no token with the role"),
         ("a\r\nb", "this is no token with the role"),
-        (TOKEN, "the token of `test` opens no session: it has neither `role: admin` nor `role: viewer`"),
+        (TOKEN, "</bdi></code><bdi> opens no session: it has neither </bdi><code>"),
     ] {
         let reply = person.sign_in(token).await;
         assert!(reply.status == 403 && reply.text().contains(says), "{token}: {}", reply.text());
@@ -145,7 +145,7 @@ async fn a_session_ends() {
 async fn a_session_ends_with_its_token() {
     let reload = |app: &TestApp, auth: &str| {
         let config = format!("{auth}{}", routes());
-        let base = appset_gateway::file::base_dir::BaseDir::new(app.folder.path());
+        let base = domain::file::base_dir::BaseDir::new(app.folder.path());
         app.app.reload(appset_gateway::config::Loaded::parse("t.yaml", config, base)).unwrap();
     };
     let app = gateway().await;
@@ -200,7 +200,7 @@ async fn a_proxy_names_people_by_a_token_and_by_nothing_else() {
     let person = Person::with(&app, ADMIN_TOKEN).await;
     let wrong = person.sending("Authorization: Bearer wrong\r\n").get("/").await;
     assert_eq!(wrong.status, 403, "a cookie does not make up for a wrong token");
-    assert!(wrong.text().contains("`role: admin` or `role: viewer`"), "{}", wrong.text());
+    assert!(wrong.text().contains("<code><bdi>role: viewer</bdi></code>"), "{}", wrong.text());
     let caller = stranger.sending(&format!("Authorization: Bearer {TOKEN}\r\n")).get("/").await;
     assert_eq!(caller.status, 403);
     let twice = stranger.sending(&format!("{bearer}{bearer}")).get("/").await;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use appset_gateway::domain::lifecycle::Phase;
+use domain::lifecycle::Phase;
 use futures_util::future::join_all;
 use regex::Regex;
 use serde_json::json;
@@ -26,7 +26,7 @@ async fn a_held_answer_says_what_would_be_deleted() {
     for path in ["/held".to_owned(), format!("/held/{id}")] {
         let html = person.get(&path).await.text();
         for text in [
-            "2 of 3 parameter sets would be gone, more than `guard.maxShrink: 30%`",
+            "2 of 3 parameter sets would be gone, more than </bdi><code><bdi>guard.maxShrink: 30%</bdi></code>",
             "<span class=\"before\">3</span>",
             "1 parameter set<",
             "<bdi>b</bdi>",
@@ -145,7 +145,7 @@ async fn what_scripts_and_sources_say_is_only_text() {
     for route in ["bad", "good", "api"] {
         let form = [("formToken", &*token), ("route", route), ("applicationSet", HOSTILE), ("parameters", "x=1")];
         let html = person.post("/explain", &form).await.text();
-        assert!(html.contains("What Argo CD would get"), "{html}");
+        assert!(html.contains("What Argo CD gets"), "{html}");
         is_escaped(&html, route);
     }
     let form = [("formToken", &*token), ("route", "good"), ("parameters", "")];
@@ -156,7 +156,7 @@ async fn what_scripts_and_sources_say_is_only_text() {
     is_escaped(&person.post("/explain", &form).await.text(), "a form that cannot be asked");
 
     let broken = format!("{}routes: [{}]\n", super::auth(), json!({ HOSTILE: HOSTILE }));
-    let base = appset_gateway::file::base_dir::BaseDir::new(app.folder.path());
+    let base = domain::file::base_dir::BaseDir::new(app.folder.path());
     app.app.reload(appset_gateway::config::Loaded::parse("t.yaml", broken, base)).unwrap_err();
     is_only_text(&person, &["/".to_owned(), "/configuration".to_owned()]).await;
 }

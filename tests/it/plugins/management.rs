@@ -161,7 +161,7 @@ fn problems_are_reported_in_the_file_that_caused_them() {
     let found = problems(&folder, config).join("\n");
     for expected in [
         "test.yaml:2:60: plugins.sources.p.timeout: with a time of 0",
-        "test.yaml:2:73: plugins.sources.p.parameters: ",
+        "test.yaml:2:96: plugins.sources.p.parameters: ",
         "test.yaml:2:109: plugins.sources.p.output.a: ",
         "plugins/p/plugin.yaml:13:5: spec.generate.command: there is no program `nosh` in PATH",
         "spec.discovr: unknown key `discovr` (Argo CD ignores it, and so does the gateway; did you mean `discover`?)",

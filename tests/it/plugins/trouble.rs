@@ -82,7 +82,7 @@ spec: { generate: { command: [cat] }, discovr: { fileName: x }, mod: x }
     let config = "plugins: { path: plugins, sources: { b: { folder: work, mod: worker, maxsiz: 1MiB } } }\n";
     let found = problems(&folder, config);
     let words = "protocol, env, inheritEnv, timeout, maxOutput, concurrency, allow, limits, user, network, output, echo, \
-                 stringify, nulls, cache, lineage, guard, deadline";
+                 stringify, nulls, cache, formerly, lineage, guard, deadline";
     let ignored = "Argo CD ignores it, and so does the gateway";
     let known = format!("known here: version, init, generate, discover, parameters, mode, worker, {words}");
     let expected = [

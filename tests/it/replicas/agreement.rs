@@ -170,7 +170,16 @@ async fn the_file_of_a_single_replica_is_offered_to_the_store() {
     let first = Replica::begin(folder, &with_store);
     first.joined().await;
     let second = Replica::start(&with_store).await;
-    assert_eq!((sets(&second.ask("x").await), sets(&first.ask("x").await)), (23, 23), "held");
+    for replica in [&second, &first] {
+        let reply = replica.ask("x").await;
+        assert_eq!((reply.status, reply.code().as_str()), (503, "held"), "5 instead of 23: {}", reply.text());
+    }
+    source.set(23);
+    within(Duration::from_secs(5), "both serve it", async || {
+        let (one, other) = (first.ask("x").await, second.ask("x").await);
+        one.status == 200 && other.status == 200 && sets(&one) == 23 && sets(&other) == 23
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

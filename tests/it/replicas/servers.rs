@@ -5,6 +5,13 @@ use nix::sys::signal::Signal;
 use super::*;
 use crate::support::authority::Ca;
 
+/// A key for a store that names other hosts, in a file of `folder`.
+fn key_in(folder: &TempDir) -> Value {
+    let file = folder.path().join("store.key");
+    std::fs::write(&file, "a-key-of-more-than-thirty-two-characters").unwrap();
+    json!({ "file": file })
+}
+
 /// What `check --connect` says of `options`: its exit code and its messages.
 fn check(options: &Options) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -81,6 +88,8 @@ async fn the_store_of_the_manifests_suits_their_gateway() {
     let users: Vec<&str> = secret.lines().map(str::trim).filter(|line| line.starts_with("user ")).collect();
     std::fs::write(folder.path().join("users.acl"), users.join("\n") + "\n").unwrap();
     std::fs::write(folder.path().join("password"), "strong-store-password").unwrap();
+    let key = secret.lines().find_map(|line| line.trim().strip_prefix("key: ")).unwrap();
+    std::fs::write(folder.path().join("key"), key).unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let arguments = valkey.split_once("- valkey-server\n").unwrap().1.split_once("          ports:").unwrap().0;
     let arguments: Vec<String> = arguments
@@ -97,6 +106,7 @@ async fn the_store_of_the_manifests_suits_their_gateway() {
         ("/var/run/appset-gateway/token", path("admin-token")),
         ("/var/lib/appset-gateway/answers.redb", path("answers.redb")),
         ("/var/run/store/password", path("password")),
+        ("/var/run/store/key", path("key")),
         ("redis://appset-gateway-store:6379/0", store.url()),
     ] {
         assert!(config.contains(mounted), "{mounted}");
@@ -122,6 +132,9 @@ async fn check_tells_what_is_wrong_with_a_store() {
     let (code, said) = check(&Options::new(store_at("redis://127.78.255.1:6379"), &source, "1m"));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the store cannot be used: ") && said.contains("refused"), "{said}");
+    let (code, said) = check(&Options::new(json!({"url": "redis://valkey.example.com"}), &source, "1m"));
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("cache.shared.key") && said.contains("openssl rand -hex 32"), "{said}");
     let (code, said) = check(&Options::new(json!({"url": "http://localhost"}), &source, "1m"));
     assert_eq!(code, Some(78), "{said}");
     assert!(said.contains("cache.shared.url"), "{said}");
@@ -130,7 +143,8 @@ async fn check_tells_what_is_wrong_with_a_store() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_starts_without_its_store_and_is_not_ready_for_calls() {
     let source = Source::of(3).await;
-    let options = Options::new(store_at("redis://127.78.255.2:6379"), &source, "1m");
+    let mut options = Options::new(store_at("redis://127.78.255.2:6379"), &source, "1m");
+    options.route["deadline"] = json!("1s");
     let replica = Replica::begin(tempfile::tempdir().unwrap(), &options);
     assert_eq!((replica.probe("/readyz").await, replica.probe("/startupz").await), (200, 503));
     // It cannot know what other replicas answered.
@@ -173,20 +187,27 @@ fn is_primary(server: &StoreServer) -> bool {
     server.try_run(&["ROLE"]).is_ok_and(|role| role.starts_with("master"))
 }
 
-/// `replicas` give the last good answer until `is_over` and then, and hold the smaller answer that they held.
-async fn answers_through_a_failover(replicas: &[Replica], is_over: impl Fn() -> bool) {
+/// `replicas` give no smaller answer until `is_over` and then, and hold the one that they held. What `source` says at last is served.
+async fn answers_through_a_failover(replicas: &[Replica], source: &Source, is_over: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_over() {
         assert!(began.elapsed() < Duration::from_mins(1), "no failover");
         for replica in replicas {
-            assert_eq!(sets(&replica.ask("x").await), 3);
+            let reply = replica.ask("x").await;
+            assert!(matches!(reply.status, 503 | 504) || sets(&reply) == 3, "{}", reply.text());
         }
     }
     for replica in replicas {
         replica.joined().await;
-        assert_eq!(sets(&replica.ask("x").await), 3);
+        let reply = replica.ask("x").await;
+        assert_eq!((reply.status, reply.code().as_str()), (503, "held"), "{}", reply.text());
     }
     assert_eq!(replicas[2].held().await["parameterSets"], 1, "what was held is held");
+    source.set(3);
+    for replica in replicas {
+        within(Duration::from_secs(10), "it is served", async || replica.ask("x").await.status == 200).await;
+        assert_eq!(sets(&replica.ask("x").await), 3);
+    }
 }
 
 /// The Sentinels name the primary. After a failover, the replicas follow them to the new one and restore what it misses.
@@ -212,13 +233,16 @@ async fn replicas_follow_a_failover_of_sentinels() {
     })
     .await;
     let hosts: Vec<String> = sentinels.iter().map(StoreServer::address).collect();
-    let options = Options::new(store_at(&format!("redis+sentinel://{}/gateways/0", hosts.join(","))), &source, "0s");
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store_at(&format!("redis+sentinel://{}/gateways/0", hosts.join(",")));
+    store["key"] = key_in(&folder);
+    let options = Options::new(store, &source, "0s");
     let replicas = three(&options).await;
     assert_eq!(sets(&replicas[0].ask("x").await), 3);
     source.set(1);
     assert_eq!(sets(&replicas[1].ask("x").await), 3, "held");
     primary.kill();
-    answers_through_a_failover(&replicas, || is_primary(&standby)).await;
+    answers_through_a_failover(&replicas, &source, || is_primary(&standby)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,7 +265,8 @@ async fn replicas_share_a_cluster_and_survive_the_loss_of_a_node() {
     })
     .await;
     let urls: Vec<String> = nodes[..2].iter().map(StoreServer::url).collect();
-    let options = Options::new(json!({"cluster": urls, "timeout": "800ms"}), &source, "0s");
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new(json!({"cluster": urls, "timeout": "800ms", "key": key_in(&folder)}), &source, "0s");
     let (code, said) = check(&options);
     assert!(said.contains("cache.shared: Redis "), "{code:?} {said}");
     let replicas = three(&options).await;
@@ -253,6 +278,6 @@ async fn replicas_share_a_cluster_and_survive_the_loss_of_a_node() {
     let owner = nodes.iter().position(has_keys).unwrap();
     nodes[owner].kill();
     let lost = nodes.remove(owner);
-    answers_through_a_failover(&replicas, || nodes.iter().any(has_keys)).await;
+    answers_through_a_failover(&replicas, &source, || nodes.iter().any(has_keys)).await;
     drop(lost);
 }

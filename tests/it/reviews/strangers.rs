@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use appset_gateway::{config::Loaded, domain::clock::Clock as _, file::base_dir::BaseDir};
+use appset_gateway::config::Loaded;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use domain::{clock::Clock as _, file::base_dir::BaseDir};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

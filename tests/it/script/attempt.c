@@ -1,6 +1,6 @@
 // Makes system calls and prints the error number of each, as one parameter set: 0 is a call that worked.
 // A call is `name=number,argument,…`. An argument is a number, or a letter: `g` the gateway's process, `l` the launcher's,
-// `s` this one, `z` memory that is zero. The call `foreign` is one of another architecture; its result is a signal.
+// `n` the launcher's group, `p` the supervisor's, `s` this one, `z` memory that is zero. The call `foreign` is one of another architecture; its result is a signal.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static long gateway(void) {
+static long parent_of(long process) {
   char path[64], line[512];
   long parent = 0;
-  snprintf(path, sizeof path, "/proc/%d/stat", getppid());
+  snprintf(path, sizeof path, "/proc/%ld/stat", process);
   FILE *stat = fopen(path, "r");
   if (!stat || !fgets(line, sizeof line, stat)) exit(1);
   if (sscanf(strrchr(line, ')') + 2, "%*c %ld", &parent) != 1) exit(1);
@@ -24,7 +24,9 @@ static long value(const char *text, char *zero) {
     memset(zero, 0, 4096);
     return (long)zero;
   }
-  if (*text == 'g') return gateway();
+  if (*text == 'p') return parent_of(getppid());
+  if (*text == 'g') return parent_of(parent_of(getppid()));
+  if (*text == 'n') return -getppid();
   if (*text == 'l') return getppid();
   if (*text == 's') return getpid();
   return strtol(text, NULL, 0);

@@ -19,7 +19,7 @@ use crate::support::{
 
 /// The name, number and arguments of a call as `attempt.c` reads them, and the expected error. Without the filter each call has
 /// another result.
-pub type Call = (&'static str, i64, &'static str, i32);
+pub(super) type Call = (&'static str, i64, &'static str, i32);
 
 /// Compiles `attempt.c` into `folder`, executable by everybody.
 fn compile(folder: &Path) {
@@ -30,25 +30,25 @@ fn compile(folder: &Path) {
 }
 
 /// The program and arguments that make `calls`.
-pub fn command(calls: &[Call]) -> Value {
+pub(super) fn command(calls: &[Call]) -> Value {
     let made = calls.iter().map(|(name, number, arguments, _)| format!("{name}={number},{arguments}"));
     ["./attempt".to_owned()].into_iter().chain(made).collect()
 }
 
 /// A route that shows whether the gateway still works.
-pub fn next() -> (&'static str, Value) {
+pub(super) fn next() -> (&'static str, Value) {
     ("next", json!({"command": ["echo", "[]"]}))
 }
 
 /// A gateway process with a route for each of `scripts`.
-pub struct Served {
+pub(super) struct Served {
     pub gateway: Gateway,
     _folder: TempDir,
 }
 
 impl Served {
     /// `user`: the gateway's user, if it is not the user of the test.
-    pub fn new(scripts: &[(&str, Value)], user: Option<u32>) -> Self {
+    pub(super) fn new(scripts: &[(&str, Value)], user: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         compile(folder.path());
         let routes = scripts.iter().map(|(name, script)| {
@@ -71,13 +71,13 @@ impl Served {
         Self { gateway: Gateway::start(&mut command), _folder: folder }
     }
 
-    pub async fn ask(&self, route: &str) -> Reply {
+    pub(super) async fn ask(&self, route: &str) -> Reply {
         let path = format!("/{route}/api/v1/getparams.execute");
         exchange(self.gateway.address, &argo_request(&path, TOKEN, b"{}")).await
     }
 
     /// The gateway's state that another process could change.
-    pub fn state(&self) -> [String; 3] {
+    pub(super) fn state(&self) -> [String; 3] {
         let process = format!("/proc/{}", self.gateway.id());
         let read = |file: &str| fs::read_to_string(format!("{process}/{file}")).unwrap();
         let (stat, status) = (read("stat"), read("status"));
@@ -88,7 +88,7 @@ impl Served {
     }
 
     /// Fails unless each call of the route has its expected error, and the gateway's state is unchanged.
-    pub async fn assert_calls(&self, route: &str, calls: &[Call], what: &str) {
+    pub(super) async fn assert_calls(&self, route: &str, calls: &[Call], what: &str) {
         let before = self.state();
         let reply = self.ask(route).await;
         assert_eq!(reply.status, 200, "{what}: {}", reply.text());
@@ -105,6 +105,6 @@ impl Served {
 }
 
 /// The users that run the gateway: the test's own user, and an ordinary user if the test runs as root.
-pub fn users() -> Vec<Option<u32>> {
+pub(super) fn users() -> Vec<Option<u32>> {
     if Uid::effective().is_root() { vec![None, Some(65534)] } else { vec![None] }
 }

@@ -1,6 +1,7 @@
 //! Missing interpreters, and interpreters that do not find their modules.
 
-use appset_gateway::{app::App, config::Loaded, file::base_dir::BaseDir};
+use appset_gateway::{app::App, config::Loaded};
+use domain::file::base_dir::BaseDir;
 
 use super::*;
 

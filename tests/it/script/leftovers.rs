@@ -17,6 +17,9 @@ use crate::support::{
     wire::{argo_request, exchange},
 };
 
+/// The processes of a gateway with two launchers: itself, the supervisor and the launchers.
+const GATEWAY_AND_TWO_LAUNCHERS: usize = 4;
+
 /// Runs calls one after the other, since the first launcher serves them all.
 struct Served {
     gateway: Gateway,
@@ -111,9 +114,9 @@ async fn nothing_is_left_of_scripts() {
     let limits = json!({"memory": "64MiB", "fileSize": "1MiB", "cpu": "1s"});
     let script = json!({"command": ["sh", "-c", line, "sh"], "limits": limits, "timeout": "2s"});
     let mut served = Served::new(script, marker);
-    // Removal takes a while, so a caller without a pause gets another launcher. The number of launchers has this upper limit.
-    let (alone, _) = served.counted();
-    while served.counted().0 < alone + 2 {
+    // Removal takes a while, so a caller without a pause gets another launcher. There is one supervisor, and the number of launchers has
+    // this upper limit.
+    while served.counted().0 < GATEWAY_AND_TWO_LAUNCHERS {
         for what in ["much", "well"] {
             assert_eq!(served.ask(what).await.sets(), "[]");
         }

@@ -10,6 +10,9 @@ use serde_json::json;
 use super::attempts::{Call, Served, command, next, users};
 use crate::support::{kernel::failing, upstream::refused};
 
+/// The gateway's process id, in a shell of a script: above the launcher is the supervisor.
+const GATEWAY: &str = "$(cut -d' ' -f4 /proc/$(cut -d' ' -f4 /proc/$PPID/stat)/stat)";
+
 /// Calls that change or read another process.
 const PROCESSES: &[Call] = &[
     ("prlimit64 cpu", libc::SYS_prlimit64, "g,0,z,0", EPERM),
@@ -60,6 +63,43 @@ const SIGNALS: &[Call] = &[
     ("kill", libc::SYS_kill, "g,18", EPERM),
     ("tkill", libc::SYS_tkill, "g,18", EPERM),
     ("tgkill", libc::SYS_tgkill, "g,g,18", EPERM),
+];
+
+/// Signals to the processes that end the script's.
+const GUARDS: &[Call] = &[
+    ("kill launcher", libc::SYS_kill, "l,9", EPERM),
+    ("kill launcher's group", libc::SYS_kill, "n,9", EPERM),
+    ("tkill launcher", libc::SYS_tkill, "l,9", EPERM),
+    ("tgkill launcher", libc::SYS_tgkill, "l,l,9", EPERM),
+    ("kill supervisor", libc::SYS_kill, "p,9", EPERM),
+    ("tgkill supervisor", libc::SYS_tgkill, "p,p,9", EPERM),
+    // No signal, so that a call that is not refused harms nobody.
+    ("kill all", libc::SYS_kill, "-1,0", EPERM),
+    ("setpgid", libc::SYS_setpgid, "0,l", EPERM),
+    ("F_SETSIG kill", libc::SYS_fcntl, "0,10,9", EPERM),
+    ("F_SETSIG stop", libc::SYS_fcntl, "0,10,19", EPERM),
+];
+
+/// Memory that stays after all processes.
+const MEMORY: &[Call] = &[
+    ("shmget", libc::SYS_shmget, "0,4096,0x380", EPERM),
+    ("shmat", libc::SYS_shmat, "0,0,0", EPERM),
+    ("shmctl", libc::SYS_shmctl, "0,2,z", EPERM),
+    ("shmdt", libc::SYS_shmdt, "1", EPERM),
+    ("semget", libc::SYS_semget, "0,1,0x380", EPERM),
+    ("semop", libc::SYS_semop, "0,z,1", EPERM),
+    ("semtimedop", libc::SYS_semtimedop, "0,z,1,z", EPERM),
+    ("semctl", libc::SYS_semctl, "0,0,2,z", EPERM),
+    ("msgget", libc::SYS_msgget, "0,0x380", EPERM),
+    ("msgsnd", libc::SYS_msgsnd, "0,z,1,0x800", EPERM),
+    ("msgrcv", libc::SYS_msgrcv, "0,z,1,0,0x800", EPERM),
+    ("msgctl", libc::SYS_msgctl, "0,2,z", EPERM),
+    ("mq_open", libc::SYS_mq_open, "z,0x40,0600,0", EPERM),
+    ("mq_unlink", libc::SYS_mq_unlink, "z", EPERM),
+    ("mq_timedsend", libc::SYS_mq_timedsend, "-1,z,0,0,0", EPERM),
+    ("mq_timedreceive", libc::SYS_mq_timedreceive, "-1,z,0,0,0", EPERM),
+    ("mq_notify", libc::SYS_mq_notify, "-1,0", EPERM),
+    ("mq_getsetattr", libc::SYS_mq_getsetattr, "-1,0,0", EPERM),
 ];
 
 /// Calls that usually need capabilities. Where a call would fail with [`EBADE`] otherwise, the result proves that the filter
@@ -125,6 +165,8 @@ async fn no_system_call_affects_other_processes() {
     let scripts = [
         ("processes", json!({"command": command(PROCESSES)})),
         ("signals", json!({"command": command(SIGNALS)})),
+        ("guards", json!({"command": command(GUARDS)})),
+        ("memory", json!({"command": command(MEMORY)})),
         ("machine", json!({"command": command(MACHINE)})),
         ("own", json!({"command": command(OWN)})),
         next(),
@@ -139,7 +181,9 @@ async fn no_system_call_affects_other_processes() {
                 failing(&landlock, ENOSYS, || failing(&machine, EBADE, || Served::new(&scripts, user)))
             };
             let what = format!("user {user:?}, landlock {has_landlock}");
-            for (route, calls) in [("processes", PROCESSES), ("machine", MACHINE), ("own", OWN)] {
+            for (route, calls) in
+                [("processes", PROCESSES), ("guards", GUARDS), ("memory", MEMORY), ("machine", MACHINE), ("own", OWN)]
+            {
                 served.assert_calls(route, calls, &format!("{route}, {what}")).await;
             }
             let refused = if has_landlock { EPERM } else { 0 };
@@ -152,7 +196,7 @@ async fn no_system_call_affects_other_processes() {
 #[tokio::test]
 async fn a_script_cannot_change_the_gateways_limits() {
     let route = |limit: &str| {
-        let line = format!("prlimit --pid $(cut -d' ' -f4 /proc/$PPID/stat) --{limit} && echo '[]'");
+        let line = format!("prlimit --pid {GATEWAY} --{limit} && echo '[]'");
         json!({"command": ["sh", "-c", line]})
     };
     let scripts = [("cpu", route("cpu=1:1")), ("files", route("nofile=3:3")), next()];
@@ -172,7 +216,8 @@ async fn another_user_cannot_signal_the_gateway_or_change_its_files() {
     if !Uid::effective().is_root() {
         return;
     }
-    let attempts = ["kill -CONT $(cut -d' ' -f4 /proc/$PPID/stat)", "chmod 644 gateway.yaml", "touch gateway.yaml"];
+    let signal = format!("kill -CONT {GATEWAY}");
+    let attempts = [&*signal, "chmod 644 gateway.yaml", "touch gateway.yaml"];
     let line = |before: &str| {
         let all: Vec<String> = attempts.iter().map(|attempt| format!("{before}{attempt}")).collect();
         json!(["sh", "-c", format!("{} && echo '[]'", all.join(" && "))])

@@ -6,7 +6,7 @@ use super::CANARY;
 use crate::support::upstream::{Request, Upstream, response};
 
 /// The servers that the gateway contacts.
-pub struct Sources {
+pub(super) struct Sources {
     /// APIs, including a forge.
     pub api: Upstream,
     /// Publishes an issuer's keys. Separate, since the breaker opens for a failing server.
@@ -45,7 +45,7 @@ async fn identity_registry() -> Upstream {
 
 impl Sources {
     /// Starts all of them. None ever succeeds.
-    pub async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         Self {
             api: echoing(500, "").await,
             keys: echoing(500, "").await,
@@ -58,13 +58,13 @@ impl Sources {
     }
 
     /// All requests they got.
-    pub fn requests(&self) -> Vec<Request> {
+    pub(super) fn requests(&self) -> Vec<Request> {
         let all = [&self.api, &self.keys, &self.review, &self.registry, &self.identity, &self.proxy, &self.collector];
         all.map(Upstream::requests).concat()
     }
 
     /// The passwords of the registries.
-    pub fn docker_config(&self) -> Value {
+    pub(super) fn docker_config(&self) -> Value {
         json!({"auths": {
             self.registry.address.to_string(): {"username": "ci", "password": format!("registry-{CANARY}")},
             self.identity.address.to_string(): {"identitytoken": format!("identity-{CANARY}")},
@@ -72,13 +72,13 @@ impl Sources {
     }
 
     /// The `registries` configuration.
-    pub fn registries(&self) -> Value {
+    pub(super) fn registries(&self) -> Value {
         let plain = json!({"plainHttp": true, "dockerConfig": "docker.json"});
         json!({self.registry.address.to_string(): plain, self.identity.address.to_string(): plain})
     }
 
     /// A route for each way to hold a secret.
-    pub fn routes(&self) -> Value {
+    pub(super) fn routes(&self) -> Value {
         let (commit, api) = ("a".repeat(40), format!("http://{}", self.api.address));
         let image = |of: &Upstream| json!({"a": {"image": format!("{}/org/app:1", of.address)}});
         let http = |name: &str, url: &str, more: Value| {

@@ -28,7 +28,7 @@ const ANNOTATION: &str = "argocd.argoproj.io/application-set-refresh";
 
 /// An ApplicationSet that was annotated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refreshed {
+pub(crate) struct Refreshed {
     /// The namespace and the name.
     pub set: String,
     /// The value of the annotation.
@@ -49,7 +49,7 @@ struct State {
 }
 
 /// A Kubernetes API server.
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     /// Its URL.
     pub url: String,
     /// Its CA.
@@ -73,7 +73,7 @@ fn application_set(namespace: &str, name: &str, config_map: &str) -> Value {
 
 impl ApiServer {
     /// A server that accepts `token`.
-    pub async fn start(token: &str) -> Self {
+    pub(crate) async fn start(token: &str) -> Self {
         let state = Arc::new(Mutex::new(State { token: token.to_owned(), ..State::default() }));
         let own = Arc::clone(&state);
         let upstream = Upstream::start(move |request| {
@@ -92,13 +92,13 @@ impl ApiServer {
     }
 
     /// Adds an ApplicationSet.
-    pub fn add(&self, namespace: &str, name: &str, config_map: &str) {
+    pub(crate) fn add(&self, namespace: &str, name: &str, config_map: &str) {
         let set = application_set(namespace, name, config_map);
         self.state().sets.push((namespace.to_owned(), name.to_owned(), set));
     }
 
     /// Adds an ApplicationSet with this specification, and with these Applications in its status.
-    pub fn add_with(&self, namespace: &str, name: &str, spec: Value, applications: &[&str]) {
+    pub(crate) fn add_with(&self, namespace: &str, name: &str, spec: Value, applications: &[&str]) {
         let mut set = application_set(namespace, name, "");
         let resource = |application: &&str| {
             json!({"group": "argoproj.io", "version": "v1alpha1", "kind": "Application",
@@ -110,44 +110,44 @@ impl ApiServer {
     }
 
     /// Removes an ApplicationSet.
-    pub fn remove(&self, namespace: &str, name: &str) {
+    pub(crate) fn remove(&self, namespace: &str, name: &str) {
         self.state().sets.retain(|(ns, set, _)| (&**ns, &**set) != (namespace, name));
     }
 
     /// Accepts only `token` from now on.
-    pub fn set_token(&self, token: &str) {
+    pub(crate) fn set_token(&self, token: &str) {
         token.clone_into(&mut self.state().token);
     }
 
     /// Answers the next requests of `method` on a path that ends with `path` with this status; 0: never. `path` may end with `?` and a part
     /// of the query.
-    pub fn fail(&self, method: &'static str, path: &'static str, statuses: &[(u16, Option<u32>)]) {
+    pub(crate) fn fail(&self, method: &'static str, path: &'static str, statuses: &[(u16, Option<u32>)]) {
         let failures = statuses.iter().map(|(status, after)| (method, path, *status, *after));
         self.state().failures.extend(failures);
     }
 
     /// The annotated ApplicationSets, in the order of time.
-    pub fn refreshed(&self) -> Vec<Refreshed> {
+    pub(crate) fn refreshed(&self) -> Vec<Refreshed> {
         self.state().refreshed.clone()
     }
 
     /// The names of the annotated ApplicationSets.
-    pub fn refreshed_sets(&self) -> Vec<String> {
+    pub(crate) fn refreshed_sets(&self) -> Vec<String> {
         self.refreshed().into_iter().map(|refreshed| refreshed.set).collect()
     }
 
     /// The events.
-    pub fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         self.state().events.clone()
     }
 
     /// Removes the events, as an API server does after an hour.
-    pub fn expire_events(&self) {
+    pub(crate) fn expire_events(&self) {
         self.state().events.clear();
     }
 
     /// Refuses connections from now on, or no longer.
-    pub async fn set_away(&mut self, is_away: bool) {
+    pub(crate) async fn set_away(&mut self, is_away: bool) {
         if is_away { self.upstream.refuse().await } else { self.upstream.listen().await }
     }
 }

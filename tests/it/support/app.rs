@@ -13,12 +13,12 @@ use std::{
 use appset_gateway::{
     app::App,
     config::{Loaded, Report},
-    domain::{
-        clock::{Clock, SystemClock, Timestamp},
-        lifecycle::Phase,
-    },
-    file::base_dir::BaseDir,
     http::server,
+};
+use domain::{
+    clock::{Clock, SystemClock, Timestamp},
+    file::base_dir::BaseDir,
+    lifecycle::Phase,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -37,21 +37,21 @@ use super::{
 
 /// The clock of a test. It stands still until a test moves it.
 #[derive(Debug)]
-pub struct TestClock(AtomicU64);
+pub(crate) struct TestClock(AtomicU64);
 
 impl TestClock {
     /// A clock that stands at the machine's time.
-    pub fn standing() -> Arc<Self> {
+    pub(crate) fn standing() -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(SystemClock.now().0)))
     }
 
     /// Lets time pass.
-    pub fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
     /// Puts the clock back.
-    pub fn put_back(&self, by: Duration) {
+    pub(crate) fn put_back(&self, by: Duration) {
         self.0.fetch_sub(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
@@ -63,7 +63,7 @@ impl Clock for TestClock {
 }
 
 /// A running gateway. It ends when this is dropped.
-pub struct TestApp {
+pub(crate) struct TestApp {
     /// The gateway itself.
     pub app: Arc<App>,
     /// Its main listener.
@@ -83,13 +83,13 @@ pub struct TestApp {
 
 impl TestApp {
     /// A gateway with the given `routes:` (YAML, a list) and the token [`TOKEN`].
-    pub async fn with_routes(routes: &str) -> Self {
+    pub(crate) async fn with_routes(routes: &str) -> Self {
         Self::start(&format!("{}routes:\n{routes}", Self::auth())).await
     }
 
     /// The `auth:` section that lets [`TOKEN`] in, and [`ADMIN_TOKEN`] on the admin listener.
-    pub fn auth() -> String {
-        let [caller, admin] = [TOKEN, ADMIN_TOKEN].map(appset_gateway::auth::hash_token);
+    pub(crate) fn auth() -> String {
+        let [caller, admin] = [TOKEN, ADMIN_TOKEN].map(auth::hash_token);
         format!(
             "auth: {{ tokens: [ {{ name: test, sha256: \"{caller}\" }}, \
              {{ name: operator, role: admin, sha256: \"{admin}\" }} ] }}\n"
@@ -97,17 +97,17 @@ impl TestApp {
     }
 
     /// A gateway with the given configuration. `listen` and `admin` are chosen by the kernel.
-    pub async fn start(config: &str) -> Self {
+    pub(crate) async fn start(config: &str) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), config).await
     }
 
     /// As [`Self::start_with`], with paths relative to `folder`.
-    pub async fn start_in(folder: TempDir, config: &str) -> Self {
+    pub(crate) async fn start_in(folder: TempDir, config: &str) -> Self {
         Self::start_with(folder, config, TestClock::standing()).await
     }
 
     /// Ends the gateway and starts it again with another configuration. It has not opened its cache file yet.
-    pub async fn restart_as(mut self, config: &str) -> Self {
+    pub(crate) async fn restart_as(mut self, config: &str) -> Self {
         config.clone_into(&mut self.config);
         self.restart(async |_| {}).await
     }
@@ -142,7 +142,7 @@ impl TestApp {
     }
 
     /// Ends the gateway and starts it again. It has not opened its cache file yet. `meanwhile` gets its folder.
-    pub async fn restart(mut self, meanwhile: impl AsyncFnOnce(&Path)) -> Self {
+    pub(crate) async fn restart(mut self, meanwhile: impl AsyncFnOnce(&Path)) -> Self {
         if let Some(disk) = self.app.engine.answers().disk() {
             disk.flush(Duration::from_secs(10));
         }
@@ -156,31 +156,31 @@ impl TestApp {
     }
 
     /// Calls `path` as Argo CD does. The reply has been judged: see [`Reply::verdict`].
-    pub async fn call(&self, path: &str, body: &Value) -> Reply {
+    pub(crate) async fn call(&self, path: &str, body: &Value) -> Reply {
         self.send(&wire::argo_request(path, TOKEN, body.to_string().as_bytes())).await
     }
 
     /// Asks the route `name` with `parameters`.
-    pub async fn ask(&self, name: &str, parameters: Value) -> Reply {
+    pub(crate) async fn ask(&self, name: &str, parameters: Value) -> Reply {
         let body = json!({"applicationSetName": "test", "input": {"parameters": parameters}});
         self.call(&format!("/{name}/api/v1/getparams.execute"), &body).await
     }
 
     /// Asks again, when everything in the cache has expired.
-    pub async fn ask_afresh(&self, name: &str, parameters: Value) -> Reply {
+    pub(crate) async fn ask_afresh(&self, name: &str, parameters: Value) -> Reply {
         self.clock.advance(Duration::from_hours(48));
         self.ask(name, parameters).await
     }
 
     /// Sends raw bytes on a new connection and reads one response, which must follow the contract.
-    pub async fn send(&self, request: &[u8]) -> Reply {
+    pub(crate) async fn send(&self, request: &[u8]) -> Reply {
         let reply = wire::exchange(self.address, request).await;
         contract::conforms(Listener::Main, request, &reply);
         reply
     }
 
     /// `GET` on the admin listener.
-    pub async fn admin(&self, path: &str) -> Reply {
+    pub(crate) async fn admin(&self, path: &str) -> Reply {
         let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n");
         let reply = wire::exchange_admin(self.admin, request.as_bytes()).await;
         contract::conforms(Listener::Admin, request.as_bytes(), &reply);
@@ -188,7 +188,7 @@ impl TestApp {
     }
 
     /// The admin listener's answer to an operator who sends `body` to `path`, or gets `path` without a body.
-    pub async fn operate(&self, path: &str, body: Option<Value>) -> Reply {
+    pub(crate) async fn operate(&self, path: &str, body: Option<Value>) -> Reply {
         let (method, body) = body.map_or(("GET", String::new()), |body| ("POST", body.to_string()));
         let request = wire::operator_request(method, path, &body);
         let reply = wire::exchange_admin(self.admin, request.as_bytes()).await;
@@ -197,7 +197,7 @@ impl TestApp {
     }
 
     /// Waits until no backend runs.
-    pub async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         let until = Instant::now() + Duration::from_mins(1);
         loop {
             self.app.engine.observe();
@@ -210,21 +210,21 @@ impl TestApp {
     }
 
     /// The value of one metric, written as in the exposition format. 0 if it is missing.
-    pub async fn metric(&self, name: &str) -> u64 {
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.admin("/metrics").await.text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().unwrap())
     }
 
     /// Stops accepting and waits for the requests under way. Returns whether all of them were finished.
-    pub async fn stop(&mut self) -> bool {
+    pub(crate) async fn stop(&mut self) -> bool {
         drop(self.stop.take());
         self.main.take().expect("stopped once").await.unwrap()
     }
 }
 
 /// Everything but the sockets.
-pub fn build(folder: &Path, config: &str, clock: Arc<dyn Clock>) -> Result<App, Report> {
+pub(crate) fn build(folder: &Path, config: &str, clock: Arc<dyn Clock>) -> Result<App, Report> {
     let loaded = Loaded::parse("test.yaml", config.to_owned(), BaseDir::new(folder))?;
     App::build(loaded, clock, Path::new(env!("CARGO_BIN_EXE_appset-gateway"))).map(|(app, _)| app)
 }

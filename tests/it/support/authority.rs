@@ -5,7 +5,7 @@ use rcgen::{
 };
 
 /// A CA with a certificate of its own.
-pub struct Ca {
+pub(crate) struct Ca {
     /// Its certificate.
     pub pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -13,7 +13,7 @@ pub struct Ca {
 
 impl Ca {
     /// A new CA.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -23,13 +23,13 @@ impl Ca {
     }
 
     /// A certificate for `names`, and its key, in PEM.
-    pub fn certificate(&self, names: &[&str]) -> (String, String) {
+    pub(crate) fn certificate(&self, names: &[&str]) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         self.sign(&CertificateParams::new(names).unwrap())
     }
 
     /// A certificate of the client with this common name and organization, and its key, in PEM.
-    pub fn client(&self, name: &str, organization: &str) -> (String, String) {
+    pub(crate) fn client(&self, name: &str, organization: &str) -> (String, String) {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, organization);

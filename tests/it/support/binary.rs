@@ -16,7 +16,7 @@ use nix::{
 };
 
 /// A gateway in a process of its own. Dropping it kills the process.
-pub struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     /// Reads the log all the time: a full pipe would stop the gateway.
     reader: Option<JoinHandle<()>>,
@@ -31,37 +31,37 @@ pub struct Gateway {
 }
 
 /// The program.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_appset-gateway"))
 }
 
 impl Gateway {
     /// Serves `config`, which listens on port 0 and logs JSON.
-    pub fn serve(config: &Path) -> Self {
+    pub(crate) fn serve(config: &Path) -> Self {
         Self::start(command().arg("serve").arg("-c").arg(config))
     }
 
     /// Serves `config` with files of at most `max_bytes` bytes. Writing more fails, as on a full disk.
-    pub fn serve_limited(config: &Path, max_bytes: usize) -> Self {
+    pub(crate) fn serve_limited(config: &Path, max_bytes: usize) -> Self {
         // An ignored signal stays ignored in the program. A block is 512 bytes.
         let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" serve -c \"$1\"", max_bytes / 512);
         Self::start(Command::new("sh").arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_appset-gateway")).arg(config))
     }
 
     /// Removes the limit of [`Self::serve_limited`].
-    pub fn unlimit(&self) {
+    pub(crate) fn unlimit(&self) {
         self.limit("unlimited");
     }
 
     /// Sets the limit of [`Self::serve_limited`] to so many bytes.
-    pub fn limit(&self, max_bytes: &str) {
+    pub(crate) fn limit(&self, max_bytes: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={max_bytes}:")]).status();
         assert!(status.expect("this test needs the program `prlimit`").success());
     }
 
     /// Runs `command`, a gateway that listens on port 0 and logs JSON.
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stdout.take().unwrap());
         let mut lines = Vec::new();
@@ -90,17 +90,17 @@ impl Gateway {
     }
 
     /// Its process.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
     /// Waits at most `timeout` for its end. Returns the exit status and the rest of the log.
-    pub fn wait(&mut self, timeout: Duration) -> (ExitStatus, String) {
+    pub(crate) fn wait(&mut self, timeout: Duration) -> (ExitStatus, String) {
         let until = Instant::now() + timeout;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -114,7 +114,7 @@ impl Gateway {
     }
 
     /// The log since it was ready, once it has `words`. Waits at most 20 s.
-    pub fn logged(&self, words: &str) -> String {
+    pub(crate) fn logged(&self, words: &str) -> String {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             let log = self.log.lock().unwrap().clone();

@@ -14,14 +14,14 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 /// Keys, as `/actions` names them.
-pub const TAB: &str = "\u{e004}";
-pub const ENTER: &str = "\u{e007}";
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
 
 /// The key of elements in the driver's answers.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser with one window. It ends when this is dropped.
-pub struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     client: reqwest::Client,
     session: String,
@@ -30,7 +30,7 @@ pub struct Browser {
 
 impl Browser {
     /// A browser that has visited nothing.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -86,22 +86,22 @@ impl Browser {
     }
 
     /// Opens `url`.
-    pub async fn open(&self, url: &str) {
+    pub(crate) async fn open(&self, url: &str) {
         self.post("/url", json!({ "url": url })).await;
     }
 
     /// The result of `script`, the body of a function.
-    pub async fn run(&self, script: &str) -> Value {
+    pub(crate) async fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({"script": script, "args": []})).await
     }
 
     /// A command of the browser's developer tools.
-    pub async fn command(&self, name: &str, parameters: Value) -> Value {
+    pub(crate) async fn command(&self, name: &str, parameters: Value) -> Value {
         self.post("/goog/cdp/execute", json!({"cmd": name, "params": parameters})).await
     }
 
     /// Shows pages as a window of this width, and in this colour scheme: `light` or `dark`.
-    pub async fn looks(&self, width: u32, scheme: &str) {
+    pub(crate) async fn looks(&self, width: u32, scheme: &str) {
         let size = json!({"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500});
         self.command("Emulation.setDeviceMetricsOverride", size).await;
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
@@ -109,13 +109,13 @@ impl Browser {
     }
 
     /// Clicks the first element that `selector` (CSS) finds.
-    pub async fn click(&self, selector: &str) {
+    pub(crate) async fn click(&self, selector: &str) {
         let element = self.find(selector).await;
         self.post(&format!("/element/{element}/click"), json!({})).await;
     }
 
     /// Types into the first element that `selector` finds.
-    pub async fn write(&self, selector: &str, text: &str) {
+    pub(crate) async fn write(&self, selector: &str, text: &str) {
         let element = self.find(selector).await;
         self.post(&format!("/element/{element}/value"), json!({ "text": text })).await;
     }
@@ -126,7 +126,7 @@ impl Browser {
     }
 
     /// Presses keys, wherever the focus is.
-    pub async fn press(&self, keys: &str) {
+    pub(crate) async fn press(&self, keys: &str) {
         let actions = keys.chars().flat_map(|key| {
             [json!({"type": "keyDown", "value": key.to_string()}), json!({"type": "keyUp", "value": key.to_string()})]
         });
@@ -135,7 +135,7 @@ impl Browser {
     }
 
     /// Waits until `script` returns true.
-    pub async fn wait_for(&self, script: &str) {
+    pub(crate) async fn wait_for(&self, script: &str) {
         let until = Instant::now() + Duration::from_secs(20);
         while self.run(script).await != true {
             assert!(Instant::now() < until, "{script}: {}", self.run("return document.body.innerText").await);
@@ -144,18 +144,18 @@ impl Browser {
     }
 
     /// What pages have written to the console since the last call: errors and warnings.
-    pub async fn complaints(&self) -> Vec<String> {
+    pub(crate) async fn complaints(&self) -> Vec<String> {
         let lines = self.post("/se/log", json!({"type": "browser"})).await;
         lines.as_array().unwrap().iter().map(|line| line["message"].to_string()).collect()
     }
 
     /// Whether a page shows an alert, which only a script can do.
-    pub async fn shows_alert(&self) -> bool {
+    pub(crate) async fn shows_alert(&self) -> bool {
         self.answer(self.client.get(format!("{}/alert/text", self.session))).await.is_ok()
     }
 
     /// Writes a picture of the whole page to `file`.
-    pub async fn picture(&self, file: &Path) {
+    pub(crate) async fn picture(&self, file: &Path) {
         let size = self.command("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
         let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
         let picture = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});

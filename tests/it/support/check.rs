@@ -5,15 +5,16 @@ use serde_json::{Value, json};
 use super::{TestApp, binary::command};
 
 /// The findings for a route's `digests`: severity, path below the backend, message.
-pub fn findings(digests: &Value, more: &str) -> Vec<(String, String, String)> {
+pub(crate) fn findings(digests: &Value, more: &str) -> Vec<(String, String, String)> {
     of_route(&json!({"name": "l", "backend": {"digests": digests}}), more)
 }
 
 /// The findings for a whole route, with paths below its `digests` where that applies.
-pub fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
+pub(crate) fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
-    std::fs::write(&file, format!("{}{more}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
+    let memory = if more.contains("cache:") { "" } else { "cache: { path: ./answers.redb }\n" };
+    std::fs::write(&file, format!("{}{memory}{more}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
     let output = command().args(["check", "-o", "json", "-c"]).arg(&file).output().unwrap();
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let has_errors = found.iter().any(|finding| finding["severity"] == "error");
@@ -28,7 +29,7 @@ pub fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
 }
 
 /// The errors among the findings, each with its path.
-pub fn errors(digests: &Value) -> Vec<(String, String)> {
+pub(crate) fn errors(digests: &Value) -> Vec<(String, String)> {
     let errors = findings(digests, "").into_iter().filter(|(severity, ..)| severity == "error");
     errors.map(|(_, path, message)| (path, message)).collect()
 }

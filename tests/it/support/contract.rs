@@ -12,7 +12,7 @@ const TRANSPORT: [&str; 3] = ["content-type", "connection", "date"];
 
 /// The listener that got the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listener {
+pub(crate) enum Listener {
     /// The main listener, which Argo CD calls.
     Main,
     /// The admin listener with probes and metrics.
@@ -22,14 +22,14 @@ pub enum Listener {
 }
 
 /// `openapi.yaml`, as JSON.
-pub static DOCUMENT: LazyLock<Value> =
+pub(crate) static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_saphyr::from_str(include_str!("../../../openapi.yaml")).unwrap());
 
 static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
 
 /// Panics unless the contract describes `reply` for `request`, the raw bytes that `listener` received.
 #[track_caller]
-pub fn conforms(listener: Listener, request: &[u8], reply: &Reply) {
+pub(crate) fn conforms(listener: Listener, request: &[u8], reply: &Reply) {
     let line = String::from_utf8_lossy(request.split(|byte| *byte == b'\r').next().unwrap_or_default());
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -46,7 +46,7 @@ pub fn conforms(listener: Listener, request: &[u8], reply: &Reply) {
 ///
 /// # Errors
 /// The first difference from the document.
-pub fn check(method: &str, template: &str, reply: &Reply) -> Result<(), String> {
+pub(crate) fn check(method: &str, template: &str, reply: &Reply) -> Result<(), String> {
     let path = CONTRACT.paths.iter().find(|path| path.template == template).ok_or("the path is not documented")?;
     let is_documented = path.responses.iter().any(|(documented, _)| documented == method);
     // An undocumented method gets the documented 405 of the other methods.
@@ -72,12 +72,12 @@ fn template(listener: Listener, target: &str) -> Option<&'static str> {
 }
 
 /// The documented paths.
-pub fn paths() -> impl Iterator<Item = (Listener, &'static str)> {
+pub(crate) fn paths() -> impl Iterator<Item = (Listener, &'static str)> {
     CONTRACT.paths.iter().map(|path| (path.listener, path.template.as_str()))
 }
 
 /// `value`, or the target of its `$ref`.
-pub fn resolve(value: &'static Value) -> &'static Value {
+pub(crate) fn resolve(value: &'static Value) -> &'static Value {
     match value["$ref"].as_str() {
         Some(reference) => {
             let found = DOCUMENT.pointer(reference.trim_start_matches('#'));
@@ -88,7 +88,7 @@ pub fn resolve(value: &'static Value) -> &'static Value {
 }
 
 /// A validator for a schema of the document, with all schemas that it refers to.
-pub fn validator(schema: &Value) -> Validator {
+pub(crate) fn validator(schema: &Value) -> Validator {
     let whole = json!({"components": {"schemas": DOCUMENT["components"]["schemas"]}, "allOf": [schema]});
     jsonschema::draft202012::new(&whole).unwrap_or_else(|error| panic!("{error}: {schema}"))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::{Value, json};
 
 use super::registry::demo_images;
@@ -10,26 +10,26 @@ use super::registry::demo_images;
 /// The media type of an image index.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The media type of a manifest.
-pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// The media type of an image's configuration.
-pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+pub(crate) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 /// An empty layout in `folder`.
-pub fn create(folder: &Path) {
+pub(crate) fn create(folder: &Path) {
     std::fs::create_dir_all(folder.join("blobs/sha256")).unwrap();
     std::fs::write(folder.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
     std::fs::write(folder.join("index.json"), r#"{"schemaVersion":2,"manifests":[]}"#).unwrap();
 }
 
 /// Adds a blob and returns its descriptor.
-pub fn blob(folder: &Path, media_type: &str, content: &[u8]) -> Value {
+pub(crate) fn blob(folder: &Path, media_type: &str, content: &[u8]) -> Value {
     let digest = Digest::of(content);
     std::fs::write(folder.join("blobs/sha256").join(digest.hex()), content).unwrap();
     json!({"mediaType": media_type, "digest": digest.as_str(), "size": content.len()})
 }
 
 /// Adds an image for `platform` with `labels`, and returns its descriptor.
-pub fn image(folder: &Path, platform: &Value, labels: &Value, annotations: &Value) -> Value {
+pub(crate) fn image(folder: &Path, platform: &Value, labels: &Value, annotations: &Value) -> Value {
     let layer = json_of(&demo_images().join("index.json"))["manifests"][0]["digest"].clone();
     let layer = json_of(&demo_blob(&layer))["layers"][0].clone();
     let copy = std::fs::read(demo_blob(&layer["digest"])).unwrap();
@@ -46,13 +46,13 @@ pub fn image(folder: &Path, platform: &Value, labels: &Value, annotations: &Valu
 }
 
 /// Adds an index of `images`, and returns its descriptor.
-pub fn index(folder: &Path, images: &[Value], annotations: &Value) -> Value {
+pub(crate) fn index(folder: &Path, images: &[Value], annotations: &Value) -> Value {
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": images, "annotations": annotations});
     blob(folder, INDEX, index.to_string().as_bytes())
 }
 
 /// Names the target of `descriptor` `name`, and returns its digest.
-pub fn name(folder: &Path, name: &str, mut descriptor: Value) -> Digest {
+pub(crate) fn name(folder: &Path, name: &str, mut descriptor: Value) -> Digest {
     let file = folder.join("index.json");
     let mut list = json_of(&file);
     descriptor["annotations"] = json!({"org.opencontainers.image.ref.name": name});

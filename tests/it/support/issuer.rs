@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::upstream::{Step, Upstream, json_response};
 
 /// A key that signs tokens.
-pub struct SigningKey {
+pub(crate) struct SigningKey {
     name: String,
     algorithm: Algorithm,
     key: EncodingKey,
@@ -21,7 +21,7 @@ pub struct SigningKey {
 
 impl SigningKey {
     /// A new key called `name`, which signs by `algorithm`.
-    pub fn new(name: &str, algorithm: Algorithm) -> Self {
+    pub(crate) fn new(name: &str, algorithm: Algorithm) -> Self {
         let kind = match algorithm {
             Algorithm::ES256 => &rcgen::PKCS_ECDSA_P256_SHA256,
             Algorithm::ES384 => &rcgen::PKCS_ECDSA_P384_SHA384,
@@ -48,24 +48,24 @@ impl SigningKey {
     }
 
     /// A key that both sides share.
-    pub fn shared(secret: &str) -> Self {
+    pub(crate) fn shared(secret: &str) -> Self {
         let key = EncodingKey::from_secret(secret.as_bytes());
         let (name, algorithm) = ("shared".to_owned(), Algorithm::HS256);
         Self { name, algorithm, key, jwk: Value::Null, public_pem: String::new() }
     }
 
     /// The public half, as an entry of a key set.
-    pub fn jwk(&self) -> Value {
+    pub(crate) fn jwk(&self) -> Value {
         self.jwk.clone()
     }
 
     /// A token with these `claims`.
-    pub fn sign(&self, claims: &Value) -> String {
+    pub(crate) fn sign(&self, claims: &Value) -> String {
         self.sign_as(&json!({"typ": "JWT", "alg": format!("{:?}", self.algorithm), "kid": self.name}), claims)
     }
 
     /// A token with any header.
-    pub fn sign_as(&self, header: &Value, claims: &Value) -> String {
+    pub(crate) fn sign_as(&self, header: &Value, claims: &Value) -> String {
         let text = unsigned(header, claims);
         let signature = crypto::sign(text.as_bytes(), &self.key, self.algorithm).unwrap();
         format!("{text}.{signature}")
@@ -73,19 +73,19 @@ impl SigningKey {
 }
 
 /// The signed part of a token.
-pub fn unsigned(header: &Value, claims: &Value) -> String {
+pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
     let part = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
     format!("{}.{}", part(header), part(claims))
 }
 
 /// A key set, as an issuer serves it.
-pub fn set_of(keys: &[&SigningKey]) -> Vec<u8> {
+pub(crate) fn set_of(keys: &[&SigningKey]) -> Vec<u8> {
     let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
     json_response(json!({"keys": keys}).to_string())
 }
 
 /// A server that publishes keys. All paths have the same answer, except its discovery document.
-pub struct Issuer {
+pub(crate) struct Issuer {
     /// The server.
     pub upstream: Upstream,
     answer: Arc<Mutex<Vec<u8>>>,
@@ -93,7 +93,7 @@ pub struct Issuer {
 
 impl Issuer {
     /// An issuer whose answer for keys is `answer`, a whole response.
-    pub async fn start(answer: Vec<u8>) -> Self {
+    pub(crate) async fn start(answer: Vec<u8>) -> Self {
         let answer = Arc::new(Mutex::new(answer));
         let current_answer = Arc::clone(&answer);
         let upstream = Upstream::start_apart(move |request| {
@@ -111,17 +111,17 @@ impl Issuer {
     }
 
     /// Changes the answer.
-    pub fn publish(&self, answer: Vec<u8>) {
+    pub(crate) fn publish(&self, answer: Vec<u8>) {
         *self.answer.lock().unwrap() = answer;
     }
 
     /// The issuer's name, which is its URL.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("http://{}", self.upstream.address)
     }
 
     /// How often its keys were requested.
-    pub fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.upstream.requests().iter().filter(|request| request.target == "/keys").count()
     }
 }

@@ -1,4 +1,5 @@
-//! The modules of `src/` and their uses of each other, read from the text of the files.
+//! The modules of all crates and their uses of each other, read from the text of the files. A crate in `crates/` counts as a module
+//! at the top of the program.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,25 +9,52 @@ use std::{
 
 use regex::Regex;
 
-/// A path that begins in this crate, up to a brace.
+/// The names of the crates in `crates/`.
+pub(crate) static CRATES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let entries = std::fs::read_dir(repository().join("crates")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+});
+
+/// A path that begins at a crate in `crates/`. Not within the braces of a `use`, where names are of what stands before.
+static IN_CRATE: LazyLock<Regex> = LazyLock::new(|| {
+    let crates: Vec<&str> = CRATES.iter().map(String::as_str).collect();
+    Regex::new(&format!(r"(^|[^\w:.$])(?:::)?((?:{})::)", crates.join("|"))).unwrap()
+});
+
+/// The beginning of a `use` with a group.
+static USE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?:^|\n)\s*(?:pub(?:\([^)]*\))? )?use [\w:]*::$").unwrap());
+
+/// A path that begins at the root, up to a brace.
 static PATH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(crate|self|super)((?:::\w+)*)(?:::(\{))?").unwrap());
 
 /// Names from the crate's root on, such as `["engine", "cache"]`. Empty for the root itself.
-pub type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 /// All modules that have a file.
-pub struct Modules {
+pub(crate) struct Modules {
     files: BTreeMap<String, Module>,
     /// A file, its module, and a module that it uses.
     uses: Vec<(String, Module, Module)>,
 }
 
-/// The files of `src/`, by their paths in it.
-pub fn sources() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// The files of all crates, by their paths in `src/`, or as `<crate>/<path>`. The root of a crate in `crates/` is `<crate>.rs`.
+pub(crate) fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
+    let root = repository().join("src");
     read(&root, &root, &mut found);
+    for name in CRATES.iter() {
+        let root = repository().join("crates").join(name).join("src");
+        let mut files = Vec::new();
+        read(&root, &root, &mut files);
+        found.extend(files.into_iter().map(|(file, source)| {
+            (if file == "lib.rs" { format!("{name}.rs") } else { format!("{name}/{file}") }, source)
+        }));
+    }
     found
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn read(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
@@ -42,7 +70,7 @@ fn read(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
 }
 
 impl Modules {
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let sources = sources();
         let module = |file: &str| match file.trim_end_matches(".rs") {
             "lib" => Vec::new(),
@@ -53,7 +81,7 @@ impl Modules {
         let mut uses = Vec::new();
         for (file, source) in &sources {
             let own = &files[file];
-            for path in paths(own, &code(source)) {
+            for path in paths(own, &from_the_root(own, &code(source))) {
                 let nearest =
                     (0..=path.len()).rev().map(|count| &path[..count]).find(|path| known.contains(&path.to_vec()));
                 uses.push((file.clone(), own.clone(), nearest.unwrap_or_default().to_vec()));
@@ -64,20 +92,20 @@ impl Modules {
         Self { files, uses }
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Module)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Module)> {
         self.files.iter().map(|(file, module)| (&**file, module)).filter(|(file, _)| *file != "main.rs")
     }
 
-    pub fn contains(&self, module: &Module) -> bool {
+    pub(crate) fn contains(&self, module: &Module) -> bool {
         self.files.values().any(|known| known == module)
     }
 
-    pub fn uses(&self) -> impl Iterator<Item = (&str, &Module, &Module)> {
+    pub(crate) fn uses(&self) -> impl Iterator<Item = (&str, &Module, &Module)> {
         self.uses.iter().map(|(file, module, used)| (&**file, module, used))
     }
 
     /// The sets of modules that use each other in a circle. Uses between a module and its submodules do not count.
-    pub fn circles(&self) -> Vec<BTreeSet<String>> {
+    pub(crate) fn circles(&self) -> Vec<BTreeSet<String>> {
         let mut next: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
         for (_, module, used) in self.uses() {
             if !module.starts_with(used) && !used.starts_with(module) {
@@ -115,7 +143,20 @@ fn code(source: &str) -> String {
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// All paths of the crate in `code`, from the root on. `own` is the module of the code.
+/// `code` with all paths from the root of the program on.
+fn from_the_root(own: &Module, code: &str) -> String {
+    let in_program = match own.first().filter(|name| CRATES.contains(*name)) {
+        Some(name) => code.replace("crate::", &format!("crate::{name}::")),
+        None => code.to_owned(),
+    };
+    let statements = in_program.split_inclusive(';').map(|statement| match statement.split_once('{') {
+        Some((start, group)) if USE.is_match(start) => IN_CRATE.replace_all(start, "${1}crate::$2") + "{" + group,
+        _ => IN_CRATE.replace_all(statement, "${1}crate::$2"),
+    });
+    statements.collect()
+}
+
+/// All paths in `code`, from the root on. `own` is the module of the code.
 fn paths(own: &Module, code: &str) -> Vec<Module> {
     let mut found = Vec::new();
     for capture in PATH.captures_iter(code) {

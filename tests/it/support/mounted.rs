@@ -4,7 +4,7 @@ use std::{os::unix::fs::symlink, path::Path};
 
 /// Puts `files` into `folder` as the version `version`, all at once: a link to the folder with the files replaces the link
 /// before.
-pub fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
+pub(crate) fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
     let data = folder.join(format!("..{version}"));
     std::fs::create_dir_all(&data).unwrap();
     for (name, content) in files {

@@ -16,7 +16,7 @@ use super::authority::Ca;
 const START: Duration = Duration::from_secs(20);
 
 /// A running nginx. It ends when this is dropped.
-pub struct Nginx {
+pub(crate) struct Nginx {
     /// Its address.
     pub address: SocketAddr,
     folder: TempDir,
@@ -25,12 +25,12 @@ pub struct Nginx {
 
 impl Nginx {
     /// An nginx whose only server has these `directives`, which may name files in `folder`.
-    pub async fn start(folder: TempDir, directives: &str) -> Self {
+    pub(crate) async fn start(folder: TempDir, directives: &str) -> Self {
         Self::start_as(folder, "", directives).await
     }
 
     /// An nginx with https, with a certificate of `ca`. Clients may use HTTP/2.
-    pub async fn start_tls(folder: TempDir, ca: &Ca, directives: &str) -> Self {
+    pub(crate) async fn start_tls(folder: TempDir, ca: &Ca, directives: &str) -> Self {
         let (certificate, key) = ca.certificate(&["127.0.0.1"]);
         std::fs::write(folder.path().join("tls.crt"), certificate).unwrap();
         std::fs::write(folder.path().join("tls.key"), key).unwrap();
@@ -59,7 +59,7 @@ impl Nginx {
     }
 
     /// Its first `number` requests: method, target, status, the sent condition, and the accepted encodings.
-    pub async fn log(&self, number: usize) -> Vec<String> {
+    pub(crate) async fn log(&self, number: usize) -> Vec<String> {
         let until = Instant::now() + START;
         loop {
             // A line is written after its answer was sent.
@@ -73,7 +73,7 @@ impl Nginx {
     }
 
     /// The folder of its files.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 }

@@ -5,12 +5,12 @@ use std::{collections::HashSet, path::Path, time::Duration};
 use tokio::time::{Instant, sleep};
 
 /// A text for the command line of what a test starts, which occurs nowhere else.
-pub fn marker() -> String {
+pub(crate) fn marker() -> String {
     format!("{}", fastrand::u32(100_000_000..))
 }
 
 /// The processes whose command line contains `marker`. The command line of a zombie is empty: see [`zombies`].
-pub fn processes(marker: &str) -> Vec<String> {
+pub(crate) fn processes(marker: &str) -> Vec<String> {
     let of =
         |pid: &Path| std::fs::read(pid.join("cmdline")).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
     let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -18,7 +18,7 @@ pub fn processes(marker: &str) -> Vec<String> {
 }
 
 /// Fails unless all of them end within 3 s, and zombies of launchers within 10 s more.
-pub async fn all_gone(marker: &str, what: &str) {
+pub(crate) async fn all_gone(marker: &str, what: &str) {
     let until = Instant::now() + Duration::from_secs(3);
     while !processes(marker).is_empty() {
         assert!(Instant::now() < until, "{what}: {:?}", processes(marker));
@@ -34,7 +34,7 @@ pub async fn all_gone(marker: &str, what: &str) {
 
 /// The zombies of launchers. A running program's zombies are its own affair, and a test's own children are checked at its end.
 /// Other tests run at the same time, so a zombie is a fault only if it stays.
-pub fn zombies() -> HashSet<u32> {
+pub(crate) fn zombies() -> HashSet<u32> {
     let (found, _) = held(std::process::id());
     let is_of_launcher = |process: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
@@ -48,7 +48,7 @@ pub fn zombies() -> HashSet<u32> {
 
 /// A process and its descendants: their states, and how many open files they have together. Only root can count
 /// those of a gateway.
-pub fn held(process: u32) -> (Vec<(u32, char)>, usize) {
+pub(crate) fn held(process: u32) -> (Vec<(u32, char)>, usize) {
     let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);
     while let Some(process) = next.pop() {
         let folder = Path::new("/proc").join(process.to_string());

@@ -4,7 +4,7 @@ use std::{io::Write, process::Stdio};
 
 /// Checks that `text` is in the exposition format, with proper names and help texts.
 #[track_caller]
-pub fn check_by_promtool(text: &str) {
+pub(crate) fn check_by_promtool(text: &str) {
     let mut promtool = std::process::Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

@@ -16,7 +16,7 @@ use tokio::{
 use super::upstream::{Request, read_request};
 
 /// A running proxy. It ends when this is dropped.
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// Its address.
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -26,7 +26,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy before `server`, a host with a port.
-    pub async fn start(server: &str) -> Self {
+    pub(crate) async fn start(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (requests, pause) = (Arc::<Mutex<Vec<Request>>>::default(), Arc::<Mutex<Duration>>::default());
@@ -45,12 +45,12 @@ impl Proxy {
     }
 
     /// The requests so far.
-    pub fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
     /// Waits this long before each request from now on.
-    pub fn slow_down(&self, pause: Duration) {
+    pub(crate) fn slow_down(&self, pause: Duration) {
         *self.pause.lock().unwrap() = pause;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::{Value, json};
 
 use super::{Reply, registry::Registry, wire};
@@ -13,7 +13,7 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 impl Registry {
     /// Puts a manifest with this configuration under each of `tags`, and returns its digest. Missing keys of `manifest` are
     /// those of an image.
-    pub async fn put(&self, repository: &str, tags: &[&str], mut manifest: Value, config: &Value) -> String {
+    pub(crate) async fn put(&self, repository: &str, tags: &[&str], mut manifest: Value, config: &Value) -> String {
         let config = config.to_string();
         let digest = self.put_blob(repository, &config).await;
         let kind = manifest["config"]["mediaType"].as_str().unwrap_or(CONFIG).to_owned();
@@ -25,7 +25,7 @@ impl Registry {
     }
 
     /// Puts the bytes of a manifest of a `kind` under each of `tags`, and returns its digest.
-    pub async fn put_manifest(&self, repository: &str, tags: &[&str], kind: &str, manifest: &str) -> String {
+    pub(crate) async fn put_manifest(&self, repository: &str, tags: &[&str], kind: &str, manifest: &str) -> String {
         for tag in tags {
             let path = format!("/v2/{repository}/manifests/{tag}");
             let reply = self.request("PUT", &path, kind, manifest).await;
@@ -35,13 +35,13 @@ impl Registry {
     }
 
     /// Puts an image that was built at `created` under each of `tags`.
-    pub async fn put_image(&self, repository: &str, tags: &[&str], created: &str) -> String {
+    pub(crate) async fn put_image(&self, repository: &str, tags: &[&str], created: &str) -> String {
         self.put(repository, tags, json!({}), &json!({"created": created, "os": "linux", "architecture": "amd64"}))
             .await
     }
 
     /// Puts a blob, and returns its digest.
-    pub async fn put_blob(&self, repository: &str, content: &str) -> String {
+    pub(crate) async fn put_blob(&self, repository: &str, content: &str) -> String {
         let digest = Digest::of(content.as_bytes()).as_str().to_owned();
         let started = self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), "", "").await;
         let location = started.header("location").unwrap_or_else(|| panic!("{}", started.text()));

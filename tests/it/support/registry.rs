@@ -16,9 +16,9 @@ use tokio::{
 };
 
 /// The user of a registry with a password.
-pub const USER: &str = "ci";
+pub(crate) const USER: &str = "ci";
 /// That user's password.
-pub const PASSWORD: &str = "right-password";
+pub(crate) const PASSWORD: &str = "right-password";
 /// [`PASSWORD`] as `htpasswd -B` writes it.
 const PASSWORD_HASH: &str = "$2y$05$abcdefghijklmnopqrstuuBO.kmgTJhdt40M5ZyHgFmcpBdUb9aS.";
 /// How long a registry may take to start.
@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(20);
 
 /// What a registry demands of its clients.
 #[derive(Debug, Default, Clone)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// [`USER`] and [`PASSWORD`].
     pub has_user: bool,
     /// TLS with this certificate and its key.
@@ -39,7 +39,7 @@ pub struct Setup {
 
 /// An endpoint for a registry's notifications.
 #[derive(Debug, Clone)]
-pub struct Notified {
+pub(crate) struct Notified {
     /// Its URL.
     pub url: String,
     /// The token for it.
@@ -47,7 +47,7 @@ pub struct Notified {
 }
 
 /// A registry process. It ends when this is dropped.
-pub struct Registry {
+pub(crate) struct Registry {
     /// The host and port, as in image references.
     pub host: String,
     folder: TempDir,
@@ -58,17 +58,17 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry that anyone may ask.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_as(Setup::default()).await
     }
 
     /// An empty registry that wants [`USER`] and [`PASSWORD`].
-    pub async fn with_user() -> Self {
+    pub(crate) async fn with_user() -> Self {
         Self::start_as(Setup { has_user: true, ..Setup::default() }).await
     }
 
     /// An empty registry.
-    pub async fn start_as(setup: Setup) -> Self {
+    pub(crate) async fn start_as(setup: Setup) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = tempfile::tempdir().unwrap();
@@ -85,28 +85,28 @@ impl Registry {
     }
 
     /// Ends the process. Its images stay.
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         self.child.take().expect("a running registry").kill().await.unwrap();
     }
 
     /// Starts the process again, at the same address.
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         assert!(self.launch().await, "docker-registry did not start again on {}", self.host);
     }
 
     /// Starts the process again with another setup. Its images stay.
-    pub async fn restart_as(&mut self, setup: Setup) {
+    pub(crate) async fn restart_as(&mut self, setup: Setup) {
         self.setup = setup;
         self.restart().await;
     }
 
     /// Copies an image of the demonstration layout, such as `front:feature-branch-1`, to `image`, such as `front:1`.
-    pub async fn push(&self, name: &str, image: &str) {
+    pub(crate) async fn push(&self, name: &str, image: &str) {
         succeeded(self.try_push(name, image).await);
     }
 
     /// skopeo's error when the copy fails, as it must.
-    pub async fn fail_to_push(&self, name: &str, image: &str) -> String {
+    pub(crate) async fn fail_to_push(&self, name: &str, image: &str) -> String {
         let output = self.try_push(name, image).await;
         assert!(!output.status.success(), "{image} was pushed");
         String::from_utf8(output.stderr).unwrap()
@@ -122,7 +122,7 @@ impl Registry {
 
     /// From now on, its storage accepts no byte more, as a full disk, or accepts bytes again. Each write fails with another
     /// error number than on a full disk, but the registry reports neither.
-    pub async fn is_full(&self, is_full: bool) {
+    pub(crate) async fn is_full(&self, is_full: bool) {
         let id = self.child.as_ref().and_then(Child::id).expect("a running registry").to_string();
         // Only the soft limit, which may be raised again.
         let option = if is_full { "--fsize=0:" } else { "--fsize=unlimited:" };
@@ -131,7 +131,7 @@ impl Registry {
     }
 
     /// Copies the image `name` of the layout in `folder`, with everything that belongs to it, to `image`.
-    pub async fn push_all(&self, folder: &Path, name: &str, image: &str) {
+    pub(crate) async fn push_all(&self, folder: &Path, name: &str, image: &str) {
         let (from, to) = (format!("oci:{}:{name}", folder.display()), format!("docker://{}/{image}", self.host));
         let arguments = ["--insecure-policy", "copy", "--all", "--quiet", "--dest-tls-verify=false", &from, &to];
         succeeded(skopeo(arguments.into_iter()).await);
@@ -139,7 +139,7 @@ impl Registry {
 
     /// Gives the repository `to` (or the tag, by its folder) everything that `from` has: the links that the registry itself
     /// would write, without its wait for the disk at each.
-    pub fn copy(&self, from: &str, to: &str) {
+    pub(crate) fn copy(&self, from: &str, to: &str) {
         fn links(from: &Path, to: &Path) {
             std::fs::create_dir_all(to).unwrap();
             for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -155,23 +155,23 @@ impl Registry {
     }
 
     /// The folder of its repositories.
-    pub fn repositories(&self) -> PathBuf {
+    pub(crate) fn repositories(&self) -> PathBuf {
         self.folder.path().join("data/docker/registry/v2/repositories")
     }
 
     /// The file with the content of `digest`.
-    pub fn blob(&self, digest: &str) -> PathBuf {
+    pub(crate) fn blob(&self, digest: &str) -> PathBuf {
         let hex = digest.strip_prefix("sha256:").unwrap();
         self.folder.path().join("data/docker/registry/v2/blobs/sha256").join(&hex[..2]).join(hex).join("data")
     }
 
     /// The URL of its API.
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}://{}/v2/{path}", if self.setup.tls.is_some() { "https" } else { "http" }, self.host)
     }
 
     /// The digest of `image`, by skopeo.
-    pub async fn inspect(&self, image: &str) -> String {
+    pub(crate) async fn inspect(&self, image: &str) -> String {
         let image = format!("docker://{}/{image}", self.host);
         let user = format!("--creds={USER}:{PASSWORD}");
         let mut arguments = vec!["inspect", "--tls-verify=false", "--format", "{{.Digest}}"];
@@ -242,7 +242,7 @@ impl Registry {
 }
 
 /// The image layout of the demonstration.
-pub fn demo_images() -> PathBuf {
+pub(crate) fn demo_images() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config/demo/images")
 }
 

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 /// A running service. It ends with all its connections when this is dropped.
-pub struct Service {
+pub(crate) struct Service {
     /// Its address.
     pub address: SocketAddr,
     behind: Arc<Mutex<SocketAddr>>,
@@ -21,7 +21,7 @@ pub struct Service {
 
 impl Service {
     /// A service before `behind`.
-    pub async fn before(behind: SocketAddr) -> Self {
+    pub(crate) async fn before(behind: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let behind = Arc::new(Mutex::new(behind));
@@ -44,7 +44,7 @@ impl Service {
     }
 
     /// New connections go to `behind` from now on. Open connections stay where they are.
-    pub fn turn_to(&self, behind: SocketAddr) {
+    pub(crate) fn turn_to(&self, behind: SocketAddr) {
         *self.behind.lock().unwrap() = behind;
     }
 }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A key with a self-signed certificate for `localhost` and 127.0.0.1.
-pub struct Signer {
+pub(crate) struct Signer {
     folder: TempDir,
 }
 
 impl Signer {
     /// A new key.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let signer = Self { folder: tempfile::tempdir().unwrap() };
         let (key, certificate) = (signer.key(), signer.certificate());
         openssl(Command::new("openssl").args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]).args([
@@ -40,17 +40,17 @@ impl Signer {
     }
 
     /// The certificate, as PEM.
-    pub fn certificate(&self) -> PathBuf {
+    pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.path().join("certificate.pem")
     }
 
     /// Its key.
-    pub fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.folder.path().join("key.pem")
     }
 
     /// A token as the distribution project's registry wants it. It permits pulls of `repository` for `life` seconds.
-    pub fn token(&self, repository: &str, life: u64) -> String {
+    pub(crate) fn token(&self, repository: &str, life: u64) -> String {
         let pem = std::fs::read_to_string(self.certificate()).unwrap();
         let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// The media type of a bundle.
-pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 /// The repository of [`Key::provenance`].
-pub const REPOSITORY: &str = "https://github.com/org/app";
+pub(crate) const REPOSITORY: &str = "https://github.com/org/app";
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 /// A signer's key: ECDSA on P-256, as cosign makes it.
-pub struct Key(KeyPair);
+pub(crate) struct Key(KeyPair);
 
 impl Key {
     /// A new key.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(KeyPair::generate().unwrap())
     }
 
     /// Writes the public key to `file`, as PEM.
-    pub fn write(&self, file: &Path) {
+    pub(crate) fn write(&self, file: &Path) {
         std::fs::write(file, self.0.public_key_pem()).unwrap();
     }
 
     /// A bundle with a signature of `digest`.
-    pub fn signature(&self, digest: &str) -> String {
+    pub(crate) fn signature(&self, digest: &str) -> String {
         self.bundle(&statement(digest, "https://sigstore.dev/cosign/sign/v1", &json!({})))
     }
 
     /// A bundle with provenance: `digest` was built from `commit`.
-    pub fn provenance(&self, digest: &str, commit: &str) -> String {
+    pub(crate) fn provenance(&self, digest: &str, commit: &str) -> String {
         let workflow =
             json!({"repository": REPOSITORY, "path": ".github/workflows/build.yml", "ref": "refs/heads/main"});
         let predicate = json!({
@@ -49,7 +49,7 @@ impl Key {
     }
 
     /// The payload and the signature of cosign before version 3.
-    pub fn legacy(&self, digest: &str) -> (String, String) {
+    pub(crate) fn legacy(&self, digest: &str) -> (String, String) {
         let payload =
             json!({"critical": {"identity": {"docker-reference": "any"}, "image": {"docker-manifest-digest": digest},
             "type": "cosign container image signature"}, "optional": null})

@@ -28,7 +28,7 @@ fn own_address() -> Ipv4Addr {
 }
 
 /// A server in a process of its own. It writes each change to a file before it answers.
-pub struct StoreServer {
+pub(crate) struct StoreServer {
     child: Option<Child>,
     folder: TempDir,
     ip: String,
@@ -38,14 +38,14 @@ pub struct StoreServer {
 
 impl StoreServer {
     /// A server with further `arguments`, such as `--requirepass`.
-    pub async fn start(arguments: &[&str]) -> Self {
+    pub(crate) async fn start(arguments: &[&str]) -> Self {
         let ip = own_address().to_string();
         let announce = ["--replica-announce-ip", &ip, "--cluster-announce-ip", &ip];
         Self::start_as(&ip, 6379, "", &[&announce, arguments].concat()).await
     }
 
     /// A Sentinel that watches the primary `name` on `host`.
-    pub async fn start_sentinel(name: &str, host: &str, quorum: u32) -> Self {
+    pub(crate) async fn start_sentinel(name: &str, host: &str, quorum: u32) -> Self {
         let ip = own_address().to_string();
         let lines = [
             format!("sentinel monitor {name} {host} 6379 {quorum}"),
@@ -66,7 +66,7 @@ impl StoreServer {
     }
 
     /// Starts it on the same address, after [`Self::kill`].
-    pub async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.restart_without_waiting();
         while TcpStream::connect((&*self.ip, self.port)).await.is_err() {
             sleep(Duration::from_millis(10)).await;
@@ -74,7 +74,7 @@ impl StoreServer {
     }
 
     /// The same, while it may still read its file.
-    pub fn restart_without_waiting(&mut self) {
+    pub(crate) fn restart_without_waiting(&mut self) {
         assert!(self.child.is_none(), "it runs");
         let mut command = Command::new("redis-server");
         command.arg(self.folder.path().join("server.conf"));
@@ -88,44 +88,44 @@ impl StoreServer {
     }
 
     /// Adds arguments for the next start.
-    pub fn add(&mut self, arguments: &[&str]) {
+    pub(crate) fn add(&mut self, arguments: &[&str]) {
         self.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
     }
 
     /// Kills it, as `kill -9` does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     /// Its folder.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// Its host and port.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("{}:{}", self.ip, self.port)
     }
 
     /// Its host.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.ip
     }
 
     /// Its URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
     /// What `redis-cli` prints for `command`.
-    pub fn run(&self, command: &[&str]) -> String {
+    pub(crate) fn run(&self, command: &[&str]) -> String {
         self.try_run(command).unwrap_or_else(|output| panic!("{command:?}: {output:?}"))
     }
 
     /// The same for a server that may cut the connection, as one that becomes a primary does.
-    pub fn try_run(&self, command: &[&str]) -> Result<String, Output> {
+    pub(crate) fn try_run(&self, command: &[&str]) -> Result<String, Output> {
         let port = self.port.to_string();
         let output = Command::new("redis-cli").args(["-h", &self.ip, "-p", &port]).args(command).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
@@ -143,7 +143,7 @@ impl Drop for StoreServer {
 
 /// What the network does with connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Network {
+pub(crate) enum Network {
     /// It passes all bytes on.
     Works,
     /// It refuses new connections, and cuts the others.
@@ -159,7 +159,7 @@ pub enum Network {
 }
 
 /// A network between replicas and a store.
-pub struct StoreProxy {
+pub(crate) struct StoreProxy {
     address: String,
     network: watch::Sender<Network>,
     task: tokio::task::JoinHandle<()>,
@@ -167,7 +167,7 @@ pub struct StoreProxy {
 
 impl StoreProxy {
     /// A network before `server`, a host with a port.
-    pub async fn start(server: String) -> Self {
+    pub(crate) async fn start(server: String) -> Self {
         let (network, state) = watch::channel(Network::Works);
         let own = (own_address(), 6379);
         let mut listener = Some(TcpListener::bind(own).await.unwrap());
@@ -197,12 +197,12 @@ impl StoreProxy {
     }
 
     /// The URL of the store behind it.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
     /// Makes the network do this from now on.
-    pub fn set(&self, network: Network) {
+    pub(crate) fn set(&self, network: Network) {
         self.network.send_replace(network);
     }
 }

@@ -21,7 +21,7 @@ use super::{Reply, Verdict};
 
 /// One step of an upstream. After the last step it closes the connection.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub(crate) enum Step {
     /// Sends these bytes at once.
     Send(Vec<u8>),
     /// Sends these bytes one by one, with a pause before each.
@@ -36,7 +36,7 @@ pub enum Step {
 
 /// A received request.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub(crate) struct Request {
     /// The method.
     pub method: String,
     /// The path and query, as in the request line.
@@ -49,12 +49,12 @@ pub struct Request {
 
 impl Request {
     /// A header's value.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
     /// The response to this request, without a body if it is a `HEAD`. `headers` are lines without their ends.
-    pub fn answer(&self, status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<Step> {
+    pub(crate) fn answer(&self, status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<Step> {
         let mut bytes = response(status, headers, body.as_ref());
         if self.method == "HEAD" {
             bytes.truncate(bytes.len() - body.as_ref().len());
@@ -64,7 +64,7 @@ impl Request {
 }
 
 /// A whole response with a `Content-Length`, after which the connection ends.
-pub fn response(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+pub(crate) fn response(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
     let head = format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
@@ -72,15 +72,15 @@ pub fn response(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// A 200 with `body` as JSON.
-pub fn json_response(body: impl AsRef<[u8]>) -> Vec<u8> {
+pub(crate) fn json_response(body: impl AsRef<[u8]>) -> Vec<u8> {
     response(200, "Content-Type: application/json", body)
 }
 
 /// Turns a request into steps.
-pub type Play = dyn Fn(&Request) -> Vec<Step> + Send + Sync;
+pub(crate) type Play = dyn Fn(&Request) -> Vec<Step> + Send + Sync;
 
 /// A running upstream. It ends with all its connections when this is dropped.
-pub struct Upstream {
+pub(crate) struct Upstream {
     /// Its address.
     pub address: SocketAddr,
     play: Arc<Play>,
@@ -90,12 +90,12 @@ pub struct Upstream {
 
 impl Upstream {
     /// An upstream that answers each request with the steps of `play`.
-    pub async fn start(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::start_at(Ipv4Addr::LOCALHOST, Arc::new(play)).await
     }
 
     /// An upstream at a loopback address of its own, so that nothing else takes its port while it refuses connections.
-    pub async fn start_apart(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start_apart(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
         static COUNT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         Self::start_at(Ipv4Addr::new(127, 77, high, low), Arc::new(play)).await
@@ -109,23 +109,23 @@ impl Upstream {
     }
 
     /// An upstream that answers each request with the same bytes.
-    pub async fn always(response: Vec<u8>) -> Self {
+    pub(crate) async fn always(response: Vec<u8>) -> Self {
         Self::start(move |_| vec![Step::Send(response.clone())]).await
     }
 
     /// The requests so far.
-    pub fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
     /// Closes its port and all its connections.
-    pub async fn refuse(&mut self) {
+    pub(crate) async fn refuse(&mut self) {
         self.task.abort();
         _ = (&mut self.task).await;
     }
 
     /// Opens its port again, after [`Self::refuse`].
-    pub async fn listen(&mut self) {
+    pub(crate) async fn listen(&mut self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.task = tokio::spawn(serve(listener, Arc::clone(&self.play), Arc::clone(&self.requests)));
     }
@@ -206,7 +206,7 @@ async fn perform(mut stream: TcpStream, steps: Vec<Step>) {
 /// Checks how a fault looks from outside: an error for Argo CD with `status`, a flat body with `code`, and a message that names
 /// the route and contains `says`. Returns the message.
 #[track_caller]
-pub fn refused(reply: &Reply, status: u16, code: &str, says: &str) -> String {
+pub(crate) fn refused(reply: &Reply, status: u16, code: &str, says: &str) -> String {
     assert!(matches!(reply.verdict(), Verdict::Error { status: Some(_), .. }), "{says}: {:?}", reply.verdict());
     let (message, body) = (reply.message(), reply.json());
     assert_eq!((reply.status, &*reply.code()), (status, code), "{says}: {message}");

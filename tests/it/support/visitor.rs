@@ -15,11 +15,11 @@ use tokio_rustls::{
 
 /// A client that trusts one CA.
 #[derive(Clone)]
-pub struct Visitor(Arc<ClientConfig>);
+pub(crate) struct Visitor(Arc<ClientConfig>);
 
 impl Visitor {
     /// A client that trusts the CA certificate `ca`, shows `certificate` with its key, and offers `protocols` by ALPN.
-    pub fn new(ca: &str, certificate: Option<&(String, String)>, protocols: &[&str]) -> Self {
+    pub(crate) fn new(ca: &str, certificate: Option<&(String, String)>, protocols: &[&str]) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -38,12 +38,12 @@ impl Visitor {
     }
 
     /// A connection to `address`, whose name must be `localhost`.
-    pub async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
         self.secure(TcpStream::connect(address).await?).await
     }
 
     /// A connection over `stream`.
-    pub async fn secure(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn secure(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(Arc::clone(&self.0)).connect(ServerName::try_from("localhost").unwrap(), stream).await
     }
 }

@@ -15,7 +15,7 @@ use super::{
 
 /// A whole response.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// The status.
     pub status: u16,
     /// The headers, with names in lower case.
@@ -28,37 +28,37 @@ pub struct Reply {
 
 impl Reply {
     /// A header's value.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
     /// The body as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
     /// The body as JSON.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     /// The `message` of an error body.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         self.json()["message"].as_str().unwrap_or_else(|| panic!("no message: {}", self.text())).to_owned()
     }
 
     /// The `code` of an error body.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_else(|| panic!("no code: {}", self.text())).to_owned()
     }
 
     /// What Argo CD makes of it.
-    pub fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         judge_raw(&self.raw)
     }
 
     /// The parameter sets of an answer, as JSON text. `[]` for an explicitly empty one.
-    pub fn sets(&self) -> String {
+    pub(crate) fn sets(&self) -> String {
         match self.verdict() {
             Verdict::Parameters(sets) => serde_json::to_string(&sets).unwrap(),
             Verdict::ExplicitlyEmpty => "[]".to_owned(),
@@ -68,7 +68,7 @@ impl Reply {
 }
 
 /// A request as Argo CD's client writes it.
-pub fn argo_request(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn argo_request(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: gateway\r\nUser-Agent: argocd-applicationset\r\nContent-Length: {}\r\n\
          Accept-Encoding: gzip\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\r\n",
@@ -78,7 +78,7 @@ pub fn argo_request(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// A request of an operator to the admin listener.
-pub fn operator_request(method: &str, path: &str, body: &str) -> String {
+pub(crate) fn operator_request(method: &str, path: &str, body: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -86,14 +86,14 @@ pub fn operator_request(method: &str, path: &str, body: &str) -> String {
 }
 
 /// Sends `request` on a new connection and reads one response.
-pub async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
+pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     read_reply(&mut stream).await
 }
 
 /// As [`send`], from the loopback address `own`.
-pub async fn exchange_from(own: Ipv4Addr, address: SocketAddr, request: &[u8]) -> Reply {
+pub(crate) async fn exchange_from(own: Ipv4Addr, address: SocketAddr, request: &[u8]) -> Reply {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((own, 0).into()).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
@@ -102,14 +102,14 @@ pub async fn exchange_from(own: Ipv4Addr, address: SocketAddr, request: &[u8]) -
 }
 
 /// As [`send`], to the admin listener, whose answers are not for Argo CD.
-pub async fn exchange_admin(address: SocketAddr, request: &[u8]) -> Reply {
+pub(crate) async fn exchange_admin(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     read_whole(&mut stream).await
 }
 
 /// Reads one response. Panics if a reply of the main listener would look empty to Argo CD by accident.
-pub async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
+pub(crate) async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     let reply = read_whole(stream).await;
     if reply.header("content-type") == Some("application/json") {
         let verdict = reply.verdict();
@@ -120,7 +120,7 @@ pub async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
 }
 
 /// Reads one response with a `Content-Length`, which every response of the gateway has (invariant I1).
-pub async fn read_whole(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
+pub(crate) async fn read_whole(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     let mut raw = Vec::new();
     let end = loop {
         if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {

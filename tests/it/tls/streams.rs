@@ -2,14 +2,12 @@
 
 use std::net::SocketAddr;
 
-use appset_gateway::{
-    domain::lifecycle::Phase,
-    http::{
-        edge::{Edge, Limits},
-        server,
-    },
+use appset_gateway::http::{
+    edge::{Edge, Limits},
+    server,
 };
 use axum::{Router, routing::get};
+use domain::lifecycle::Phase;
 use h2::{
     Reason,
     client::{Builder, SendRequest},

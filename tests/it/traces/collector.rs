@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use appset_gateway::clients::collector::Exporting;
+use appset_gateway::collector::Exporting;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value as AnyValue},
@@ -17,12 +17,12 @@ use crate::support::{
 };
 
 /// A working collector.
-pub async fn collector() -> Upstream {
+pub(super) async fn collector() -> Upstream {
     Upstream::always(response(200, "Content-Type: application/x-protobuf", "")).await
 }
 
 /// A gateway with `routes` that sends spans to `collector`, with `more` in its section `traces`.
-pub async fn serve(collector: &Upstream, more: Value, routes: &Value) -> (TestApp, Exporting) {
+pub(super) async fn serve(collector: &Upstream, more: Value, routes: &Value) -> (TestApp, Exporting) {
     let mut traces = json!({"endpoint": format!("http://{}", collector.address)});
     traces.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let app = TestApp::start(&format!("{}traces: {traces}\nroutes: {routes}\n", TestApp::auth())).await;
@@ -31,7 +31,7 @@ pub async fn serve(collector: &Upstream, more: Value, routes: &Value) -> (TestAp
 }
 
 /// All spans that `collector` received.
-pub fn spans(collector: &Upstream) -> Vec<Span> {
+pub(super) fn spans(collector: &Upstream) -> Vec<Span> {
     let requests = collector.requests();
     let decoded = requests.iter().flat_map(|request| {
         assert_eq!((&*request.method, &*request.target), ("POST", "/v1/traces"));
@@ -43,13 +43,13 @@ pub fn spans(collector: &Upstream) -> Vec<Span> {
 }
 
 /// All spans, after all finished spans were sent.
-pub async fn finished(collector: &Upstream, exporting: Exporting) -> Vec<Span> {
+pub(super) async fn finished(collector: &Upstream, exporting: Exporting) -> Vec<Span> {
     exporting.finish(Duration::from_secs(20)).await;
     spans(collector)
 }
 
 /// The resource attributes of all spans.
-pub fn resource(collector: &Upstream) -> Vec<KeyValue> {
+pub(super) fn resource(collector: &Upstream) -> Vec<KeyValue> {
     let requests = collector.requests();
     let request = ExportTraceServiceRequest::decode(&*requests[0].body).unwrap();
     request.resource_spans[0].resource.clone().unwrap().attributes
@@ -57,7 +57,7 @@ pub fn resource(collector: &Upstream) -> Vec<KeyValue> {
 
 /// The span with this name.
 #[track_caller]
-pub fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+pub(super) fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let mut found = spans.iter().filter(|span| span.name == name);
     let names: Vec<&String> = spans.iter().map(|span| &span.name).collect();
     let span = found.next().unwrap_or_else(|| panic!("no `{name}` among {names:?}"));
@@ -66,7 +66,7 @@ pub fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 /// An attribute, as text.
-pub fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
+pub(super) fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
     let found = attributes.iter().find(|attribute| attribute.key == key)?;
     Some(match found.value.clone()?.value? {
         AnyValue::StringValue(text) => text,
@@ -77,7 +77,7 @@ pub fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
 
 /// Checks that `span` has exactly these attributes.
 #[track_caller]
-pub fn assert_span(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
+pub(super) fn assert_span(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
     let expected: Vec<_> = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let found = span.attributes.iter();
     let found: Vec<_> =
@@ -86,16 +86,16 @@ pub fn assert_span(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
 }
 
 /// The `traceparent` of a sampled span.
-pub fn place(span: &Span) -> String {
+pub(super) fn place(span: &Span) -> String {
     format!("00-{}-{}-{:02x}", hex(&span.trace_id), hex(&span.span_id), span.flags & 0xff)
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     base16ct::lower::encode_string(bytes)
 }
 
 /// A collector that answers with each of `answers` in turn. The last one repeats.
-pub async fn answering(answers: Vec<Vec<Step>>) -> Upstream {
+pub(super) async fn answering(answers: Vec<Vec<Step>>) -> Upstream {
     let count = std::sync::atomic::AtomicUsize::new(0);
     Upstream::start(move |_| {
         let index = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

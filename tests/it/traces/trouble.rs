@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use appset_gateway::domain::clock::SystemClock;
+use domain::clock::SystemClock;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use prost::Message as _;
 use serde_json::{Value, json};

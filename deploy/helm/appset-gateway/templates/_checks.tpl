@@ -27,10 +27,13 @@
 {{- fail "replicas share exactly one store: set one of store.enabled, store.url and store.cluster" -}}
 {{- end -}}
 {{- if and $store.enabled (not $store.password) (not $store.existingSecret) -}}
-{{- fail "the store needs a password: set store.password, or store.existingSecret with the keys `password` and `users.acl`" -}}
+{{- fail "the store needs a password: set store.password, or store.existingSecret with the keys `key`, `password` and `users.acl`" -}}
 {{- end -}}
-{{- if and $store.password $store.existingSecret -}}
-{{- fail "set one of store.password and store.existingSecret" -}}
+{{- if and (include "appset-gateway.store" .) (not $store.key) (not $store.existingSecret) -}}
+{{- fail "whoever can write to the store could deploy and delete: set store.key (make one: openssl rand -hex 32), or store.existingSecret with the key `key`" -}}
+{{- end -}}
+{{- if and (or $store.password $store.key) $store.existingSecret -}}
+{{- fail "store.existingSecret has the password and the key: remove store.password and store.key" -}}
 {{- end -}}
 {{- if and $store.enabled (not $store.username) -}}
 {{- fail "store.enabled runs a store with one user: set store.username" -}}

@@ -10,8 +10,8 @@
 {{- if or .Values.store.enabled .Values.store.url .Values.store.cluster }}true{{ end -}}
 {{- end -}}
 
-{{/* Whether the store's password is known, so that a Secret has it. */}}
-{{- define "appset-gateway.storeSecret" -}}
+{{/* Whether the store has a password. */}}
+{{- define "appset-gateway.storePassword" -}}
 {{- if and (include "appset-gateway.store" .) (or .Values.store.enabled .Values.store.password .Values.store.existingSecret) }}true{{ end -}}
 {{- end -}}
 
@@ -64,7 +64,8 @@ cluster: {{ toJson .cluster }}
 {{- else }}
 url: {{ default (printf "redis://%s-store:6379/0" (include "appset-gateway.fullname" $)) .url | quote }}
 {{- end }}
-{{- if include "appset-gateway.storeSecret" $ }}
+key: { file: /var/run/store/key }
+{{- if include "appset-gateway.storePassword" $ }}
 {{- with .username }}
 username: {{ . | quote }}
 {{- end }}

@@ -120,7 +120,7 @@ volumeMounts:
   {{- if include "appset-gateway.hookSecrets" . }}
   - { name: hooks, mountPath: /var/run/hooks, readOnly: true }
   {{- end }}
-  {{- if include "appset-gateway.storeSecret" . }}
+  {{- if include "appset-gateway.store" . }}
   - { name: store, mountPath: /var/run/store, readOnly: true }
   {{- end }}
   {{- if .Values.store.caSecret }}
@@ -179,13 +179,16 @@ volumeMounts:
     secretName: {{ include "appset-gateway.secret" (dict "root" $ "of" .Values.hooks "name" "-hooks") }}
     defaultMode: 0440
 {{- end }}
-{{- if include "appset-gateway.storeSecret" . }}
+{{- if include "appset-gateway.store" . }}
 - name: store
   secret:
     secretName: {{ include "appset-gateway.secret" (dict "root" $ "of" .Values.store "name" "-store") }}
     defaultMode: 0440
     items:
+      - { key: key, path: key }
+      {{- if include "appset-gateway.storePassword" . }}
       - { key: password, path: password }
+      {{- end }}
 {{- end }}
 {{- with .Values.store.caSecret }}
 - name: store-ca

@@ -2,11 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::{
-    backend::script::CommandConfig,
-    config::plugins::Settings,
-    engine::route::{announcement::Announcement, matching::MatchConfig},
-};
+use crate::{config::plugins::Settings, routes::matching::MatchConfig};
+use backend::script::CommandConfig;
+use engine::route::announcement::Announcement;
 
 /// A file without its [`Settings`].
 #[derive(Deserialize)]

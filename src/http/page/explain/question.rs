@@ -8,12 +8,10 @@ use super::super::{
     Visitor,
     document::form_token,
     pages::{self, Page},
-    text::{outside, parameters, since},
+    text::{outside, parameters, prose, since},
 };
-use crate::{
-    domain::{clock::Timestamp, document, generator::Parameters},
-    overview::answers::RememberedAnswer,
-};
+use crate::overview::answers::RememberedAnswer;
+use domain::{clock::Timestamp, document, generator::Parameters};
 
 /// A question as the form has it.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +72,7 @@ pub(crate) fn form(asked: &Asked, routes: &[String], problem: Option<&str>, visi
     html! {
         form.card.stacked method="post" action="/explain" {
             (form_token(visitor))
-            @if let Some(problem) = problem { p.problem role="alert" { (outside(problem)) } }
+            @if let Some(problem) = problem { p.problem role="alert" { (prose(problem)) } }
             div.ask {
                 div.field {
                     label for="route" { "Route" }

@@ -8,18 +8,12 @@ use serde_json::Value;
 use super::{
     super::{
         held::evidence,
-        text::{count, document, duration, json, milliseconds, outside, segment, since},
+        text::{count, document, duration, json, milliseconds, outside, prose, segment, since},
     },
     question::state,
 };
-use crate::{
-    domain::{clock::Timestamp, generator::OutcomeKind},
-    overview::{
-        answers::RememberedAnswer,
-        explain::{ExplainedAnswer, Explanation},
-        steps::StepView,
-    },
-};
+use crate::overview::{answers::RememberedAnswer, explain::Explanation, steps::StepView};
+use domain::{clock::Timestamp, generator::OutcomeKind};
 
 /// The whole explanation.
 pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
@@ -44,7 +38,7 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
             }
             p.quiet { "Asked now, by the backend " (outside(&found.backend)) ", in " (milliseconds(found.milliseconds)) "." }
             @if let Some(because) = &found.because {
-                p.problem { "It would not be served: " (outside(&because.message)) " (" (because.status) " " (outside(&because.code)) ")" }
+                p.problem { "It would not be served: " (prose(&because.message)) " (" (because.status) " " (outside(&because.code)) ")" }
             }
             (evidence(&found.evidence, true))
             @if !found.steps.is_empty() {
@@ -52,8 +46,8 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
                 ol.steps { @for each in &found.steps { (step(each)) } }
             }
         }
-        (answer(&found.answer))
-        (remembered(&found.remembered, None, now))
+        (answer(found))
+        (remembered(&found.remembered, None, found.because.as_ref().map_or("", |because| &because.message), now))
         p.quiet {
             "Key " code { (outside(&found.key)) } @if found.lineage != found.key { ", lineage " code { (outside(&found.lineage)) } }
             @if !found.identity.is_empty() { "; sets are told apart by " @for key in &found.identity { code { (outside(key)) } " " } }
@@ -72,7 +66,7 @@ fn step(step: &StepView) -> Markup {
                     @if let Some(peak) = step.peak_memory_bytes { ", " (peak / 1024 / 1024) " MiB at most" }
                 }
             }
-            @if let Some(error) = &step.error { p.problem { (outside(error)) } }
+            @if let Some(error) = &step.error { p.problem { (prose(error)) } }
             @if let Some(input) = &step.input { details { summary { "Given" (items(input)) } (json(input)) } }
             @if let Some(output) = &step.output { details { summary { "Found" (items(output)) } (json(output)) } }
             @if let Some(stderr) = &step.stderr { details { summary { "Written to stderr" } (document(stderr)) } }
@@ -84,22 +78,27 @@ fn items(value: &Value) -> String {
     value.as_array().map(|items| format!(" {}", count(items.len(), "item"))).unwrap_or_default()
 }
 
-fn answer(answer: &ExplainedAnswer) -> Markup {
+fn answer(found: &Explanation) -> Markup {
+    let answer = &found.answer;
     html! {
         section.card {
             header {
-                h2 { "What Argo CD would get" }
+                h2 { "What Argo CD gets" }
                 @if answer.status == 200 { span.state.good[!answer.is_stand_in].warn[answer.is_stand_in] { "200" } } @else { span.state.warn { (answer.status) } }
             }
-            @if answer.is_stand_in { p { "The last good answer stands in." } }
-            @if let Some(error) = &answer.error { p.problem { (outside(&error.message)) } p.quiet { "Code " code { (outside(&error.code)) } ". The ApplicationSet is left as it is." } }
+            p {
+                @if let Some(now) = found.gets_now() { "Now " (prose(&now)) ", afterwards " (found.gets_afterwards()) "." }
+                @else { "It gets " (found.gets_afterwards()) "." }
+            }
+            @if answer.error.is_some() { p.quiet { "The ApplicationSet is left as it is." } }
             @if let Some(body) = &answer.body { (json(body)) }
         }
     }
 }
 
-/// What is remembered of a question, with the answer as Argo CD gets it.
-pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, now: Timestamp) -> Markup {
+/// What is remembered of a question, with the answer as Argo CD gets it. A message that is a part of `said`, which is shown above, is not shown
+/// once more.
+pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, said: &str, now: Timestamp) -> Markup {
     html! {
         section.card {
             header { h2 { "What is remembered" } (state(answer)) }
@@ -117,12 +116,15 @@ pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, now: T
                 }
             }
             @if let Some(failing) = &answer.failing {
-                p.problem { "The last run failed (" (outside(&failing.kind)) "): " (outside(&failing.message))
-                    ". The source is asked again in " (duration(Duration::from_secs(failing.asked_again_in_seconds))) " at the earliest." }
-                (evidence(&failing.evidence, false))
+                p.problem {
+                    "The last run failed (" (outside(&failing.kind)) ")"
+                    @if !said.contains(&failing.message) { ": " (prose(&failing.message)) }
+                    "; " (failing.again()) "."
+                }
+                @if said.is_empty() { (evidence(&failing.evidence, false)) }
             }
             @if let Some(held) = &answer.held {
-                p { "An answer is held: " a href={ "/held/" (segment(&held.id)) } { (outside(&held.reason)) } }
+                p { "An answer is held: " a href={ "/held/" (segment(&held.id)) } { (prose(&held.reason)) } }
             }
             @if let Some(stored) = &answer.stored { (evidence(&stored.evidence, false)) }
             @if let Some(body) = body { h3 { "As Argo CD gets it" } (json(body)) }

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::{off_thread, told};
 use crate::{
     app::App,
-    domain::{
-        document,
-        generator::{Parameters, Selector},
-    },
-    engine::answer::admin_ops::Operator,
     http::server::error::{ApiError, Code},
-    overview::answers::{self, NotOne},
+    overview::answers,
 };
+use domain::{
+    document::{self, exact},
+    generator::{Parameters, Selector},
+};
+use engine::{answer::operators::Operator, cache::NotOne};
 
 /// How many answers are listed unless `limit` says otherwise.
 const DEFAULT_LISTED: usize = 1000;
@@ -39,22 +39,22 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
         return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
     let selector = Selector { route: query.route, application_set: query.application_set, ..Selector::default() };
+    check_names(&selector)?;
+    let selector = with_former_names(&app, &selector);
     let limit = query.limit.unwrap_or(DEFAULT_LISTED);
     told(&off_thread(move || answers::answers(&app, &selector, limit)).await?)
 }
 
 /// `GET /admin/answers/{id}`: the answer whose key begins with `id`.
 pub(super) async fn show(app: Arc<App>, id: &str) -> Result<Value, ApiError> {
-    let key = id.to_owned();
-    let found = off_thread(move || answers::answer(&app, &key)).await?;
+    let start = super::held::parse_id(id)?;
+    let found = off_thread(move || answers::answer(&app, &start)).await?;
     let answer = found.map_err(|why| match why {
         NotOne::None => {
             let message = "no answer has this key; `appset-gateway answers list`, or GET /admin/answers, lists them";
             ApiError::new(Code::NotFound, message)
         }
-        NotOne::Several(count) => {
-            ApiError::new(Code::Conflict, format!("the keys of {count} answers begin with this; give more of the key"))
-        }
+        NotOne::Several(keys) => super::held::several(&keys, "answers"),
     })?;
     told(&answer)
 }
@@ -65,7 +65,28 @@ struct Invalidation {
     route: Option<String>,
     application_set: Option<String>,
     #[serde(default)]
+    #[serde(deserialize_with = "exact::read")]
     input: Parameters,
+    #[serde(default)]
+    all: bool,
+}
+
+/// `selector`, which also selects what is remembered under former names of its route.
+fn with_former_names(app: &App, selector: &Selector) -> Selector {
+    let setup = app.setup();
+    let route = selector.route.as_ref().and_then(|name| setup.routes.by_name(name));
+    route.map_or_else(|| selector.clone(), |route| selector.clone().also_named(route.formerly()))
+}
+
+/// An empty name is a mistake, such as a variable of a script that was never set. It must not select all answers, nor those that belong to no
+/// ApplicationSet.
+fn check_names(selector: &Selector) -> Result<(), ApiError> {
+    for (key, name) in [("route", &selector.route), ("applicationSet", &selector.application_set)] {
+        if name.as_ref().is_some_and(String::is_empty) {
+            return Err(ApiError::new(Code::InvalidRequest, format!("`{key}` is empty; leave it out, or give a name")));
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Result<Value, ApiError> {
@@ -74,14 +95,25 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Resu
         document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
     let selector = Selector {
         route: selection.route,
+        formerly: Vec::new(),
         application_set: selection.application_set,
         parameters: selection.input,
         is_exact: false,
     };
+    check_names(&selector)?;
+    if selection.all != selector.is_empty() {
+        let message = if selection.all {
+            "`all` selects all answers; leave it out, or leave the rest out"
+        } else {
+            "this selects nothing: give a `route`, an `applicationSet` or `input`, or `\"all\": true` for all answers of all routes"
+        };
+        return Err(ApiError::new(Code::InvalidRequest, message));
+    }
     if let Some(name) = selector.route.as_ref().filter(|name| app.setup().routes.by_name(name).is_none()) {
         let message = format!("there is no route `{}`", name.escape_debug());
         return Err(ApiError::new(Code::UnknownRoute, message));
     }
+    let selector = with_former_names(&app, &selector);
     app.engine.publish_invalidation(&selector).await.map_err(|error| super::held::of_store(&error))?;
     let done = off_thread(move || app.engine.invalidate(&app.setup().routes, &selector, &by)).await?;
     Ok(json!({ "answers": done.answers, "runs": done.runs }))

@@ -9,20 +9,20 @@ use tokio::time::Instant;
 use super::told;
 use crate::{
     app::App,
-    domain::{
-        document,
-        generator::{Parameters, Query, watch::Watch},
-        spelling::advice,
-    },
-    engine::{
-        answer::Unknown,
-        route::{ResolvedQuery, Route},
-    },
     http::server::{
         error::{ApiError, Code},
         short,
     },
     overview::explain::{self, Explanation, Refusal},
+};
+use domain::{
+    document::{self, exact},
+    generator::{Parameters, Query, watch::Watch},
+    spelling::advice,
+};
+use engine::{
+    answer::Unknown,
+    route::{ResolvedQuery, Route},
 };
 
 /// How soon another explanation may be asked for while one is under way.
@@ -39,6 +39,7 @@ pub(crate) struct QuestionToExplain {
     pub(crate) application_set: String,
     /// The input parameters, as Argo CD sends them.
     #[serde(default)]
+    #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
 }
 

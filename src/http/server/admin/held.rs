@@ -9,17 +9,20 @@ use serde_json::{Value, json};
 use super::off_thread;
 use crate::{
     app::App,
-    clients::store::StoreError,
-    domain::document,
-    engine::{
-        answer::admin_ops::{NotDecided, Operator},
-        guard::Decision,
-    },
     http::server::error::{ApiError, Code},
 };
+use domain::{document, visible::one_line};
+use engine::{
+    answer::operators::{NotDecided, Operator},
+    cache::{Key, KeyStart, NotOne},
+    guard::Decision,
+};
+use store::StoreError;
 
 /// How long a decision may take to reach the disk.
 const FLUSH: Duration = Duration::from_secs(5);
+/// How many ids are listed that begin with what an operator wrote.
+const MAX_CANDIDATES: usize = 5;
 /// The longest reason for a decision, in characters.
 const MAX_REASON_CHARS: usize = 500;
 
@@ -64,7 +67,7 @@ fn reason(body: &[u8]) -> Result<Option<String>, ApiError> {
 /// # Errors
 /// When it is too long.
 pub(super) fn checked_reason(reason: &str) -> Result<Option<String>, ApiError> {
-    let reason = reason.trim().replace(char::is_control, " ");
+    let reason = one_line(reason.trim());
     if reason.chars().count() > MAX_REASON_CHARS {
         let message = format!("the reason has more than {MAX_REASON_CHARS} characters");
         return Err(ApiError::new(Code::InvalidRequest, message));
@@ -90,6 +93,7 @@ pub(super) async fn record(
     decision: Decision,
     by: &Operator,
 ) -> Result<Done, ApiError> {
+    let id = &parse_id(id)?;
     let decided = app.engine.decide(&app.setup().routes, id, fingerprint, decision, by).await;
     let decided = decided.map_err(of_not_decided)?;
     let id = decided.was.lineage.to_string();
@@ -97,8 +101,13 @@ pub(super) async fn record(
         off_thread(move || disk.flush(FLUSH)).await?;
     }
     let message = match (decision, &decided.is, &decided.unknown) {
-        (Decision::Rejected, ..) => "no number of runs that agree lets it pass; the last good answer stays".to_owned(),
-        (Decision::Released, None, None) => "the source says so still, and it is accepted now".to_owned(),
+        (Decision::Rejected, ..) => {
+            "rejected: it is never accepted, however often the source says it; the last good answer stays".to_owned()
+        }
+        (Decision::Released, None, None) => match decided.was.loss() {
+            Some(loss) => format!("accepted, because the source still says so; Argo CD will delete {loss}"),
+            None => "accepted, because the source still says so".to_owned(),
+        },
         (Decision::Released, None, Some(unknown)) => format!("nothing is held any more: {}", unknown.failure),
         (Decision::Released, Some(held), _) if held.decision.is_none() => {
             format!("the source says something else by now, which is {held}")
@@ -113,7 +122,8 @@ pub(super) async fn record(
 
 fn of_not_decided(error: NotDecided) -> ApiError {
     match error {
-        NotDecided::NotHeld => {
+        NotDecided::NotOne(NotOne::Several(keys)) => several(&keys, "held answers"),
+        NotDecided::NotOne(NotOne::None) => {
             let message =
                 "nothing is held under this id; `appset-gateway held list`, or GET /admin/held, lists what is";
             ApiError::new(Code::NotFound, message)
@@ -124,6 +134,22 @@ fn of_not_decided(error: NotDecided) -> ApiError {
         }
         NotDecided::Store(error) => of_store(&error),
     }
+}
+
+/// What an operator wrote as the id of one answer.
+///
+/// # Errors
+/// When it is not 6 to 32 hexadecimal digits.
+pub(super) fn parse_id(id: &str) -> Result<KeyStart, ApiError> {
+    KeyStart::parse(id).map_err(|why| ApiError::new(Code::InvalidRequest, why))
+}
+
+/// The ids of several `things` begin with what an operator wrote.
+pub(super) fn several(keys: &[Key], things: &str) -> ApiError {
+    let named: Vec<String> = keys.iter().take(MAX_CANDIDATES).map(ToString::to_string).collect();
+    let more = if keys.len() > named.len() { ", …" } else { "" };
+    let message = format!("{} {things} begin with this id; give more of it: {}{more}", keys.len(), named.join(", "));
+    ApiError::new(Code::Conflict, message)
 }
 
 /// The shared store does not answer, so that nothing can be decided for all replicas.

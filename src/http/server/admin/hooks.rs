@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::off_thread;
 use crate::{
     app::App,
-    hooks::Subjects,
     http::server::error::{ApiError, Code},
 };
+use hooks::Subjects;
 
 /// How many questions are listed.
 const MAX_LISTED: usize = 100;

@@ -33,10 +33,10 @@ use super::super::{
 };
 use crate::{
     app::App,
-    auth::Session,
     http::page::{self, Frame, Tab, Visitor, notice},
-    telemetry::trace,
 };
+use auth::Session;
+use telemetry::trace;
 
 /// What the page may load and where its forms lead: this listener, and nothing inline.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; \
@@ -97,7 +97,7 @@ where
     F: Future<Output = View> + Send + 'static,
 {
     get(move |State(app): State<Arc<App>>, name: Result<Path<String>, PathRejection>, request: Request| async move {
-        let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+        let name = super::segment(name);
         let (mut completion, head, body) = begin(&app, template, request);
         discard(body).await;
         let session = match session::of(&app, &head).await {

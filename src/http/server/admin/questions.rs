@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::Query;
 use http::Uri;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 
+use super::told;
 use crate::{
     app::App,
     diff::record::record,
@@ -40,5 +41,5 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     };
     let recording = record(&app, limit).await;
     let recording = recording.map_err(|error| ApiError::new(Code::Internal, format!("the gateway failed: {error}")))?;
-    Ok(json!(recording))
+    told(&recording)
 }

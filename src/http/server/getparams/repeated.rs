@@ -16,14 +16,13 @@ use tokio::{runtime::Runtime, time::Instant};
 use tracing_subscriber::{fmt, layer::SubscriberExt as _};
 
 use super::serve;
-use crate::{
-    app::App,
-    auth::hash_token,
-    clients::launcher::own_program,
-    config::Loaded,
-    domain::clock::{Clock, Timestamp},
+use crate::{app::App, config::Loaded};
+use auth::hash_token;
+use domain::{
+    clock::{Clock, Timestamp},
     file::base_dir::BaseDir,
 };
+use launcher::own_program;
 
 const PATHS: [Option<&str>; 5] = [None, None, Some("open"), Some("declared"), Some("gone")];
 const TOKENS: [&str; 5] = ["all", "open-only", "set-x-only", "admin", "wrong"];

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use appset_gateway::clients::oci::Digest;
+use oci::Digest;
 use serde_json::json;
 
 use super::{

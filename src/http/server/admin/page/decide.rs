@@ -12,6 +12,7 @@ use super::{
         super::error::{ApiError, Code},
         NO_ADMIN,
         held::{Done, checked_reason, record},
+        segment,
     },
     REJECT, RELEASE,
     form::{Sent, receive},
@@ -19,10 +20,10 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::Role,
-    engine::{answer::admin_ops::Operator, guard::Decision},
     http::page::{self, Tab, notice},
 };
+use auth::Role;
+use engine::{answer::operators::Operator, guard::Decision};
 
 pub(super) async fn release(
     State(app): State<Arc<App>>,
@@ -47,7 +48,7 @@ async fn decide(
     decision: Decision,
     request: Request,
 ) -> Response {
-    let id = id.map_or_else(|_| String::new(), |Path(id)| id);
+    let id = segment(id);
     receive(app, template, request, |sent| answer(sent, id, decision)).await
 }
 

@@ -8,6 +8,7 @@ use url::form_urlencoded;
 
 use super::{
     super::super::{
+        Sender,
         completion::Completion,
         discard,
         error::{ApiError, Code},
@@ -17,7 +18,8 @@ use super::{
     session::{self, check_form, visitor_of},
     stop,
 };
-use crate::{app::App, auth::Session, http::page::Visitor};
+use crate::{app::App, http::page::Visitor};
+use auth::Session;
 
 /// A form that somebody has sent who may look at the page, from this page.
 pub(super) struct Sent {
@@ -56,7 +58,7 @@ where
     };
     greet(&mut completion, &head, &session);
     let visitor = visitor_of(&session);
-    let checked = match Form::read(&head, body).await {
+    let checked = match Form::read(&head, body, Sender::Known).await {
         Ok(form) => check_form(&head, &session, form.get("formToken")).map(|()| form),
         Err(error) => Err(error),
     };
@@ -74,13 +76,13 @@ impl Form {
     ///
     /// # Errors
     /// When it is no form, too large, incomplete, or has a field twice.
-    pub(super) async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
+    pub(super) async fn read(head: &Parts, body: Body, sender: Sender) -> Result<Self, ApiError> {
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(ApiError::new(Code::UnsupportedMediaType, "the body must be a form of the page"));
         }
-        let body = read(body).await?;
+        let body = read(&head.extensions, body, sender).await?;
         let fields: Vec<(String, String)> = form_urlencoded::parse(&body).into_owned().collect();
         let is_twice = |index: usize| fields[..index].iter().any(|(name, _)| *name == fields[index].0);
         if (0..fields.len()).any(is_twice) {

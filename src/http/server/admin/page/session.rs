@@ -9,11 +9,8 @@ use super::super::{
     },
     NO_VIEWER, origin,
 };
-use crate::{
-    app::App,
-    auth::{Role, Session},
-    http::page::Visitor,
-};
+use crate::{app::App, http::page::Visitor};
+use auth::{Role, Session};
 
 /// The cookie over TLS. Browsers take a cookie with this prefix only if it is `Secure` and of this host alone.
 const SECURE_COOKIE: &str = "__Host-appset-gateway";

@@ -13,7 +13,7 @@ use url::{Url, form_urlencoded};
 use super::{
     super::{
         super::{
-            admit,
+            Sender, admit,
             completion::Completion,
             discard,
             error::{ApiError, Code},
@@ -106,7 +106,7 @@ async fn opened(
             return (first, Err(ApiError::new(Code::Forbidden, message)));
         }
     }
-    let form = match Form::read(head, body).await {
+    let form = match Form::read(head, body, Sender::Unproven).await {
         Ok(form) => form,
         Err(error) => return (first, Err(error)),
     };

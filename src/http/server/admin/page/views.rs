@@ -14,11 +14,6 @@ use super::{
 };
 use crate::{
     app::App,
-    domain::generator::Selector,
-    engine::{
-        cache::{Freshness, Key},
-        guard::Held,
-    },
     http::page::{
         Tab, configuration, events, explain,
         held::{self, Shown},
@@ -27,6 +22,11 @@ use crate::{
         routes, sources,
     },
     overview::{self, answers::RememberedAnswer},
+};
+use domain::generator::Selector;
+use engine::{
+    cache::{Key, KeyStart},
+    guard::Held,
 };
 
 type Drawn = Pin<Box<dyn Future<Output = View> + Send>>;
@@ -94,12 +94,7 @@ pub(super) async fn one_held(asked: Asked) -> View {
 fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
     let asked_by = app.engine.asked_by(&held.question, &held.key);
     let last_good = app.engine.last_good(&held);
-    let is_stood_in = last_good.as_ref().is_some_and(|entry| {
-        let setup = app.setup();
-        let route = setup.routes.by_name(&held.question.route);
-        let state = route.map(|route| route.state(entry.made_under, entry.stored_at, entry.life, app.now()));
-        state.is_some_and(|state| state != Freshness::Expired)
-    });
+    let is_stood_in = app.engine.is_stood_in(&app.setup().routes, &held);
     Shown { held, asked_by, last_good: last_good.map(|entry| entry.encoded.sets()), is_stood_in, stays: Vec::new() }
 }
 
@@ -117,19 +112,18 @@ async fn question(asked: Asked) -> View {
     let wanted = asked.query("route").filter(|route| names.contains(route));
     let known = match asked.query("key") {
         None => None,
-        Some(key) => Some(
-            asked
-                .read(move |app| overview::answers::answer(app, &key))
-                .await?
-                .map_err(|_| ApiError::new(Code::NotFound, "no answer with this key is remembered any more"))?,
-        ),
+        Some(key) => {
+            let gone = || ApiError::new(Code::NotFound, "no answer with this key is remembered any more");
+            let start = KeyStart::parse(&key).map_err(|_| gone())?;
+            Some(asked.read(move |app| overview::answers::answer(app, &start)).await?.map_err(|_| gone())?)
+        }
     };
     let form = match &known {
         Some(known) => explain::Asked::of(&known.about),
         None => explain::Asked { route: wanted.clone().unwrap_or_default(), ..explain::Asked::default() },
     };
     let rest = if let Some(known) = &known {
-        explain::remembered(&known.about, known.answer.as_ref(), now)
+        explain::remembered(&known.about, known.answer.as_ref(), "", now)
     } else {
         let (number, route) = (asked.number(), wanted.clone());
         let (answers, page) = asked.read(move |app| known_questions(app, route, number)).await?;

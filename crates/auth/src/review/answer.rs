@@ -1,0 +1,110 @@
+//! The API server's answer about a token: the `status` of a `TokenReview` (authentication.k8s.io/v1).
+
+use serde::Deserialize;
+
+use domain::document::{excerpt, parse_object};
+
+/// The holder of a token.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct User {
+    /// The user's name.
+    pub username: String,
+    /// The user's groups.
+    pub groups: Vec<String>,
+}
+
+/// The API server's answer about a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReviewAnswer {
+    /// It belongs to this user, and is for one of the requested audiences.
+    Theirs(User),
+    /// It is good, but not for a requested audience.
+    ForOthers,
+    /// It is not good. The text is the server's.
+    Nobodys(String),
+}
+
+#[derive(Deserialize)]
+struct Review {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Status {
+    authenticated: bool,
+    user: User,
+    audiences: Vec<String>,
+    error: String,
+}
+
+impl ReviewAnswer {
+    /// Parses the answer to a review for `audiences`. A server that does not support audiences returns none; the token may then be for any
+    /// service.
+    ///
+    /// # Errors
+    /// When it is not a `TokenReview`.
+    pub(super) fn read(body: &[u8], audiences: &[String]) -> Result<Self, String> {
+        let Review { status } = parse_object(body).map_err(|why| format!("the answer is not a TokenReview: {why}"))?;
+        if !status.authenticated {
+            return Ok(Self::Nobodys(status.error));
+        }
+        if !status.audiences.iter().any(|audience| audiences.contains(audience)) {
+            return Ok(Self::ForOthers);
+        }
+        let name = &status.user.username;
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(format!("the answer is no TokenReview: the user's name is `{}`", excerpt(name.as_bytes(), 80)));
+        }
+        Ok(Self::Theirs(status.user))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(status: &Value) -> Result<ReviewAnswer, String> {
+        let body =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}, "status": status});
+        ReviewAnswer::read(body.to_string().as_bytes(), &["gateway".to_owned()])
+    }
+
+    #[test]
+    fn a_token_is_taken_with_its_audience_only() {
+        let user = json!({"username": "u", "uid": "1", "groups": ["g"], "extra": {"x": ["y"]}});
+        let theirs = ReviewAnswer::Theirs(User { username: "u".to_owned(), groups: vec!["g".to_owned()] });
+        assert_eq!(read(&json!({"authenticated": true, "user": user, "audiences": ["x", "gateway"]})), Ok(theirs));
+        for audiences in [json!([]), json!(["https://kubernetes.default.svc"])] {
+            assert_eq!(
+                read(&json!({"authenticated": true, "user": user, "audiences": audiences})),
+                Ok(ReviewAnswer::ForOthers)
+            );
+        }
+        assert_eq!(read(&json!({"authenticated": true, "user": user})), Ok(ReviewAnswer::ForOthers));
+        assert_eq!(read(&json!({"error": "expired"})), Ok(ReviewAnswer::Nobodys("expired".to_owned())));
+        assert_eq!(
+            read(&json!({"authenticated": false, "user": user, "audiences": ["gateway"]})),
+            Ok(ReviewAnswer::Nobodys(String::new()))
+        );
+        assert_eq!(read(&json!({})), Ok(ReviewAnswer::Nobodys(String::new())));
+    }
+
+    #[test]
+    fn what_is_no_review_is_not_accepted() {
+        for status in [Value::Null, json!("ok"), json!({"authenticated": "true"}), json!({"authenticated": 1})] {
+            assert!(read(&status).is_err(), "{status}");
+        }
+        for user in [json!({}), json!({"username": ""}), json!({"username": "a\nb"}), json!({"username": null})] {
+            assert!(read(&json!({"authenticated": true, "user": user, "audiences": ["gateway"]})).is_err(), "{user}");
+        }
+        for body in ["", "{}", "[]", "<html>", r#"{"status":{"authenticated":false},"status":{"authenticated":true}}"#]
+        {
+            assert!(ReviewAnswer::read(body.as_bytes(), &[]).is_err(), "{body}");
+        }
+    }
+}

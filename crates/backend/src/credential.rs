@@ -1,0 +1,185 @@
+//! The credential of a request: a secret that is read at each use, or a token that the gateway requests with a secret.
+
+pub mod github_app;
+mod issued;
+pub mod oauth2;
+
+use std::{fmt, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::issued::{IssuedToken, TokenIssuer};
+use super::BuildContext;
+use domain::{
+    error::{BackendError, ErrorKind},
+    file::base_dir::BaseDir,
+    problem::{Path, Problems},
+    secret::{SecretRef, Secrets},
+};
+use outbound::{Call, HttpClient, Reply, account_of, warn_of_cleartext};
+
+/// The credential for the `Authorization` header: exactly one kind. Use `headers` for a secret in another header.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpCredential")]
+#[serde(rename_all = "camelCase")]
+pub enum Config {
+    /// A token. It is read at each use.
+    Bearer(SecretRef),
+    /// A user name and a password. The password is read at each use.
+    Basic(Basic),
+    /// A token from an OAuth 2.0 token server, by the client credentials grant (RFC 6749, section 4.4). The gateway keeps the token for
+    /// four fifths of its life, and requests a new one when an upstream refuses it.
+    Oauth2(oauth2::Config),
+    /// The token of an installation of a GitHub App.
+    GithubApp(github_app::Config),
+}
+
+/// A user name and a password.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Basic {
+    /// The user name, without a colon.
+    pub username: String,
+    /// The password.
+    pub password: SecretRef,
+}
+
+/// A credential, ready to be sent.
+#[derive(Debug)]
+pub enum Credential {
+    /// A token.
+    Bearer(SecretRef, BaseDir),
+    /// A user name and a password.
+    Basic(String, SecretRef, BaseDir),
+    /// A token that the gateway requests.
+    Issued(Box<IssuedToken>),
+}
+
+impl Credential {
+    /// Checks the configuration without sending a request. Tokens are requested with the client `client`.
+    pub fn build(
+        config: &Config,
+        client: Option<&Arc<HttpClient>>,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        match config {
+            Config::Bearer(token) => Some(Self::bearer(token, context.base, &path.key("bearer"), problems)),
+            Config::Basic(Basic { username, password }) => {
+                let path = path.key("basic");
+                password.check(context.base, &path.key("password"), problems);
+                if username.contains(':') {
+                    problems.error(&path.key("username"), "a user name cannot hold a colon (RFC 7617)");
+                }
+                Some(Self::Basic(username.clone(), password.clone(), context.base.clone()))
+            }
+            Config::Oauth2(config) => {
+                let oauth = oauth2::OAuthClient::build(config, client, context, &path.key("oauth2"), problems)?;
+                Some(Self::with_issuer(oauth, context))
+            }
+            Config::GithubApp(config) => {
+                let path = path.key("githubApp");
+                let api = problems.note(&path.key("api"), github_app::api_url(config.api.as_deref()));
+                if let Some(api) = &api {
+                    warn_of_cleartext(api, &path.key("api"), problems);
+                }
+                let app = github_app::GithubApp::new(config, &api?, client?, context);
+                problems.note_secret(&path.key("privateKey"), app.check());
+                Some(Self::with_issuer(app, context))
+            }
+        }
+    }
+
+    /// The token in the secret `reference`, which is configured at `path`.
+    pub fn bearer(reference: &SecretRef, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
+        reference.check(base, path, problems);
+        Self::Bearer(reference.clone(), base.clone())
+    }
+
+    /// A credential with tokens from `issuer`.
+    pub(crate) fn with_issuer(issuer: impl TokenIssuer + 'static, context: BuildContext<'_>) -> Self {
+        Self::Issued(Box::new(IssuedToken::new(Box::new(issuer), context.clock)))
+    }
+
+    /// Sends `call` with this credential. If the upstream refuses a requested token, a new token is requested and tried once.
+    ///
+    /// # Errors
+    /// When there is no credential, or no complete answer arrives.
+    pub async fn send(&self, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+        let Self::Issued(issued) = self else {
+            return client.fetch(with(call, self.secret()?)).await;
+        };
+        let call = Call { account: Some(issued.account()), ..call };
+        let token = issued.token(None, call.deadline).await?;
+        let reply = client.fetch(with(call.clone(), token.clone())).await?;
+        if reply.status != StatusCode::UNAUTHORIZED {
+            return Ok(reply);
+        }
+        // The token was revoked, or the clocks differ.
+        let renewed = issued.token(Some(&token), call.deadline).await?;
+        client.fetch(with(call, renewed)).await
+    }
+
+    /// The account for rate limits; `None` while the secret cannot be read.
+    #[must_use]
+    pub fn account(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Issued(issued) => Some(issued.account()),
+            _ => Some(account_of(&HeaderMap::from_iter([(header::AUTHORIZATION, self.secret().ok()?)]))),
+        }
+    }
+
+    /// The secrets that an answer could repeat.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        match self {
+            Self::Bearer(reference, base) | Self::Basic(_, reference, base) => {
+                reference.read(base).into_iter().collect()
+            }
+            Self::Issued(issued) => issued.secrets(),
+        }
+    }
+
+    /// The header with a secret of the configuration.
+    fn secret(&self) -> Result<HeaderValue, BackendError> {
+        match self {
+            Self::Bearer(reference, base) => reference.header(base, "Bearer "),
+            Self::Basic(username, password, base) => {
+                let secret = password.read(base).map_err(BackendError::unavailable)?;
+                basic(username, secret.expose())
+            }
+            Self::Issued(_) => {
+                Err(BackendError::new(ErrorKind::Denied, "this credential is a token that the gateway requests"))
+            }
+        }
+    }
+}
+
+/// `Basic` with `username` and `password` (RFC 7617).
+///
+/// # Errors
+/// Never in practice: base64 is always the value of a header.
+fn basic(username: &str, password: &str) -> Result<HeaderValue, BackendError> {
+    let pair = STANDARD.encode(format!("{username}:{password}"));
+    authorization("Basic", &pair)
+}
+
+/// The header value `<scheme> <token>`, marked as sensitive.
+///
+/// # Errors
+/// When no header can carry the token. The error does not quote it.
+fn authorization(scheme: &str, token: impl fmt::Display) -> Result<HeaderValue, BackendError> {
+    let mut value = HeaderValue::try_from(format!("{scheme} {token}"))
+        .map_err(|_| BackendError::invalid_output("the token holds characters that no header can carry"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn with(mut call: Call, authorization: HeaderValue) -> Call {
+    call.headers.insert(header::AUTHORIZATION, authorization);
+    call
+}

@@ -1,0 +1,267 @@
+//! Several gates together: all of them must pass, or any.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::{Gate, GateConfig, GateQuery, Ruling, RulingState};
+use crate::BuildContext;
+use domain::{
+    error::BackendError,
+    generator::Evidence,
+    problem::{Path, Problems},
+};
+
+/// How many members must have passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Every member.
+    All,
+    /// At least one.
+    Any,
+}
+
+/// Gates that are asked at once.
+#[derive(Debug)]
+pub struct Combined {
+    rule: Rule,
+    members: Vec<Arc<dyn Gate>>,
+}
+
+impl Combined {
+    /// Builds the members, and notes their problems below `path`.
+    pub fn build(
+        rule: Rule,
+        members: &[GateConfig],
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        if members.is_empty() {
+            problems.error_with_help(path, "there are no gates", "name at least one: `- github: { … }`");
+            return None;
+        }
+        let members: Vec<_> = members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| member.build(context, &path.index(index), problems))
+            .collect();
+        Some(Self { rule, members: members.into_iter().collect::<Option<_>>()? })
+    }
+}
+
+#[async_trait]
+impl Gate for Combined {
+    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
+        let answers = join_all(self.members.iter().map(|member| member.ask(query))).await;
+        let count = answers.len();
+        let name = |error: BackendError, index| match count {
+            1 => error,
+            _ => error.within(format_args!("gate {} of {count}", index + 1)),
+        };
+        let answers = answers.into_iter().enumerate().map(|(index, answer)| answer.map_err(|error| name(error, index)));
+        self.rule.decide(answers.collect())
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.members.iter().any(|member| member.reads_application_set())
+    }
+
+    fn forget(&self) {
+        self.members.iter().for_each(|member| member.forget());
+    }
+}
+
+impl Rule {
+    /// The ruling that follows from the members' answers, with the evidence of all of them.
+    ///
+    /// # Errors
+    /// When a member does not know and its answer would matter, when members passed different commits, or when the parameters
+    /// cannot be used. With `all`, another member's failure does not hide such parameters.
+    pub fn decide(self, answers: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
+        let (mut rulings, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
+        for answer in answers {
+            match answer {
+                Ok(mut ruling) => {
+                    evidence.append(&mut ruling.evidence);
+                    rulings.push(ruling);
+                }
+                Err(mut error) => {
+                    if error.evidence.is_empty() {
+                        error.evidence.push(Evidence::unknown("CI", error.message.clone()));
+                    }
+                    evidence.append(&mut error.evidence);
+                    errors.push(error);
+                }
+            }
+        }
+        let is_invalid = self == Self::All && errors.iter().any(BackendError::is_invalid_input);
+        let decider = if is_invalid { Ok(None) } else { self.decider(&rulings, errors.is_empty()) };
+        match decider {
+            Ok(Some(decider)) => Ok(Ruling { evidence, ..decider }),
+            Ok(None) => {
+                let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+                let error = match BackendError::kind_of_all(&errors) {
+                    Some(kind) => BackendError::new(kind, messages.join("; ")),
+                    None => BackendError::invalid_output("no gate gave an answer"),
+                };
+                Err(BackendError { evidence, ..error })
+            }
+            Err(error) => Err(BackendError { evidence, ..error }),
+        }
+    }
+
+    /// The ruling that decides, if one does.
+    fn decider(self, rulings: &[Ruling], all_answered: bool) -> Result<Option<Ruling>, BackendError> {
+        let first = |state| rulings.iter().find(|ruling| ruling.state == state).cloned();
+        let passed = || rulings.iter().filter(|ruling| ruling.state == RulingState::Passed);
+        match self {
+            Self::All => {
+                if let Some(failed) = first(RulingState::Failed) {
+                    return Ok(Some(failed));
+                }
+                if !all_answered {
+                    return Ok(None);
+                }
+                match first(RulingState::Pending) {
+                    Some(pending) => Ok(Some(pending)),
+                    None => last_of_one_commit(passed()),
+                }
+            }
+            Self::Any => {
+                // A member that passed the requested commit decides alone. An earlier commit decides only if all members answered.
+                let as_asked = last_of_one_commit(passed().filter(|ruling| !ruling.is_earlier))?;
+                if as_asked.is_some() || !all_answered {
+                    return Ok(as_asked);
+                }
+                let earlier = last_of_one_commit(passed())?;
+                Ok(earlier.or_else(|| first(RulingState::Pending)).or_else(|| first(RulingState::Failed)))
+            }
+        }
+    }
+}
+
+/// Of the members that passed, the one whose run ended last, with the commit that any of them names.
+fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> Result<Option<Ruling>, BackendError> {
+    let mut named = passed.clone().filter(|ruling| ruling.commit.is_some());
+    let one = named.next();
+    if let Some(other) = named.find(|other| one.is_some_and(|one| other.commit != one.commit)) {
+        let short = |ruling: Option<&Ruling>| {
+            ruling.and_then(|ruling| ruling.commit.as_ref()).map(|commit| commit.short().to_owned()).unwrap_or_default()
+        };
+        return Err(BackendError::invalid_output(format!(
+            "the gates passed different commits, {} and {}, so no single one passed",
+            short(one),
+            short(Some(other))
+        )));
+    }
+    if passed.clone().any(|ruling| ruling.is_earlier) && passed.clone().any(|ruling| ruling.commit.is_none()) {
+        return Err(BackendError::invalid_output(
+            "one gate passed an earlier commit, and another gate does not say which commit it passed; give the other gate its `sha`",
+        ));
+    }
+    let mut last = passed.max_by(|a, b| a.built_at.cmp(&b.built_at)).cloned();
+    if let (Some(last), Some(one)) = (&mut last, one) {
+        last.commit.clone_from(&one.commit);
+        last.is_earlier = one.is_earlier;
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digests::commit::Commit;
+    use domain::error::ErrorKind;
+
+    fn ruling_of(word: &str) -> Result<Ruling, BackendError> {
+        let state = match word.split('@').next().unwrap() {
+            "passed" | "earlier" => RulingState::Passed,
+            "pending" => RulingState::Pending,
+            "failed" => RulingState::Failed,
+            _ => return Err(BackendError::timeout(word)),
+        };
+        let commit = word.split('@').nth(1).map(|digit| Commit::parse(&digit.repeat(40)).unwrap());
+        Ok(Ruling {
+            state,
+            commit,
+            is_earlier: word.starts_with("earlier"),
+            evidence: vec![Evidence::present("ci", word)],
+            run_url: Some(format!("https://ci/{word}")),
+            built_at: Some(format!("2026-01-0{}T00:00:00Z", word.len() % 10)),
+        })
+    }
+
+    fn decide(rule: Rule, words: &str) -> String {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        match rule.decide(words.iter().map(|word| ruling_of(word)).collect()) {
+            Ok(ruling) => {
+                assert_eq!(ruling.evidence.len(), words.len(), "{words:?}");
+                assert!(ruling.run_url.unwrap().contains(match ruling.state {
+                    RulingState::Passed =>
+                        if ruling.is_earlier {
+                            "earlier"
+                        } else {
+                            "passed"
+                        },
+                    RulingState::Pending => "pending",
+                    RulingState::Failed => "failed",
+                }));
+                let commit = ruling.commit.map(|commit| format!(" {}", &commit.as_str()[..1])).unwrap_or_default();
+                format!("{:?}{commit}", ruling.state)
+            }
+            Err(error) => {
+                assert_eq!(error.evidence.len(), words.len(), "{words:?}");
+                error.message
+            }
+        }
+    }
+
+    #[test]
+    fn all_and_any() {
+        for (words, all, any) in [
+            ("passed", "Passed", "Passed"),
+            ("passed passed", "Passed", "Passed"),
+            ("passed pending", "Pending", "Passed"),
+            ("pending failed", "Failed", "Pending"),
+            ("failed failed", "Failed", "Failed"),
+            ("passed failed", "Failed", "Passed"),
+            ("passed pending failed", "Failed", "Passed"),
+            ("passed lost", "lost", "Passed"),
+            ("pending lost", "lost", "lost"),
+            ("failed lost", "Failed", "lost"),
+            ("passed failed lost", "Failed", "Passed"),
+            ("lost gone", "lost; gone", "lost; gone"),
+            ("passed@a passed@a", "Passed a", "Passed a"),
+            ("passed passed@a", "Passed a", "Passed a"),
+            ("earlier@b pending@a", "Pending a", "Passed b"),
+            ("earlier@b lost", "lost", "lost"),
+            ("earlier@b failed@a", "Failed a", "Passed b"),
+        ] {
+            assert_eq!(decide(Rule::All, words), all, "all: {words}");
+            assert_eq!(decide(Rule::Any, words), any, "any: {words}");
+        }
+    }
+
+    #[test]
+    fn members_that_passed_must_agree_about_the_commit() {
+        for (rule, words) in [
+            (Rule::All, "passed@a earlier@b"),
+            (Rule::All, "earlier@c earlier@b"),
+            (Rule::Any, "earlier@c earlier@b"),
+            (Rule::Any, "passed@c passed@b"),
+        ] {
+            let error = rule.decide(words.split(' ').map(ruling_of).collect()).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidOutput);
+            assert!(error.message.contains("different commits"), "{}", error.message);
+        }
+        assert_eq!(decide(Rule::Any, "passed@a earlier@b"), "Passed a");
+    }
+
+    #[test]
+    fn the_run_that_ended_last_is_answered() {
+        let ruling = Rule::All.decide(vec![ruling_of("passed@a"), ruling_of("passed"), ruling_of("passed@a")]).unwrap();
+        assert_eq!(ruling.built_at.as_deref(), Some("2026-01-08T00:00:00Z"));
+    }
+}

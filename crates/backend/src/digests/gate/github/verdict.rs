@@ -1,0 +1,296 @@
+//! The rulings that a list of runs, checks or statuses makes for the required names.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{Ruling, RulingState, pattern::NamePattern},
+    Conclusion,
+    repository::GithubRepository,
+};
+use crate::digests::commit::Commit;
+use domain::{error::BackendError, generator::Evidence, visible::one_line};
+
+/// The kind of a list's items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CheckKind {
+    /// Runs of workflows.
+    Workflow,
+    /// Check runs.
+    Check,
+    /// Commit statuses.
+    Status,
+}
+
+/// One run, check or status.
+#[derive(Debug, Clone)]
+pub(super) struct CheckEntry {
+    /// The workflow, check or context. The newest entry of each group counts.
+    pub(super) group: String,
+    /// All its names.
+    pub(super) names: Vec<String>,
+    /// Higher for a newer run.
+    pub(super) id: u64,
+    /// Higher for a repetition of the same run.
+    pub(super) attempt: u64,
+    pub(super) status: Option<String>,
+    pub(super) conclusion: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) ended_at: Option<String>,
+}
+
+/// Judges a list about one commit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judge<'a> {
+    pub(super) kind: CheckKind,
+    pub(super) repository: &'a GithubRepository,
+    pub(super) commit: &'a Commit,
+    pub(super) accept: &'a [Conclusion],
+}
+
+impl Judge<'_> {
+    /// A ruling or an error for each group that one of `names` requires.
+    pub(super) fn judge(self, names: &[NamePattern], entries: &[CheckEntry]) -> Vec<Result<Ruling, BackendError>> {
+        names.iter().flat_map(|name| self.judge_one(name, entries)).collect()
+    }
+
+    fn judge_one(self, name: &NamePattern, entries: &[CheckEntry]) -> Vec<Result<Ruling, BackendError>> {
+        let mut newest: BTreeMap<&str, &CheckEntry> = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| entry.names.iter().any(|called| name.matches(called))) {
+            let best = newest.entry(&entry.group).or_insert(entry);
+            if (entry.id, entry.attempt) > (best.id, best.attempt) {
+                *best = entry;
+            }
+        }
+        if newest.is_empty() {
+            if let Some(other) = name.misspelt(entries.iter().flat_map(|entry| &entry.names).map(String::as_str)) {
+                let (asked, why) = (self.asked(&name.to_string()), name.differs_from(other));
+                let evidence = vec![Evidence::unknown(&asked, why.clone())];
+                return vec![Err(BackendError { evidence, ..BackendError::invalid_output(format!("{asked}: {why}")) })];
+            }
+            let evidence = Evidence::absent(self.asked(&name.to_string()), format!("no {} yet", self.noun()));
+            return vec![Ok(self.ruling(RulingState::Pending, evidence, None))];
+        }
+        newest.into_values().map(|entry| self.rule(entry)).collect()
+    }
+
+    fn rule(self, entry: &CheckEntry) -> Result<Ruling, BackendError> {
+        let asked = self.asked(&entry.group);
+        let which = match entry.attempt {
+            1 => format!("{} {}", self.noun(), entry.id),
+            attempt => format!("{} {}, attempt {attempt}", self.noun(), entry.id),
+        };
+        let answered = |word: &str| format!("{word} ({which})");
+        match self.state(entry) {
+            Ok((state, word)) => {
+                let evidence = match state {
+                    RulingState::Passed => Evidence::present(asked, answered(&word)),
+                    RulingState::Pending | RulingState::Failed => Evidence::absent(asked, answered(&word)),
+                };
+                Ok(self.ruling(state, evidence, Some(entry)))
+            }
+            Err(word) => {
+                let error = BackendError::invalid_output(format!("{asked}: {}", answered(&word)));
+                Err(BackendError { evidence: vec![Evidence::unknown(asked, answered(&word))], ..error })
+            }
+        }
+    }
+
+    /// The state that the words of `entry` mean, with its description; or the reason why they are unclear.
+    fn state(self, entry: &CheckEntry) -> Result<(RulingState, String), String> {
+        let Some(status) = &entry.status else { return Err("GitHub names no status".to_owned()) };
+        match status.as_str() {
+            "completed" => {}
+            "queued" | "in_progress" | "waiting" | "requested" | "pending" => {
+                return Ok((RulingState::Pending, shown(status)));
+            }
+            other => return Err(format!("its status `{}` is unknown here", shown(other))),
+        }
+        let conclusion = entry.conclusion.as_deref().unwrap_or_default();
+        let idle = |accepted| {
+            if self.accept.contains(&accepted) {
+                (RulingState::Passed, format!("{conclusion}, which is accepted"))
+            } else {
+                (RulingState::Failed, format!("{conclusion}, which is no success unless `accept` names it"))
+            }
+        };
+        Ok(match (self.kind, conclusion) {
+            (_, "success") => (RulingState::Passed, conclusion.to_owned()),
+            (CheckKind::Workflow | CheckKind::Check, "skipped") => idle(Conclusion::Skipped),
+            (CheckKind::Workflow | CheckKind::Check, "neutral") => idle(Conclusion::Neutral),
+            (CheckKind::Status, "failure" | "error")
+            | (
+                CheckKind::Workflow | CheckKind::Check,
+                "failure" | "cancelled" | "timed_out" | "startup_failure" | "stale",
+            ) => (RulingState::Failed, conclusion.to_owned()),
+            (CheckKind::Workflow | CheckKind::Check, "action_required") => {
+                (RulingState::Pending, "it waits for somebody".to_owned())
+            }
+            (_, "") => return Err("it is completed, and GitHub names no conclusion".to_owned()),
+            (_, other) => return Err(format!("`{}` is unknown here", shown(other))),
+        })
+    }
+
+    fn ruling(self, state: RulingState, evidence: Evidence, entry: Option<&CheckEntry>) -> Ruling {
+        Ruling {
+            state,
+            commit: Some(self.commit.clone()),
+            is_earlier: false,
+            evidence: vec![evidence],
+            run_url: entry.and_then(|entry| entry.url.clone()),
+            built_at: entry.filter(|_| state != RulingState::Pending).and_then(|entry| entry.ended_at.clone()),
+        }
+    }
+
+    fn asked(self, name: &str) -> String {
+        let kind = match self.kind {
+            CheckKind::Workflow => "workflow",
+            CheckKind::Check => "check",
+            CheckKind::Status => "status",
+        };
+        format!("the {kind} {} of {} at {}", shown(name), self.repository, self.commit.short())
+    }
+
+    const fn noun(self) -> &'static str {
+        match self.kind {
+            CheckKind::Workflow | CheckKind::Check => "run",
+            CheckKind::Status => "status",
+        }
+    }
+}
+
+/// `text` for a message: short, and on one line.
+fn shown(text: &str) -> String {
+    one_line(&text.chars().take(100).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::super::combined::Rule, *};
+    use domain::error::ErrorKind;
+
+    fn entry(name: &str, id: u64, attempt: u64, words: &str) -> CheckEntry {
+        let (status, conclusion) = words.split_once(' ').unwrap_or((words, ""));
+        CheckEntry {
+            group: format!(".github/workflows/{name}.yml"),
+            names: vec![format!("{name}.yml"), name.to_owned()],
+            id,
+            attempt,
+            status: Some(status.to_owned()).filter(|status| !status.is_empty()),
+            conclusion: Some(conclusion.to_owned()).filter(|conclusion| !conclusion.is_empty()),
+            url: Some(format!("https://github.com/runs/{id}")),
+            ended_at: Some(format!("2026-01-01T00:00:{:02}Z", id % 60)),
+        }
+    }
+
+    fn rule(
+        kind: CheckKind,
+        accept: &[Conclusion],
+        names: &[&str],
+        entries: &[CheckEntry],
+    ) -> Result<Ruling, BackendError> {
+        let names: Vec<NamePattern> = names.iter().map(|name| NamePattern::parse(name).unwrap()).collect();
+        let (repository, commit) =
+            (GithubRepository::parse("org/repo").unwrap(), Commit::parse(&"a".repeat(40)).unwrap());
+        let judge = Judge { kind, repository: &repository, commit: &commit, accept };
+        Rule::All.decide(judge.judge(&names, entries))
+    }
+
+    /// A comparison as text would wait for a run that is there.
+    #[test]
+    fn a_name_in_another_case_is_an_error() {
+        let runs = [entry("Build", 1, 1, "completed success")];
+        for name in ["build", "BUILD.yml", "build.YML"] {
+            let error = rule(CheckKind::Workflow, &[], &[name], &runs).unwrap_err();
+            assert!(error.message.contains(&format!("there is no `{name}`, but `Build")), "{}", error.message);
+        }
+        assert_eq!(rule(CheckKind::Workflow, &[], &["Build"], &runs).unwrap().state, RulingState::Passed);
+        assert_eq!(rule(CheckKind::Workflow, &[], &["test"], &runs).unwrap().state, RulingState::Pending);
+    }
+
+    #[test]
+    fn every_documented_word() {
+        let passed = RulingState::Passed;
+        for (words, expected) in [
+            ("completed success", Some(passed)),
+            ("completed failure", Some(RulingState::Failed)),
+            ("completed cancelled", Some(RulingState::Failed)),
+            ("completed timed_out", Some(RulingState::Failed)),
+            ("completed startup_failure", Some(RulingState::Failed)),
+            ("completed stale", Some(RulingState::Failed)),
+            ("completed skipped", Some(RulingState::Failed)),
+            ("completed neutral", Some(RulingState::Failed)),
+            ("completed action_required", Some(RulingState::Pending)),
+            ("queued", Some(RulingState::Pending)),
+            ("in_progress", Some(RulingState::Pending)),
+            ("waiting", Some(RulingState::Pending)),
+            ("requested", Some(RulingState::Pending)),
+            ("pending", Some(RulingState::Pending)),
+            ("in_progress success", Some(RulingState::Pending)),
+            ("completed", None),
+            ("completed error", None),
+            ("completed Success", None),
+            ("completed whatever", None),
+            ("Completed success", None),
+            ("expired", None),
+            ("on_hold success", None),
+            ("", None),
+        ] {
+            for kind in [CheckKind::Workflow, CheckKind::Check] {
+                let ruling = rule(kind, &[], &["build"], &[entry("build", 1, 1, words)]);
+                match expected {
+                    Some(state) => assert_eq!(ruling.unwrap().state, state, "{words}"),
+                    None => assert_eq!(ruling.unwrap_err().kind, ErrorKind::InvalidOutput, "{words}"),
+                }
+            }
+        }
+        for (words, expected) in [
+            ("completed success", passed),
+            ("pending", RulingState::Pending),
+            ("completed failure", RulingState::Failed),
+            ("completed error", RulingState::Failed),
+        ] {
+            let ruling = rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, words)]);
+            assert_eq!(ruling.unwrap().state, expected, "{words}");
+        }
+        assert!(rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, "completed skipped")]).is_err());
+        // An unknown word for an older run does not matter.
+        let entries = [entry("build", 1, 1, "expired"), entry("build", 2, 1, "completed success")];
+        assert_eq!(rule(CheckKind::Workflow, &[], &["build"], &entries).unwrap().state, passed);
+    }
+
+    #[test]
+    fn what_did_nothing_passes_only_where_that_is_accepted() {
+        let entries = [entry("build", 1, 1, "completed skipped")];
+        let ruling = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &entries).unwrap();
+        assert_eq!(ruling.state, RulingState::Failed);
+        assert!(ruling.evidence[0].answered.contains("skipped, which is no success unless `accept`"));
+        let ruling = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &entries).unwrap();
+        assert_eq!(ruling.state, RulingState::Passed);
+    }
+
+    #[test]
+    fn the_newest_run_counts_and_of_it_the_newest_attempt() {
+        let state = |entries: &[CheckEntry]| rule(CheckKind::Workflow, &[], &["build"], entries).unwrap().state;
+        let (failed, passed, runs) = ("completed failure", "completed success", "in_progress");
+        assert_eq!(state(&[entry("build", 1, 1, failed), entry("build", 2, 1, passed)]), RulingState::Passed);
+        assert_eq!(state(&[entry("build", 2, 1, runs), entry("build", 1, 3, passed)]), RulingState::Pending);
+        assert_eq!(state(&[entry("build", 2, 2, passed), entry("build", 2, 1, failed)]), RulingState::Passed);
+        assert_eq!(state(&[entry("build", 2, 1, passed), entry("build", 2, 2, failed)]), RulingState::Failed);
+    }
+
+    #[test]
+    fn all_names_and_all_matches_are_required() {
+        let passed = |name: &str, id| entry(name, id, 1, "completed success");
+        let ask = |names: &[&str], entries: &[CheckEntry]| rule(CheckKind::Workflow, &[], names, entries).unwrap();
+        let ruling = ask(&["build.yml", "test"], &[passed("build", 1)]);
+        assert_eq!(ruling.state, RulingState::Pending);
+        assert_eq!(ruling.evidence[1].to_string(), "absent, the workflow test of org/repo at aaaaaaaa: no run yet");
+        let ruling = ask(&["/^(build|test)$/"], &[passed("build", 3), entry("test", 2, 1, "completed failure")]);
+        assert_eq!((ruling.state, ruling.evidence.len()), (RulingState::Failed, 2));
+        assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/runs/2"));
+        assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, RulingState::Pending);
+        let ruling = ask(&["/./"], &[passed("build", 3), passed("test", 9), passed("lint", 5)]);
+        assert_eq!((ruling.state, ruling.built_at.as_deref()), (RulingState::Passed, Some("2026-01-01T00:00:09Z")));
+        assert_eq!(ask(&["build"], &[]).state, RulingState::Pending);
+    }
+}

@@ -1,0 +1,319 @@
+//! Named images: one parameter set with all of them, if all are built.
+
+mod checks;
+mod vouching;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use minijinja::context;
+use tokio::time::Instant;
+
+use self::checks::{build_fallback, check_ties};
+use super::{
+    Config,
+    commit::Commit,
+    decision::{Facts, Fallback},
+    finding::Finding,
+    fingerprint::fingerprint,
+    found::{Found, ImageRules},
+    gate::{Gate, GateQuery, Ruling, RulingState},
+    note::{LazyNote, Proofs},
+    revision::RevisionPolicy,
+    signatures::Signatures,
+    source::{Demands, Image, ImageLookup},
+};
+use crate::{BuildContext, Reached};
+use domain::{
+    clock::Clock,
+    error::BackendError,
+    generator::{Evidence, Outcome, Query, Trust},
+    problem::{Path, Problems},
+};
+use lang::{
+    evaluator::{Context, Evaluator},
+    scope::ValueType,
+    template::{Template, ValueContext},
+};
+use oci::{Patience, Reference, Registries};
+
+/// Names that a parameter set uses for other values than images.
+const RESERVED_NAMES: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
+
+/// The tag that `check --connect` looks up. It need not exist.
+const TRIED_TAG: &str = "appset-gateway-check";
+
+/// The images, parsed, and the witnesses that are asked about them.
+pub struct Images {
+    named: Vec<(String, Image)>,
+    expect: Option<Template>,
+    policy: RevisionPolicy,
+    gate: Option<Arc<dyn Gate>>,
+    signatures: Option<Signatures>,
+    fallback: Fallback,
+    registries: Registries,
+    evaluator: Evaluator,
+    clock: Arc<dyn Clock>,
+    /// The configuration's fingerprint.
+    made_by: String,
+    /// Whether a reference names the commit that the gate ruled on, so that the gate is asked first.
+    needs_commit: bool,
+}
+
+impl Images {
+    /// Parses the references and templates.
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let images_path = path.key("images");
+        if config.images.is_empty() {
+            problems.error_with_help(
+                &images_path,
+                "there are no images",
+                "name at least one, `images: { app: { image: … } }`, or select tags with `list`",
+            );
+        }
+        let gate = config.gate.as_ref().map(|gate| gate.build(context, &path.key("gate"), problems));
+        let (signature, provenance) = (config.signature.as_ref(), config.provenance.as_ref());
+        let signatures = Signatures::build(signature, provenance, context, path, problems);
+        let demands = Demands {
+            is_judged: config.revision.is_some() || config.provenance.is_some(),
+            has_commit: config.revision.is_some() || gate.is_some(),
+            is_signed: config.signature.is_some(),
+        };
+        let mut images = Vec::new();
+        for (name, image) in &config.images {
+            let path = images_path.key(name);
+            if RESERVED_NAMES.contains(&name.as_str()) {
+                problems.error(&path, format!("`{name}` already means something else in a parameter set"));
+            }
+            let image = Image::build(image, demands, context, &path, problems);
+            images.extend(image.map(|image| (name.clone(), image)));
+        }
+        let expect = config.revision.as_ref().and_then(|revision| {
+            let path = path.key("revision").key("expect");
+            let parsed = Template::build(&revision.expect, ValueContext::Text, context.scope, &path, problems)?;
+            if parsed.fixed_prefix() == revision.expect {
+                problems.note(&path, Commit::parse(&revision.expect))?;
+            }
+            Some(parsed)
+        });
+        check_ties(config, &images, path, problems);
+        Some(Self {
+            needs_commit: images.iter().any(|(_, image)| image.needs_commit()),
+            named: images,
+            expect,
+            policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
+            gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
+            signatures: signatures.ok()?,
+            fallback: build_fallback(config, &images_path, path, problems)?,
+            registries: context.registries.clone(),
+            evaluator: context.evaluator.clone(),
+            clock: Arc::clone(context.clock),
+            made_by: fingerprint(context.raw.pointer("/backend/digests").unwrap_or(context.raw)),
+        })
+    }
+
+    /// Tries the registry of each image: a tag that need not exist is looked up in its repository.
+    pub async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let mut reached = Vec::new();
+        for (name, image) in &self.named {
+            let Some(repository) = image.fixed_repository() else { continue };
+            let Ok(reference) = Reference::parse(&format!("{repository}:{TRIED_TAG}")) else { continue };
+            let patience = Patience { deadline, max_age: Duration::ZERO, joins: true };
+            let result = self.registries.look_up(&reference, patience).await;
+            let result = result.map(|_| "answers, and lets the gateway read it".to_owned());
+            reached.push(Reached { source: format!("image {name}: {repository}"), result });
+        }
+        reached
+    }
+
+    /// What is known of the one item: a part for each image, and what the witnesses say.
+    pub fn item(&self) -> ValueType {
+        // The last three are there if the image is opened.
+        let keys = ["registry", "repository", "tag", "digest", "pinned", "revision", "created", "platforms"];
+        let image = || ValueType::object(keys);
+        let images = self.named.iter().map(|(name, _)| (name.clone(), image()));
+        let facts = ["stale", "revision", "builtAt", "runUrl"].map(|key| (key.to_owned(), ValueType::Anything));
+        ValueType::Object(images.chain(facts).collect())
+    }
+
+    /// Asks all witnesses, and decides the answer.
+    ///
+    /// # Errors
+    /// When a witness does not know.
+    pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let context = Context::of_input(query, &self.evaluator);
+        let before = LazyNote::new(&query.before);
+        let expected = self.expected(&context).await?;
+        let ask = async || match &self.gate {
+            Some(gate) => {
+                let asked = GateQuery {
+                    context: &context,
+                    parameters: &query.parameters,
+                    deadline: query.deadline,
+                    may_reuse: !query.reuses_for().is_zero(),
+                };
+                gate.ask(asked).await.map(Some).map_err(|mut error| {
+                    if error.evidence.is_empty() {
+                        error.evidence = vec![Evidence::unknown("CI's ruling on the commit", error.message.as_str())];
+                    }
+                    error.within("gate")
+                })
+            }
+            None => Ok(None),
+        };
+        let (ruling, findings) = if self.needs_commit {
+            let ruling = ask().await?;
+            let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+            let commit =
+                commit.map(|commit| context.clone().map(|input| context! { commit => commit.as_str(), ..input }));
+            (ruling, self.find(commit.as_ref().unwrap_or(&context), &before, query).await)
+        } else {
+            let (ruling, findings) = tokio::join!(ask(), self.find(&context, &before, query));
+            (ruling.map_err(|error| with_image_evidence(error, &findings))?, findings)
+        };
+        let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+        let is_compared = self.expect.is_some() && self.policy != RevisionPolicy::Ignore;
+        let rules = ImageRules {
+            policy: self.policy,
+            expected: commit.as_ref().filter(|_| self.expect.is_some()),
+            proven: commit.as_ref().filter(|_| is_compared || self.expect.is_none() || self.proof_commit().is_some()),
+            proves_commits: self.proves_commits(),
+            earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
+            is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == RulingState::Passed),
+        };
+        let judged = findings.into_iter().map(async |(name, found)| {
+            self.judge(name, found, &rules, &before, query).await.map_err(|mut error| {
+                error.evidence = error.evidence.into_iter().map(|each| each.of(name)).collect();
+                error.within(format_args!("image {name}"))
+            })
+        });
+        let with_ruling = |mut error: BackendError| {
+            error.evidence.extend(ruling.iter().flat_map(|ruling| ruling.evidence.iter().cloned()));
+            error
+        };
+        let findings = join_results(join_all(judged).await.into_iter()).map_err(with_ruling)?;
+        let tells_origin = self.expect.is_some() || self.gate.is_some() || rules.proves_commits;
+        let is_built = rules.is_ci_done && findings.iter().all(Finding::is_built);
+        let last_proofs =
+            if is_built { Ok(Proofs::new()) } else { self.last_proofs(&before, query).await.map_err(with_ruling)? };
+        let (made_by, now) = (self.made_by.clone(), self.clock.now());
+        let is_signed = self.signatures.is_some();
+        Facts { findings, ruling, tells_origin, before, is_signed, last_proofs, made_by, now }.decide(&self.fallback)
+    }
+
+    /// The commit that the images must be of, by `revision` or by `provenance`.
+    async fn expected(&self, context: &Context) -> Result<Option<Commit>, BackendError> {
+        let render = async |template: Option<&Template>, key: &str| match template {
+            Some(template) => Commit::render(template, context).await.map(Some).map_err(|error| error.within(key)),
+            None => Ok(None),
+        };
+        let by_revision = render(self.expect.as_ref(), "revision.expect").await?;
+        let by_provenance = render(self.proof_commit(), "provenance.commit").await?;
+        match (&by_revision, &by_provenance) {
+            (Some(one), Some(other)) if one != other => Err(BackendError::invalid_input(format!(
+                "the revision is to be {one}, and the provenance {other}; let both name one parameter"
+            ))),
+            _ => Ok(by_revision.or(by_provenance)),
+        }
+    }
+
+    /// The template of the commit that `provenance` demands by itself.
+    fn proof_commit(&self) -> Option<&Template> {
+        self.signatures.as_ref().and_then(Signatures::commit)
+    }
+
+    async fn find(
+        &self,
+        context: &Context,
+        before: &LazyNote,
+        query: &Query,
+    ) -> Vec<(&str, Result<Found, BackendError>)> {
+        let lookup = ImageLookup {
+            context,
+            registries: &self.registries,
+            before,
+            deadline: query.deadline,
+            ttl: query.reuses_for(),
+            must_ask: query.must_ask,
+            omits_impossible: matches!(self.fallback, Fallback::Omit),
+            proves_commits: self.proves_commits(),
+        };
+        let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));
+        join_all(lookups).await
+    }
+
+    /// Whether signed provenance names the commit, in place of the label.
+    fn proves_commits(&self) -> bool {
+        self.signatures.as_ref().is_some_and(Signatures::proves_commits)
+    }
+
+    /// Whether the answer depends on the ApplicationSet's name.
+    pub fn reads_application_set(&self) -> bool {
+        self.named.iter().any(|(_, image)| image.reads_application_set())
+            || self.expect.as_ref().is_some_and(Template::reads_application_set)
+            || self.proof_commit().is_some_and(Template::reads_application_set)
+            || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
+    }
+
+    /// The keys and roots of signers.
+    pub fn trust(&self) -> Trust {
+        self.signatures.as_ref().map_or(Trust::NONE, Signatures::trust)
+    }
+
+    /// Forgets shared look-ups and rulings.
+    pub fn forget(&self) {
+        self.registries.forget_tags();
+        self.gate.iter().for_each(|gate| gate.forget());
+        self.signatures.iter().for_each(Signatures::forget);
+    }
+}
+
+/// The commit whose images are wanted: the commit that the gate walked back to, otherwise the expected commit, otherwise
+/// the gate's.
+fn commit_of(ruling: Option<&Ruling>, expected: Option<&Commit>) -> Result<Option<Commit>, BackendError> {
+    let ruled = ruling.and_then(|ruling| Some((ruling.commit.as_ref()?, ruling.is_earlier)));
+    match (ruled, expected) {
+        (Some((ruled, false)), Some(expected)) if ruled != expected => Err(BackendError::invalid_input(format!(
+            "the gate was asked about the commit {ruled}, and the revision is to be {expected}; let both name one parameter"
+        ))),
+        (Some((ruled, _)), _) => Ok(Some(ruled.clone())),
+        (None, expected) => Ok(expected.cloned()),
+    }
+}
+
+/// `error`, with the evidence of the images that were looked up meanwhile.
+fn with_image_evidence(mut error: BackendError, findings: &[(&str, Result<Found, BackendError>)]) -> BackendError {
+    for (name, found) in findings {
+        let learned = match found {
+            Ok(found) => std::slice::from_ref(found.evidence()),
+            Err(error) => &error.evidence,
+        };
+        error.evidence.extend(learned.iter().map(|each| each.clone().of(name)));
+    }
+    error
+}
+
+/// All findings, or all errors joined in one: a single unknown image makes the whole unknown (invariant I3).
+fn join_results(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Vec<Finding>, BackendError> {
+    let (mut findings, mut errors) = (Vec::new(), Vec::new());
+    for each in judged {
+        match each {
+            Ok(finding) => findings.push(finding),
+            Err(error) => errors.push(error),
+        }
+    }
+    let Some(kind) = BackendError::kind_of_all(&errors) else { return Ok(findings) };
+    let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    let of_findings = findings.into_iter().flat_map(|finding| {
+        let name = finding.name;
+        finding.evidence.into_iter().map(move |each| each.of(&name))
+    });
+    let evidence = of_findings.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
+    Err(BackendError { kind, message: messages.join("; "), evidence })
+}
+
+impl std::fmt::Debug for Images {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Images").field("images", &self.named).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+//! Checks of a configuration with named images, and what is answered while they are not built.
+
+use super::super::{
+    Config,
+    decision::{Fallback, OnMissing},
+    revision::RevisionPolicy,
+    source::{Image, parts},
+};
+use domain::{
+    generator::Parameters,
+    problem::{Path, Problems},
+};
+use oci::Reference;
+
+/// Notes a problem if nothing ties the images to the commit that CI passed.
+pub(super) fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
+    let Some(gate) = &config.gate else { return };
+    let path = path.key("gate");
+    let policy = config.revision.as_ref().map(|revision| revision.policy);
+    check_commit(config, images, &path, problems);
+    // Signed provenance is compared with the commit that CI ruled on.
+    let is_compared = match policy {
+        Some(RevisionPolicy::Require | RevisionPolicy::Prefer) => true,
+        Some(RevisionPolicy::Ignore) => false,
+        None => gate.knows_commit(),
+    };
+    if config.provenance.as_ref().is_some_and(|provenance| provenance.commit.is_some() || is_compared) {
+        return;
+    }
+    let are_tied = |is_tied: fn(&Image) -> bool| images.iter().all(|(_, image)| is_tied(image));
+    let help = "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`";
+    if gate.walks_back() && policy != Some(RevisionPolicy::Require) && !are_tied(Image::needs_commit) {
+        let why = "with `walkBack` CI may rule on an earlier commit, and nothing ties the images to that commit";
+        problems.error_with_help(&path, why, help);
+    } else if matches!(policy, None | Some(RevisionPolicy::Ignore))
+        && !are_tied(|image| image.needs_commit() || image.has_commit_parameter())
+    {
+        problems.warning(&path, "CI passes a commit, and nothing ties the images to that commit", help);
+    }
+}
+
+/// Notes a problem if the images name a commit that nobody knows.
+fn check_commit(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
+    let Some(gate) = &config.gate else { return };
+    if config.revision.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
+        let why = "the images name a `commit`, and the gate does not know its commit";
+        problems.error_with_help(path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
+    }
+}
+
+pub(super) fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {
+    let is_wanted = config.on_missing == OnMissing::Placeholder;
+    let mut placeholders = Parameters::new();
+    for (name, image) in &config.images {
+        let path = images.key(name).key("placeholder");
+        match &image.placeholder {
+            Some(text) => {
+                let parsed = Reference::parse(text).and_then(|reference| {
+                    let digest =
+                        reference.digest.clone().ok_or("it names no digest, and a placeholder must be pinned")?;
+                    Ok((reference, digest))
+                });
+                if !is_wanted {
+                    problems.warning(&path, "never used", "it goes with `onMissing: placeholder`");
+                }
+                let (reference, digest) = problems.note(&path, parsed)?;
+                placeholders.insert(name.clone(), parts(&reference, digest.as_str()).into());
+            }
+            None if is_wanted => {
+                problems.error_with_help(
+                    &images.key(name),
+                    "it has no `placeholder`, which `onMissing: placeholder` deploys until the image is built",
+                    "name one: `placeholder: registry/repository:tag@sha256:…`",
+                );
+            }
+            None => {}
+        }
+    }
+    if config.images.is_empty() && is_wanted {
+        problems.error(&path.key("onMissing"), "there is no image that needs a placeholder");
+    }
+    Some(match config.on_missing {
+        OnMissing::Omit => Fallback::Omit,
+        OnMissing::Error => Fallback::Error,
+        OnMissing::Placeholder => Fallback::Placeholder(placeholders),
+    })
+}

@@ -1,0 +1,94 @@
+//! Patterns: `*` stands for any text, `?` for one character. Every other character matches only itself.
+
+use regex::Regex;
+
+/// A pattern for a whole text, with a group for each wildcard.
+#[derive(Debug)]
+pub(super) struct GlobPattern(Regex);
+
+impl GlobPattern {
+    /// Parses a pattern of any text.
+    ///
+    /// # Errors
+    /// When it is too long.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.chars().map(|c| match c {
+            '*' => "(.*)".to_owned(),
+            '?' => "(.)".to_owned(),
+            c => regex::escape(c.encode_utf8(&mut [0; 4])),
+        });
+        let regex = Regex::new(&format!("(?s)^{}$", parts.collect::<String>()));
+        regex.map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Parses a pattern of tags.
+    ///
+    /// # Errors
+    /// When no tag can fit it.
+    pub(crate) fn of_tags(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("the pattern is empty, and fits no tag".to_owned());
+        }
+        check_tag_part(text)?;
+        if text.starts_with(['.', '-']) {
+            let shown = text.chars().take(80).collect::<String>();
+            return Err(format!("`{shown}` fits no tag: a tag starts with none of `.` and `-`"));
+        }
+        Self::parse(text)
+    }
+
+    /// Whether `text` fits.
+    pub(super) fn fits(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+
+    /// The texts that the wildcards match, if `text` fits.
+    pub(super) fn captures<'a>(&self, text: &'a str) -> Option<Vec<&'a str>> {
+        let found = self.0.captures(text)?;
+        Some(found.iter().skip(1).map(|part| part.map_or("", |part| part.as_str())).collect())
+    }
+}
+
+/// Checks a part of a pattern of tags. A character that no tag can have would select nothing, and so delete Applications.
+///
+/// # Errors
+/// When it has such a character.
+pub(super) fn check_tag_part(text: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
+    match text.chars().find(|c| !fits(*c)) {
+        None => Ok(()),
+        Some(c) => Err(format!(
+            "`{}` fits no tag: tags have no `{}`; a pattern knows `*` and `?` only, otherwise use `regex`",
+            text.chars().take(80).collect::<String>().escape_debug(),
+            c.escape_debug()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_and_capture() {
+        for (pattern, text, captures) in [
+            ("pr-*-?", "pr-12-a", Some(vec!["12", "a"])),
+            ("*", "", Some(vec![""])),
+            ("1.2", "1.2", Some(vec![])),
+            ("1.2", "1x2", None),
+            ("1.2", "1.2.3", None),
+            ("a*", "ba", None),
+            ("*b", "a\nb", Some(vec!["a\n"])),
+            ("[a]+(b)", "[a]+(b)", Some(vec![])),
+            ("?", "ü", Some(vec!["ü"])),
+        ] {
+            let pattern = GlobPattern::parse(pattern).unwrap();
+            assert_eq!(pattern.captures(text), captures, "{pattern:?} {text}");
+            assert_eq!(pattern.fits(text), captures.is_some());
+        }
+        for bad in ["", "[ab]", "a/b", "{a,b}", "a\\*", "ü"] {
+            assert!(GlobPattern::of_tags(bad).unwrap_err().contains("no tag"), "{bad}");
+        }
+        assert!(GlobPattern::parse(&"*".repeat(1_000_000)).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The repositories of a list: by name, or by a pattern over a registry's catalogue.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use domain::{
+    error::{BackendError, ErrorKind},
+    generator::{Evidence, Query},
+    glob::NameGlob,
+    problem::{Path, Problems},
+};
+use lang::{
+    evaluator::{Context, Evaluator},
+    scope::NameScope,
+    template::{Template, ValueContext},
+};
+use oci::{
+    Missing, Registries,
+    reference::{canonical_registry, is_registry, is_repository},
+};
+
+/// What it means if a repository does not exist, or if no repository fits a pattern.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum MissingRepository {
+    /// An error: its name is wrong, or a right is missing.
+    #[default]
+    Error,
+    /// The repository has no tags.
+    Absent,
+}
+
+/// The repositories, as configured.
+#[derive(Debug)]
+pub(super) struct Repositories {
+    templates: Vec<Template>,
+    missing: MissingRepository,
+}
+
+/// A repository whose tags are wanted.
+#[derive(Debug, Clone)]
+pub(super) struct ListedRepository {
+    /// The registry's host.
+    pub registry: String,
+    /// The name within it.
+    pub name: String,
+    /// Whether only the catalogue names it. The catalogue may be out of date.
+    is_from_catalogue: bool,
+}
+
+impl Repositories {
+    /// Parses names and patterns; `path` is the list's.
+    pub(super) fn build(
+        texts: &[String],
+        missing: MissingRepository,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let path = path.key("repositories");
+        if texts.is_empty() {
+            problems.error_with_help(&path, "there are no repositories", "name at least one");
+        }
+        let mut templates = Vec::new();
+        for (index, text) in texts.iter().enumerate() {
+            let path = path.index(index);
+            let template = problems.note(&path, parse(text, scope));
+            if let Some(template) = &template {
+                template.check(scope, &path, problems);
+            }
+            templates.extend(template);
+        }
+        Self { templates, missing }
+    }
+
+    /// The repositories for `query`, each once, in the order of the configuration and then by name.
+    ///
+    /// # Errors
+    /// When the parameters make no valid name, or a catalogue is not known whole.
+    pub(super) async fn find(
+        &self,
+        query: &Query,
+        evaluator: &Evaluator,
+        registries: &Registries,
+    ) -> Result<Vec<ListedRepository>, BackendError> {
+        let context = Context::of_input(query, evaluator);
+        let invalid = |error: String| BackendError::invalid_input(format!("repositories: {error}"));
+        let mut all = IndexMap::<(String, String), bool>::new();
+        for template in &self.templates {
+            let text = context.render(template).await;
+            let text =
+                text.map_err(|error| error.within("repositories").into_backend_error(BackendError::invalid_input))?;
+            let (registry, name) = split(&text);
+            let registry = canonical_registry(registry);
+            check(name).map_err(invalid)?;
+            if is_pattern(name) {
+                for name in self.fitting(registry, name, query, registries).await? {
+                    all.entry((registry.to_owned(), name)).or_insert(true);
+                }
+            } else {
+                let is_official = registry == "docker.io" && !name.contains('/');
+                let name = if is_official { format!("library/{name}") } else { name.to_owned() };
+                all.insert((registry.to_owned(), name), false);
+            }
+        }
+        Ok(all
+            .into_iter()
+            .map(|((registry, name), is_from_catalogue)| ListedRepository { registry, name, is_from_catalogue })
+            .collect())
+    }
+
+    /// The names in the catalogue of `registry` that fit `pattern`, in order.
+    async fn fitting(
+        &self,
+        registry: &str,
+        pattern: &str,
+        query: &Query,
+        registries: &Registries,
+    ) -> Result<Vec<String>, BackendError> {
+        let glob = NameGlob::parse_path(pattern).map_err(BackendError::invalid_input)?;
+        let mut names = registries.repositories(registry, query.deadline).await.map_err(|mut error| {
+            if matches!(error.kind, ErrorKind::Denied | ErrorKind::InvalidOutput) {
+                error.message.push_str("; some registries offer no catalogue: if so, name the repositories");
+            }
+            error
+        })?;
+        names.retain(|name| glob.matches(name));
+        names.sort_unstable();
+        if let Some(name) = names.iter().find(|name| !is_repository(name)) {
+            let shown: String = name.chars().take(80).collect();
+            let why = format!("registry {registry}: its catalogue: `{}` is not a repository", shown.escape_debug());
+            return Err(BackendError::invalid_output(why));
+        }
+        if names.is_empty() && self.missing == MissingRepository::Error {
+            return Err(unclear(
+                &format!("the repositories {registry}/{pattern}"),
+                "no repository of the catalogue fits; is the pattern right, and may the credential see the repositories?",
+            ));
+        }
+        Ok(names)
+    }
+
+    /// The tags of a `repository` that does not exist: none.
+    ///
+    /// # Errors
+    /// When a missing repository is an error.
+    pub(super) fn miss(&self, repository: &ListedRepository, missing: Missing) -> Result<Vec<String>, BackendError> {
+        if repository.is_from_catalogue || self.missing == MissingRepository::Absent {
+            return Ok(Vec::new());
+        }
+        Err(unclear(&format!("the tags of {repository}"), missing.as_str()))
+    }
+
+    /// Whether the repositories depend on the ApplicationSet's name.
+    pub(super) fn reads_application_set(&self) -> bool {
+        self.templates.iter().any(Template::reads_application_set)
+    }
+}
+
+impl fmt::Display for ListedRepository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.name)
+    }
+}
+
+fn unclear(asked: &str, answered: &str) -> BackendError {
+    let message = format!("{asked}: {answered}; with `missingRepository: absent` the repository has no tags");
+    BackendError { evidence: vec![Evidence::unknown(asked, answered)], ..BackendError::invalid_output(message) }
+}
+
+fn parse(text: &str, scope: &NameScope) -> Result<Template, String> {
+    let template = Template::parse(text, ValueContext::Reference, scope)?;
+    let fixed = template.fixed_prefix();
+    let (registry, name) = split(fixed);
+    if !is_registry(registry) || !fixed.contains('/') {
+        return Err("a repository begins with its registry's host, such as `registry.example.com/org/front`; no `{{` \
+                    may stand in it"
+            .to_owned());
+    }
+    let checked = if fixed == text { check(name) } else { check_part(name) };
+    checked?;
+    Ok(template)
+}
+
+fn split(text: &str) -> (&str, &str) {
+    text.split_once('/').unwrap_or((text, ""))
+}
+
+fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// Checks that `name` is a repository's, or a pattern that a repository may fit.
+fn check(name: &str) -> Result<(), String> {
+    check_part(name)?;
+    if is_repository(&name.replace(['*', '?'], "a")) {
+        return Ok(());
+    }
+    Err(format!("`{}` is not a repository", name.escape_debug()))
+}
+
+/// Checks the characters before the first parameter.
+fn check_part(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '/' | '*' | '?');
+    if name.chars().all(fits) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    Err(format!(
+        "`{}` is not a repository: lower-case letters, digits and single separators, and `*`, `**` and `?` for a pattern; \
+         tags are selected with `tags`",
+        shown.escape_debug()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_patterns_are_accepted_and_others_refused() {
+        for good in ["a.example/x", "a.example/*", "a.example/**/front", "a.example/x-?/*-y", "h:5000/{{ params.x }}/y"]
+        {
+            assert!(parse(good, &NameScope::input()).is_ok(), "{good}: {:?}", parse(good, &NameScope::input()));
+        }
+        for (bad, says) in [
+            ("front", "registry's host"),
+            ("org/front", "registry's host"),
+            ("{{ params.x }}/front", "registry's host"),
+            ("a.example/", "is not a repository"),
+            ("a.example/x:1", "`tags`"),
+            ("a.example/x@sha256:0", "`tags`"),
+            ("a.example/[ab]", "is not a repository"),
+            ("a.example/Org/{{ params.x }}", "is not a repository"),
+            ("a.example/Org-*", "is not a repository"),
+            ("a.example/*/", "is not a repository"),
+            ("a.example/../*", "is not a repository"),
+            ("a.example/{{ x }}", "unknown name"),
+        ] {
+            assert!(
+                parse(bad, &NameScope::input()).unwrap_err().contains(says),
+                "{bad}: {:?}",
+                parse(bad, &NameScope::input())
+            );
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The fourth witness: who signed an image, and which commit its signed provenance names. [`signature`] judges documents;
+//! [`oci`] finds them. What is *proven* stays proven for a digest as long as keys and roots are the same. *Not signed* and
+//! *bad* are remembered briefly, since CI may sign at any time.
+
+mod look_up;
+mod memory;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+pub(super) use self::memory::ProofKey;
+use self::{
+    look_up::{LookUp, LookedUp},
+    memory::Memory,
+};
+use super::commit::Commit;
+use crate::BuildContext;
+use domain::{
+    error::BackendError,
+    generator::Trust,
+    problem::{Path, Problems},
+};
+use lang::template::{Template, ValueContext};
+use oci::{Digest, Registries};
+use signature::{Current, Policy, Proof, ProvenanceConfig, SignatureConfig};
+
+/// How long *bad* is remembered, as a gate remembers *failed*.
+const BAD_FOR: Duration = Duration::from_mins(1);
+
+/// The signers, the provenance that they must have signed, and what is known of images.
+#[derive(Debug)]
+pub(super) struct Signatures {
+    policy: Arc<Policy>,
+    commit: Option<Template>,
+    proves_commits: bool,
+    registries: Registries,
+    memory: Memory,
+}
+
+/// The witness cannot be built; the problems are noted.
+#[derive(Debug)]
+pub(super) struct NotBuilt;
+
+/// An image that must be signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SignedImage {
+    /// The registry's host.
+    pub registry: String,
+    /// The repository.
+    pub repository: String,
+    /// The digests that a signature may name: the index, and the image that was picked from it.
+    pub digests: Vec<Digest>,
+}
+
+/// How an image is asked about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProofQuery<'a> {
+    /// The commit that must be proven. `None`: any.
+    pub commit: Option<&'a Commit>,
+    /// What the image's label names.
+    pub label: Option<&'a str>,
+    /// Proofs that earlier answers noted.
+    pub noted: &'a dyn Noted,
+    /// When the answer must be here.
+    pub deadline: Instant,
+    /// Whether a look-up that another caller began is waited for. It may have missed a change.
+    pub joins: bool,
+    /// Whether verdicts may be used that earlier requests learned. Proofs always are.
+    pub may_reuse: bool,
+    /// The age up to which *not signed* is used that another question learned.
+    pub(crate) not_signed_for: Duration,
+}
+
+/// The proofs that were noted with answers.
+pub(super) type NotedProofs = BTreeMap<ProofKey, Arc<Proven>>;
+
+/// Where noted proofs are looked up. A note is read only for a proof that memory does not have.
+pub(super) trait Noted: fmt::Debug + Sync {
+    /// The noted proof for `key`.
+    fn proof(&self, key: &ProofKey) -> Option<&Arc<Proven>>;
+}
+
+impl Noted for NotedProofs {
+    fn proof(&self, key: &ProofKey) -> Option<&Arc<Proven>> {
+        self.get(key)
+    }
+}
+
+/// What is proven of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Proven {
+    /// The commit, if provenance is demanded.
+    pub commit: Option<Commit>,
+    /// Who vouches for it.
+    pub signer: String,
+}
+
+/// What the witness says of an image.
+#[derive(Debug, Clone)]
+pub(super) enum Vouched {
+    /// All that is demanded is proven.
+    Proven(ProofKey, Arc<Proven>),
+    /// It is not signed yet, or for another commit.
+    NotYet(String),
+    /// A document claims to be by a signer, and is not good. The image must never be deployed.
+    Bad(String),
+}
+
+impl Signatures {
+    /// The witness; `None` without `signature` in the configuration. Problems are noted below `path`, which is that of the backend.
+    ///
+    /// # Errors
+    /// When there are problems.
+    pub(super) fn build(
+        signature: Option<&SignatureConfig>,
+        provenance: Option<&ProvenanceConfig>,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Result<Option<Self>, NotBuilt> {
+        let Some(signature) = signature else {
+            if provenance.is_some() {
+                problems.error_with_help(
+                    &path.key("provenance"),
+                    "nobody signs it: anyone who may push could write such a provenance",
+                    "add `signature`, with the key or the identity that signs it",
+                );
+                return Err(NotBuilt);
+            }
+            return Ok(None);
+        };
+        let policy = Policy::build(signature, provenance, context.base, path, problems);
+        let commit = match provenance.and_then(|provenance| provenance.commit.as_ref()) {
+            Some(text) => {
+                let path = path.key("provenance").key("commit");
+                let template =
+                    Template::build(text, ValueContext::Text, context.scope, &path, problems).ok_or(NotBuilt)?;
+                if template.fixed_prefix() == text {
+                    problems.note(&path, Commit::parse(text)).ok_or(NotBuilt)?;
+                }
+                Some(template)
+            }
+            None => None,
+        };
+        Ok(Some(Self {
+            policy: Arc::new(policy.ok_or(NotBuilt)?),
+            commit,
+            proves_commits: provenance.is_some(),
+            registries: context.registries.clone(),
+            memory: Memory::new(context.clock),
+        }))
+    }
+
+    /// Whether signed provenance names the commit, in place of the label.
+    pub(crate) const fn proves_commits(&self) -> bool {
+        self.proves_commits
+    }
+
+    /// The template of the commit that provenance must name, if it has one of its own.
+    pub(super) const fn commit(&self) -> Option<&Template> {
+        self.commit.as_ref()
+    }
+
+    /// The present keys and roots. An answer that was made under others is not served.
+    pub(super) fn trust(&self) -> Trust {
+        let Current { fingerprint, changes, since, is_complete } = self.policy.current();
+        let mut start = [0; 8];
+        start.copy_from_slice(&fingerprint[..8]);
+        // 0 would mean that nothing is verified.
+        Trust { fingerprint: u64::from_le_bytes(start).max(1), changes, since: Some(since), is_complete }
+    }
+
+    /// Forgets everything but proofs.
+    pub(super) fn forget(&self) {
+        self.memory.forget();
+    }
+
+    /// What is said of `image`.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub(super) async fn vouch(&self, image: &SignedImage, query: ProofQuery<'_>) -> Result<Vouched, BackendError> {
+        let trust = self.policy.current();
+        let key_for = |commit: Option<&str>| {
+            ProofKey::of(&image.digests, &trust.fingerprint, commit.filter(|_| self.proves_commits))
+        };
+        let key = key_for(query.commit.map(Commit::as_str));
+        if let Some(proven) = self.memory.proof(&key) {
+            return Ok(Vouched::Proven(key, proven));
+        }
+        if let Some(proven) = query.noted.proof(&key) {
+            self.memory.prove(key, Arc::clone(proven));
+            return Ok(Vouched::Proven(key, Arc::clone(proven)));
+        }
+        // Label and proof agree on another commit: a further proof could only contradict the label.
+        if let (Some(expected), Some(label)) = (query.commit.filter(|_| self.proves_commits), query.label)
+            && let Ok(label) = Commit::parse(label)
+            && label != *expected
+            && let of_label = key_for(Some(label.as_str()))
+            && (self.memory.proof(&of_label).is_some() || query.noted.proof(&of_label).is_some())
+        {
+            return Ok(Vouched::NotYet(format!("it is proven to be of {label}, not of {expected}")));
+        }
+        let here = key.within(&image.registry, &image.repository);
+        if query.may_reuse
+            && let Some(vouched) = self.memory.unproven(&here, BAD_FOR, query.not_signed_for)
+        {
+            return Ok(vouched);
+        }
+        let LookedUp { vouched, of_label, trust: judged_by } = LookUp::new(self, image, &query).run(key).await?;
+        // The proof's key names the keys by which it was judged. Which these were is not known if they changed meanwhile, even if they
+        // changed back.
+        if self.policy.current().changes != trust.changes || judged_by != trust.fingerprint {
+            return Err(BackendError::unavailable(
+                "the keys or roots of the signers changed while they were asked for",
+            ));
+        }
+        match &vouched {
+            Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
+            Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(here, &vouched),
+        }
+        if let Some(of_label) = of_label {
+            self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));
+        }
+        Ok(vouched)
+    }
+
+    /// What `proof` proves.
+    ///
+    /// # Errors
+    /// When it is not the proof that was asked for.
+    fn check(&self, proof: Proof, expected: Option<&Commit>) -> Result<Proven, BackendError> {
+        let Proof { commit, signer, .. } = proof;
+        if !self.proves_commits {
+            return Ok(Proven { commit: None, signer });
+        }
+        let wrong = |why: String| BackendError::invalid_output(format!("the signed provenance: {why}"));
+        let commit = commit.ok_or_else(|| wrong("it names no commit".to_owned()))?;
+        let commit = Commit::parse(&commit).map_err(wrong)?;
+        if expected.is_some_and(|expected| *expected != commit) {
+            return Err(wrong(format!("it names {commit}")));
+        }
+        Ok(Proven { commit: Some(commit), signer })
+    }
+}

@@ -1,0 +1,253 @@
+//! One look-up: reads what is beside the digests of an image, one digest after the other, and judges each document once. All of it shares one
+//! budget and one deadline, since whoever may push decides what is there. Whatever is not read or not judged makes the result unknown,
+//! unless a good signature was among the rest.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
+
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched};
+use crate::digests::commit::Commit;
+use domain::error::BackendError;
+use oci::{Digest, Documents, Lists, Reading, Search, Subject};
+use signature::{Candidate, Judgement, Verdict};
+
+/// How long documents are judged at a stretch. Then others who wait have their turn.
+const TURN: Duration = Duration::from_millis(20);
+
+/// What a look-up found.
+pub(super) struct LookedUp {
+    pub(super) vouched: Vouched,
+    /// What is proven for the commit that the label names, if that is another one than the expected.
+    pub(super) of_label: Option<Proven>,
+    /// The fingerprint of the policy with the keys and roots by which was judged.
+    pub(super) trust: [u8; 32],
+}
+
+/// A look-up under way.
+pub(super) struct LookUp<'a> {
+    signatures: &'a Signatures,
+    image: &'a SignedImage,
+    query: &'a ProofQuery<'a>,
+    judgement: Judgement,
+    /// What was read so far.
+    reading: Arc<Reading>,
+    /// The first reason for which something was not read.
+    gap: Option<BackendError>,
+    places: Vec<&'static str>,
+    /// The digests for which the referrers API was not asked.
+    unasked: Vec<&'a Digest>,
+}
+
+impl<'a> LookUp<'a> {
+    pub(super) fn new(signatures: &'a Signatures, image: &'a SignedImage, query: &'a ProofQuery<'a>) -> Self {
+        let digests = image.digests.iter().map(|digest| digest.hex().to_owned()).collect();
+        let judgement = signatures.policy.begin(digests);
+        let (reading, places, unasked) = (Arc::default(), Vec::new(), Vec::new());
+        Self { signatures, image, query, judgement, reading, gap: None, places, unasked }
+    }
+
+    /// Asks the registry. A proof has the key `key`.
+    ///
+    /// # Errors
+    /// When it is not known whether the image is signed.
+    pub(super) async fn run(mut self, key: ProofKey) -> Result<LookedUp, BackendError> {
+        let trust = self.judgement.fingerprint();
+        let (vouched, of_label) = match self.search().await? {
+            Verdict::Present(proof) => {
+                let proven = self.signatures.check(proof, self.query.commit)?;
+                (Vouched::Proven(key, Arc::new(proven)), None)
+            }
+            Verdict::Unknown(why) => return Err(BackendError::unavailable(why)),
+            Verdict::Absent(why) => (Vouched::NotYet(format!("{why} (asked: {})", self.places.join("; "))), None),
+            Verdict::OtherCommit { commit, why } => (Vouched::NotYet(why), self.of_label(&commit)?),
+            Verdict::Bad(why) => (Vouched::Bad(why), None),
+        };
+        Ok(LookedUp { vouched, of_label, trust })
+    }
+
+    /// The verdict over everything that is beside the image, or over what was read if that is enough.
+    async fn search(&mut self) -> Result<Verdict, BackendError> {
+        for digest in &self.image.digests {
+            self.read(digest, Lists::All).await?;
+            if let good @ Verdict::Present(_) = self.verdict() {
+                return Ok(good);
+            }
+        }
+        // Among what was not read there may be a good signature, or one more that fails. The API would not change that.
+        if self.gap.is_none() {
+            for digest in std::mem::take(&mut self.unasked) {
+                self.read(digest, Lists::Api).await?;
+            }
+        }
+        match (self.verdict(), self.gap.take()) {
+            (verdict @ Verdict::Present(_), _) | (verdict, None) => Ok(verdict),
+            (_, Some(gap)) => Err(gap),
+        }
+    }
+
+    /// Reads and judges what `lists` have beside `digest`, and was not read yet.
+    async fn read(&mut self, digest: &'a Digest, lists: Lists) -> Result<(), BackendError> {
+        let SignedImage { registry, repository, .. } = self.image;
+        let subject = Subject { registry, repository, digest };
+        let search = Search { formats: self.signatures.policy.reads(), lists, reading: Arc::clone(&self.reading) };
+        let ProofQuery { deadline, joins, .. } = *self.query;
+        match self.signatures.registries.referrers(&subject, &search, deadline, joins).await {
+            Ok(documents) => {
+                self.add(&documents, digest);
+                self.judge(documents.candidates.iter().cloned().collect()).await
+            }
+            Err(error) => {
+                self.miss(error, digest);
+                Ok(())
+            }
+        }
+    }
+
+    fn add(&mut self, documents: &Documents, digest: &'a Digest) {
+        let Documents { places, gap, relies_on_memory, reading, .. } = documents;
+        for place in places {
+            if !self.places.contains(place) {
+                self.places.push(place);
+            }
+        }
+        self.reading = Arc::clone(reading);
+        if *relies_on_memory {
+            self.unasked.push(digest);
+        }
+        if let Some(gap) = gap {
+            self.miss(gap.clone(), digest);
+        }
+    }
+
+    fn miss(&mut self, error: BackendError, digest: &Digest) {
+        self.gap.get_or_insert_with(|| error.within(format_args!("the signatures of {digest}")));
+    }
+
+    /// Judges `candidates` on a thread that may block, until one of them is good. Nothing can stop such a thread, so it stops by itself.
+    ///
+    /// # Errors
+    /// When the deadline passes before.
+    async fn judge(&mut self, mut candidates: VecDeque<Candidate>) -> Result<(), BackendError> {
+        while !candidates.is_empty() && !matches!(self.verdict(), Verdict::Present(_)) {
+            if Instant::now() >= self.query.deadline {
+                return Err(BackendError::timeout(
+                    "there was no time to verify all signatures and attestations of the image",
+                ));
+            }
+            let turn = self.signatures.registries.turn_to_judge(self.query.deadline).await?;
+            let (policy, judgement) = (Arc::clone(&self.signatures.policy), self.judgement.clone());
+            let judged = spawn_blocking(move || {
+                let (_turn, mut judgement, end) = (turn, judgement, StdInstant::now() + TURN);
+                while let Some(candidate) = candidates.pop_front() {
+                    judgement.weigh(&policy, &candidate);
+                    if StdInstant::now() >= end {
+                        break;
+                    }
+                }
+                (judgement, candidates)
+            });
+            let judged = judged.await;
+            (self.judgement, candidates) =
+                judged.map_err(|error| BackendError::unavailable(format!("judging the signatures failed: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// The verdict for the expected commit.
+    fn verdict(&self) -> Verdict {
+        self.verdict_for(self.query.commit)
+    }
+
+    fn verdict_for(&self, commit: Option<&Commit>) -> Verdict {
+        let commit = commit.filter(|_| self.signatures.proves_commits);
+        self.judgement.verdict(&self.signatures.policy, commit.map(Commit::as_str))
+    }
+
+    /// What is proven if the label and the proof agree on `commit`, which is not the expected one.
+    fn of_label(&self, commit: &str) -> Result<Option<Proven>, BackendError> {
+        let Ok(commit) = Commit::parse(commit) else { return Ok(None) };
+        if !self.query.label.is_some_and(|label| label.eq_ignore_ascii_case(commit.as_str())) {
+            return Ok(None);
+        }
+        match self.verdict_for(Some(&commit)) {
+            Verdict::Present(proof) => self.signatures.check(proof, Some(&commit)).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rcgen::KeyPair;
+    use serde_json::json;
+
+    use super::{super::Memory, *};
+    use domain::{
+        clock::{Clock, SystemClock},
+        error::ErrorKind,
+        file::base_dir::BaseDir,
+        problem::{Path, Problems},
+    };
+    use oci::Registries;
+    use outbound::Outbound;
+    use signature::{Form, Policy};
+
+    /// A witness with one key.
+    fn witness() -> Signatures {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key.pub"), KeyPair::generate().unwrap().public_key_pem()).unwrap();
+        let (base, mut problems) = (BaseDir::new(folder.path()), Problems::default());
+        let signature = serde_json::from_value(json!({"any": [{"key": {"file": "key.pub"}}]})).unwrap();
+        let policy = Policy::build(&signature, None, &base, &Path::root(), &mut problems).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let registries =
+            Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
+        let memory = Memory::new(&clock);
+        Signatures { policy: Arc::new(policy), commit: None, proves_commits: false, registries, memory }
+    }
+
+    /// Judges ten documents of nobody until `deadline`.
+    async fn judge(witness: &Signatures, deadline: Instant) -> Result<Verdict, BackendError> {
+        let (registry, repository) = ("registry.example.com".to_owned(), "org/app".to_owned());
+        let image = SignedImage { registry, repository, digests: vec![Digest::of(b"image")] };
+        let (noted, not_signed_for) = (BTreeMap::new(), Duration::ZERO);
+        let query = ProofQuery {
+            commit: None,
+            label: None,
+            noted: &noted,
+            deadline,
+            joins: true,
+            may_reuse: true,
+            not_signed_for,
+        };
+        let mut look_up = LookUp::new(witness, &image, &query);
+        let document = |number| Candidate { place: format!("place {number}"), form: Form::Bundle("{}".into()) };
+        look_up.judge((0..10).map(document).collect()).await?;
+        Ok(look_up.verdict())
+    }
+
+    /// What is not judged in time is unknown, and no absence.
+    #[tokio::test]
+    async fn judging_ends_at_the_deadline() {
+        let witness = witness();
+        let soon = || Instant::now() + Duration::from_millis(50);
+        let late = judge(&witness, Instant::now()).await.unwrap_err();
+        assert!(late.kind == ErrorKind::Timeout && late.message.contains("verify all signatures"), "{late}");
+        let turns = [witness.registries.turn_to_judge(soon()).await, witness.registries.turn_to_judge(soon()).await];
+        let late = judge(&witness, soon()).await.unwrap_err();
+        assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to verify"), "{late}");
+        drop(turns);
+        for _ in 0..3 {
+            let verdict = judge(&witness, Instant::now() + Duration::from_mins(1)).await.unwrap();
+            assert!(matches!(verdict, Verdict::Absent(_)), "{verdict:?}");
+        }
+    }
+}

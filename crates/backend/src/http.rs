@@ -1,0 +1,235 @@
+//! The `http` backend asks a JSON API, or with `plugin` a plugin that speaks Argo CD's own protocol. Templates make the request
+//! to a JSON API, and one CEL expression makes the list from its answer. Only a 2xx with a list of objects is an answer;
+//! everything else is *unknown*.
+
+mod api;
+mod config;
+mod json;
+mod page;
+pub mod paging;
+mod plugin;
+mod question;
+mod redirect;
+mod whole;
+
+use std::{collections::HashSet, fmt::Write as _, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::Method;
+use serde_json::Value;
+use tokio::time::Instant;
+
+pub use self::config::Config;
+use self::{api::Api, question::ItemQuery, redirect::Redirects, whole::time_to_live};
+use super::{Backend, BuildContext, KindConfig, Reached};
+use domain::{
+    error::BackendError,
+    generator::{Evidence, Outcome, ParameterSet, Query},
+    problem::{Path, Problems},
+    secret::Secrets,
+    units::{HumanDuration, plural},
+};
+use lang::scope::ValueType;
+use outbound::{Call, HttpClient, TlsKeys};
+
+/// How many items of a `forEach` are asked for at the same time.
+const MAX_CONCURRENT_QUESTIONS: usize = 16;
+
+/// The `http` backend of a route or step.
+#[derive(Debug)]
+pub struct Http {
+    client: Arc<HttpClient>,
+    api: Api,
+    honor_cache_control: bool,
+    timeout: HumanDuration,
+    max_body: usize,
+}
+
+/// The answer to one question, or to all questions of a `forEach`.
+struct Found {
+    sets: Vec<ParameterSet>,
+    /// The time to live that each page states, if any.
+    lives: Vec<Option<Duration>>,
+    /// What was asked, and how the upstream answered.
+    evidence: Vec<Evidence>,
+}
+
+impl Http {
+    /// Parses all templates and the expression.
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        problems.check_not_zero(&path.key("timeout"), config.timeout.0);
+        let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
+        // Without TLS there is nothing to verify. A token may still be requested over TLS from another server.
+        let is_plain = address.is_some_and(|address| address.starts_with("http://")) && config.credential.is_none();
+        let keys = TlsKeys {
+            ca: config.ca.as_ref(),
+            client_certificate: config.client_certificate.as_ref(),
+            insecure_skip_verify: config.insecure_skip_verify,
+        };
+        let client = keys.client(is_plain, context.outbound, context.base, path, problems);
+        let api = Api::build(config, client.as_ref(), context, path, problems);
+        Some(Self {
+            client: client?,
+            api: api?,
+            honor_cache_control: config.honor_cache_control,
+            timeout: config.timeout,
+            max_body: config.max_body.as_usize(),
+        })
+    }
+}
+
+impl Http {
+    /// Sends the request for one question, and reads all pages of the answer.
+    async fn find(&self, question: ItemQuery<'_>) -> Result<Found, BackendError> {
+        let mut call = self.api.call(question, self.max_body).await?;
+        let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
+        let mut counted = Vec::new();
+        loop {
+            let (number, asked) = (seen.len() + 1, call.clone());
+            let of_page = |error: BackendError| {
+                let error = if number > 1 { error.within(format_args!("page {number}")) } else { error };
+                // An event about this URL concerns the question too.
+                BackendError { evidence: vec![Evidence::unknown(asked.to_string(), error.kind.as_str())], ..error }
+            };
+            let reply = self.api.send(&self.client, call).await.map_err(of_page)?;
+            let (status, secrets) = (reply.status, reply.secrets.clone());
+            let clean = |error: BackendError| of_page(secrets.clean(&error).within(&asked));
+            if self.api.redirects() == Redirects::SameOrigin
+                && let Some(url) = redirect::target(&asked.url, &reply, hops).map_err(clean)?
+            {
+                hops += 1;
+                call = Call { url, ..asked };
+                continue;
+            }
+            if self.honor_cache_control {
+                lives.push(time_to_live(&reply.headers));
+            }
+            let page = self.api.read(reply, question, number).await.map_err(clean)?;
+            sets.extend(page.sets);
+            counted.push(page.counted);
+            let Some((paging, next)) = self.api.paging().zip(page.next) else {
+                page::check_counted(&counted).map_err(clean)?;
+                let mut asked = asked.describe();
+                if number > 1 {
+                    let _ = write!(asked, ", {number} pages");
+                }
+                let evidence = match sets.len() {
+                    0 => Evidence::absent(asked, format!("{status}, an explicit empty list")),
+                    count => Evidence::present(asked, format!("{status}, {count} item{}", plural(count))),
+                };
+                return Ok(Found { sets, lives, evidence: vec![evidence] });
+            };
+            let url = paging.next_url(&asked.url, &next, &mut seen).map_err(clean)?;
+            (call, hops) = (Call { url, ..asked }, 0);
+        }
+    }
+
+    /// Sends one request for each item of `list`, several at the same time.
+    async fn find_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Found, BackendError> {
+        if list.is_empty() {
+            let evidence = vec![Evidence::absent("forEach, 0 questions", "it gives an explicit empty list")];
+            return Ok(Found { sets: Vec::new(), lives: Vec::new(), evidence });
+        }
+        let asks = list.into_iter().enumerate().map(|(index, each)| self.find_each(query, index, each, deadline));
+        let found: Vec<Found> = stream::iter(asks).buffered(MAX_CONCURRENT_QUESTIONS).try_collect().await?;
+        let mut whole = Found { sets: Vec::new(), lives: Vec::new(), evidence: Vec::new() };
+        for found in found {
+            whole.sets.extend(found.sets);
+            whole.lives.extend(found.lives);
+            whole.evidence.extend(found.evidence);
+        }
+        Ok(whole)
+    }
+
+    async fn find_each(
+        &self,
+        query: &Query,
+        index: usize,
+        each: Value,
+        deadline: Instant,
+    ) -> Result<Found, BackendError> {
+        let found = self.find(ItemQuery { query, each: Some(&each), deadline }).await;
+        found.map_err(|error| error.within(format_args!("forEach[{index}]")))
+    }
+}
+
+/// The time to live of a list: the shortest of its pages. For a page without a time to live, the route's `ttl` counts. `None`
+/// means that the route's `ttl` applies.
+fn life(pages: &[Option<Duration>], ttl: Duration) -> Option<Duration> {
+    let least = pages.iter().flatten().min().copied()?;
+    let is_bound_by_ttl = pages.contains(&None) && ttl < least;
+    if is_bound_by_ttl { None } else { Some(least) }
+}
+
+impl KindConfig for Config {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Http::build(self, context, path, problems)?))
+    }
+}
+
+#[async_trait]
+impl Backend for Http {
+    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let deadline = query.deadline.min(Instant::now() + self.timeout.0);
+        let found = match self.api.each(query, deadline).await? {
+            None => self.find(ItemQuery { query, each: None, deadline }).await?,
+            // Boxed, because this future is much larger than that of the usual single question.
+            Some(list) => Box::pin(self.find_all(query, list, deadline)).await?,
+        };
+        let life = life(&found.lives, query.ttl);
+        Ok(Outcome::of_sources(found.sets, found.evidence).lasting(life))
+    }
+
+    fn item(&self) -> ValueType {
+        match &self.api {
+            Api::Json(json) => json.item.clone(),
+            Api::Plugin(_) => ValueType::Anything,
+        }
+    }
+
+    fn reads_application_set(&self) -> bool {
+        match &self.api {
+            Api::Json(json) => json.reads_application_set(),
+            Api::Plugin(_) => true,
+        }
+    }
+
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let Some(mut url) = self.api.fixed_destination() else { return Vec::new() };
+        url.set_path("/");
+        url.set_query(None);
+        let source = url.origin().ascii_serialization();
+        let call = Call { method: Method::HEAD, may_repeat: false, ..Call::get(url, self.max_body, deadline) };
+        // Any status proves that the server is there. What a path needs is not known without a call.
+        let result = self.client.fetch(call).await.map(|reply| format!("answers {}", reply.status));
+        vec![Reached { source, result }]
+    }
+
+    fn secrets(&self) -> Secrets {
+        match &self.api {
+            Api::Json(json) => json.secrets(),
+            Api::Plugin(plugin) => plugin.secrets(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_lives_as_long_as_its_shortest_lived_page() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (pages, whole) in [
+            (&[][..], None),
+            (&[None, None], None),
+            (&[seconds(90), seconds(10)], seconds(10)),
+            (&[seconds(90), None], None),
+            (&[None, seconds(10)], seconds(10)),
+            (&[seconds(0), None], seconds(0)),
+        ] {
+            assert_eq!(life(pages, Duration::from_mins(1)), whole, "{pages:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The two protocols of the `http` backend behind one interface: a JSON API, and a plugin of Argo CD.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    config::Config, json::Json, page::Page, paging::Paging, plugin::Plugin, question::ItemQuery, redirect::Redirects,
+    whole::check_whole,
+};
+use crate::{BuildContext, getparams};
+use domain::{
+    error::BackendError,
+    generator::Query,
+    problem::{Path, Problems},
+};
+use outbound::{Call, HttpClient, Reply};
+use source::{Load, work_on};
+
+/// The protocol of the upstream: how to ask it, and how to read its answer.
+#[derive(Debug)]
+pub(super) enum Api {
+    /// A JSON API.
+    Json(Box<Json>),
+    /// A plugin that speaks Argo CD's protocol.
+    Plugin(Plugin),
+}
+
+impl Api {
+    /// Builds the variant that `config` names: `url` or `plugin`.
+    pub(super) fn build(
+        config: &Config,
+        client: Option<&Arc<HttpClient>>,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        match (&config.url, &config.plugin) {
+            (Some(url), None) => {
+                Json::build(config, url, client, context, path, problems).map(|json| Self::Json(Box::new(json)))
+            }
+            (None, Some(plugin)) => {
+                let others = [
+                    ("method", config.method.is_some()),
+                    ("allowedHosts", !config.allowed_hosts.is_empty()),
+                    ("credential", config.credential.is_some()),
+                    ("headers", !config.headers.is_empty()),
+                    ("body", config.body.is_some()),
+                    ("forEach", config.for_each.is_some()),
+                    ("parameters", config.parameters.is_some()),
+                    ("allowErrors", config.allow_errors),
+                    ("paging", config.paging.is_some()),
+                    ("redirects", config.redirects != Redirects::Refuse),
+                ];
+                for (key, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
+                    let help =
+                        "a plugin is called as Argo CD calls it; leave the key out, or ask its `url` as any JSON API";
+                    problems.error_with_help(&path.key(key), "it does not go with `plugin`", help);
+                }
+                Plugin::build(plugin, context, &path.key("plugin"), problems).map(Self::Plugin)
+            }
+            (url, _) => {
+                let help = "write `url` for a JSON API, or `plugin: { baseUrl: … }` for a plugin that speaks Argo CD's protocol";
+                if url.is_some() {
+                    problems.error_with_help(path, "`url` and `plugin` do not go together", help);
+                } else {
+                    problems.missing_key(path, "url", Some(help));
+                }
+                None
+            }
+        }
+    }
+
+    /// The items of `forEach`; `None` without a `forEach`.
+    pub(super) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
+        match self {
+            Self::Json(json) => json.each(query, deadline).await,
+            Self::Plugin(_) => Ok(None),
+        }
+    }
+
+    /// The first call for `question`, for an answer of at most `max_bytes`.
+    pub(super) async fn call(&self, question: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
+        match self {
+            Self::Json(json) => json.call(question, max_bytes).await,
+            Self::Plugin(plugin) => plugin.call(question.query, max_bytes, question.deadline),
+        }
+    }
+
+    /// Sends `call`, with the credential if one is configured.
+    pub(super) async fn send(&self, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+        match self {
+            Self::Json(json) => json.send(client, call).await,
+            Self::Plugin(_) => client.fetch(call).await,
+        }
+    }
+
+    /// Reads page `number` of the answer.
+    pub(super) async fn read(
+        &self,
+        reply: Reply,
+        question: ItemQuery<'_>,
+        number: usize,
+    ) -> Result<Page, BackendError> {
+        check_whole(&reply, number, matches!(self, Self::Plugin(_)))?;
+        match self {
+            Self::Json(json) => json.read(reply, question, number).await,
+            // Argo CD ignores the content type, and many plugins set none.
+            Self::Plugin(_) => {
+                let load = Load::Bytes(reply.body.len());
+                let read = move || getparams::read(&reply.body, || reply.excerpt(120));
+                let sets = work_on(load, read).await?;
+                Ok(Page { sets, next: None, counted: None })
+            }
+        }
+    }
+
+    /// The server that is asked; `None` if a value can change the host.
+    pub(crate) fn fixed_destination(&self) -> Option<reqwest::Url> {
+        match self {
+            Self::Json(json) => json.fixed_destination(),
+            Self::Plugin(plugin) => Some(plugin.url().clone()),
+        }
+    }
+
+    /// How the list continues, if it comes in pages.
+    pub(super) fn paging(&self) -> Option<&Paging> {
+        match self {
+            Self::Json(json) => json.paging(),
+            Self::Plugin(_) => None,
+        }
+    }
+
+    /// What to do with a redirect.
+    pub(super) fn redirects(&self) -> Redirects {
+        match self {
+            Self::Json(json) => json.redirects,
+            Self::Plugin(_) => Redirects::Refuse,
+        }
+    }
+}

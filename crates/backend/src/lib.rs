@@ -1,0 +1,233 @@
+//! Kinds of backends: where a route gets its parameters from. One file per kind.
+//!
+//! A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends, as [`step`]s. To add a kind: a file with
+//! its `Config`, `impl KindConfig` and `impl Backend`, and one entry in `backend_kinds!` below. Tests name what is then still missing.
+
+pub mod credential;
+pub mod digests;
+pub mod fixed;
+pub mod getparams;
+pub mod http;
+mod mapping;
+pub mod merge;
+pub mod pipeline;
+pub mod request;
+pub mod script;
+pub mod step;
+mod steps;
+mod total;
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::step::{MergeConfig, StepConfig, StepSource};
+use domain::{
+    clock::Clock,
+    document::kind_of,
+    error::BackendError,
+    file::base_dir::BaseDir,
+    generator::ParameterSet,
+    problem::{Path, Problems},
+};
+use lang::{
+    evaluator::{Evaluator, Evaluators},
+    scope::NameScope,
+};
+use launcher::Launchers;
+use oci::Registries;
+use outbound::Outbound;
+use source::{Backend, Reached, ask};
+
+/// The configuration of one kind of backend.
+pub trait KindConfig {
+    /// The backend, or `None` with its problems noted below `path`.
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>>;
+
+    /// Whether the backend may serve the last build while a newer commit is not built yet. Such a backend notes with each answer what it
+    /// must know later.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// Whether the backend can use the items of the step before it.
+    fn reads_items(&self) -> bool {
+        true
+    }
+
+    /// Whether answers may become outdated. The list of `fixed` never does.
+    fn gets_old(&self) -> bool {
+        true
+    }
+}
+
+/// Makes [`BackendConfig`], [`StepFields`] and [`KINDS`] from one list of kinds: the variant, its key in the configuration, and the type of
+/// its configuration, which implements [`KindConfig`].
+macro_rules! backend_kinds {
+    ($($(#[$doc:meta])* $variant:ident($key:ident: $config:ty),)+) => {
+        /// Where a route's answers come from: exactly one kind.
+        #[derive(Debug, Clone, Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase")]
+        pub enum BackendConfig {
+            $($(#[$doc])* $variant($config),)+
+        }
+
+        /// The keys of all kinds.
+        pub const KINDS: &[&str] = &[$(stringify!($key)),+];
+
+        impl BackendConfig {
+            /// The kind's name: the key in the configuration and the `backend` label of metrics.
+            #[must_use]
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => stringify!($key),)+
+                }
+            }
+
+            fn config(&self) -> &dyn KindConfig {
+                match self {
+                    $(Self::$variant(config) => &*config,)+
+                }
+            }
+        }
+
+        /// The keys of a step: exactly one kind of backend or `select`, and a name if wanted.
+        #[derive(Debug, Clone, Deserialize, JsonSchema)]
+        #[schemars(rename = "BackendPart", extend("oneOf" = [
+            $({"required": [stringify!($key)]},)+ {"required": ["select"]},
+        ]))]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        struct StepFields {
+            /// The step's name in messages; its number unless set.
+            name: Option<String>,
+            $($(#[$doc])* $key: Option<$config>,)+
+            /// Only in a pipeline: a CEL expression over `items`, the items of the step before, and `params`. It gives a list of objects.
+            select: Option<String>,
+        }
+
+        impl From<StepFields> for StepConfig {
+            fn from(fields: StepFields) -> Self {
+                let sources = [
+                    $(fields.$key.map(|config| StepSource::Backend(BackendConfig::$variant(config))),)+
+                    fields.select.map(StepSource::Select),
+                ];
+                Self::new(fields.name, sources.into_iter().flatten().collect())
+            }
+        }
+    };
+}
+
+backend_kinds! {
+    /// A list in this configuration.
+    Fixed(fixed: fixed::Config),
+    /// A program that is run for each question. As a later step of a pipeline it reads the items of the step before as `items`.
+    Script(script: Box<script::Config>),
+    /// A JSON API. As a later step of a pipeline its templates and its expression know the items of the step before as `items`.
+    Http(http: Box<http::Config>),
+    /// The digests of named images, or a list of tags, from their registry.
+    Digests(digests: Box<digests::Config>),
+    /// Several steps. Each step gets the items that the step before found.
+    Pipeline(pipeline: Vec<StepConfig>),
+    /// Several backends at once, whose items are joined.
+    Merge(merge: MergeConfig),
+}
+
+impl<C: KindConfig> KindConfig for Box<C> {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        (**self).build(context, path, problems)
+    }
+
+    fn takes_notes(&self) -> bool {
+        (**self).takes_notes()
+    }
+
+    fn reads_items(&self) -> bool {
+        (**self).reads_items()
+    }
+
+    fn gets_old(&self) -> bool {
+        (**self).gets_old()
+    }
+}
+
+impl BackendConfig {
+    /// The backend, or `None` with its problems noted below `path`.
+    pub fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        self.config().build(context, &path.key(self.kind()), problems)
+    }
+
+    /// [`KindConfig::takes_notes`].
+    #[must_use]
+    pub fn takes_notes(&self) -> bool {
+        self.config().takes_notes()
+    }
+}
+
+/// Everything that building a backend may use.
+#[derive(Clone, Copy)]
+pub struct BuildContext<'a> {
+    /// The folder that relative paths start from.
+    pub base: &'a BaseDir,
+    /// The time, by which cached knowledge becomes outdated.
+    pub clock: &'a Arc<dyn Clock>,
+    /// The HTTP clients.
+    pub outbound: &'a Arc<Outbound>,
+    /// The launchers, which start programs.
+    pub launchers: &'a Arc<Launchers>,
+    /// Evaluates the route's expressions and templates.
+    pub evaluator: &'a Evaluator,
+    /// The route's configuration as a document.
+    pub raw: &'a Value,
+    /// The registries.
+    pub registries: &'a Registries,
+    /// The names that templates over the call can use. They include `items` if the backend gets the items of a step before it.
+    pub scope: &'a NameScope,
+    /// The package that the backend's programs belong to.
+    pub package: Option<&'a script::Package>,
+    /// What candidates of shadows use in place of `outbound`, `registries`, `launchers` and the evaluators; the same unless set.
+    pub apart: Option<&'a Apart>,
+}
+
+/// Clients for backends that must not take anything from others: no connection, no turn, no rest of a failing destination, nothing learned.
+#[derive(Debug)]
+pub struct Apart {
+    /// The HTTP clients.
+    pub outbound: Arc<Outbound>,
+    /// The registries.
+    pub registries: Registries,
+    /// The launchers, which start programs.
+    pub launchers: Arc<Launchers>,
+    /// The processes that evaluate costly expressions.
+    pub evaluators: Arc<Evaluators>,
+}
+
+impl BuildContext<'_> {
+    /// Whether the backend gets the items of a step before it.
+    #[must_use]
+    pub(crate) fn has_items(&self) -> bool {
+        self.scope.has(ITEMS)
+    }
+}
+
+/// The variable with the items of the step before.
+pub const ITEMS: &str = "items";
+
+/// The parameter sets of a document that must be a list of objects.
+///
+/// # Errors
+/// When it is anything else; the text says what.
+pub fn parameter_sets(document: Value) -> Result<Vec<ParameterSet>, BackendError> {
+    let Value::Array(items) = document else {
+        return Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&document))));
+    };
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(index, item)| match item {
+            Value::Object(map) => Ok(ParameterSet(map)),
+            other => Err(BackendError::invalid_output(format!("item {index} is {}, not an object", kind_of(&other)))),
+        })
+        .collect()
+}

@@ -1,0 +1,149 @@
+//! `merge`: asks several backends at the same time, and joins their items by the values of keys, as Argo CD's merge generator
+//! does. If one backend fails, the whole answer is *unknown*.
+
+pub mod join;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use self::join::{Join, join};
+use super::{
+    Backend, BuildContext, KindConfig, Reached,
+    step::{MergeConfig, StepConfig},
+    steps::{StepReport, Steps},
+};
+use domain::{
+    error::BackendError,
+    generator::{Outcome, Query, Trust},
+    problem::{Path, Problems},
+    secret::Secrets,
+};
+use lang::scope::{NameScope, ValueType};
+
+/// The `merge` backend of a route or step.
+#[derive(Debug)]
+pub struct Merge {
+    keys: Vec<String>,
+    join: Join,
+    steps: Steps,
+}
+
+impl KindConfig for MergeConfig {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        let keys_path = path.key("mergeKeys");
+        if self.merge_keys.is_empty() {
+            problems.error_with_help(
+                &keys_path,
+                "there are no keys",
+                "name what items have in common: `mergeKeys: [cluster]`",
+            );
+        }
+        for (index, key) in self.merge_keys.iter().enumerate() {
+            if key.split('.').any(str::is_empty) {
+                problems.error(&keys_path.index(index), "a key is a name, or names with dots between them");
+            } else if self.merge_keys[..index].contains(key) {
+                problems.error(&keys_path.index(index), format!("`{}` stands here twice", key.escape_debug()));
+            }
+        }
+        let path = path.key("backends");
+        if self.backends.len() < 2 {
+            problems.error_with_help(&path, "there is nothing to merge", "name two backends or more");
+        }
+        let raw = context.raw.pointer("/backend/merge/backends").unwrap_or(&Value::Null);
+        let steps = Steps::build(&self.backends, "backend", false, BuildContext { raw, ..context }, &path, problems)?;
+        check_keys(&self.merge_keys, &steps, &keys_path, problems);
+        Some(Arc::new(Merge { keys: self.merge_keys.clone(), join: self.join, steps }))
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.backends.iter().any(StepConfig::takes_notes)
+    }
+}
+
+#[async_trait]
+impl Backend for Merge {
+    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let asked = (0..self.steps.count()).map(|index| self.steps.ask(index, query, query.items.clone()));
+        let (mut lists, mut reports) = (Vec::new(), Vec::new());
+        for outcome in all(join_all(asked).await)? {
+            let (sets, report) = StepReport::split(outcome);
+            lists.push(sets);
+            reports.push(report);
+        }
+        let counts: Vec<String> = lists.iter().map(|list| list.len().to_string()).collect();
+        let asked =
+            format!("the {} join of {} items by {}", self.join.as_str(), counts.join(" and "), self.keys.join(", "));
+        let sets = join(lists, &self.keys, self.join).map_err(|(index, why)| {
+            self.steps.secrets().clean(&BackendError::invalid_output(why)).within(self.steps.label(index))
+        })?;
+        Ok(self.steps.conclude(Outcome::of_list(sets, asked, "nothing is left"), reports, query.ttl))
+    }
+
+    fn item(&self) -> ValueType {
+        ValueType::any_of(self.steps.items())
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.steps.reads_application_set()
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.steps.takes_notes()
+    }
+
+    fn trust(&self) -> Trust {
+        self.steps.trust()
+    }
+
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        self.steps.reach(deadline).await
+    }
+
+    fn forget(&self) {
+        self.steps.forget();
+    }
+
+    fn start_ahead(&self) {
+        self.steps.start_ahead();
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.steps.secrets()
+    }
+}
+
+/// Notes the merge keys that the items of a backend cannot have.
+fn check_keys(keys: &[String], steps: &Steps, path: &Path, problems: &mut Problems) {
+    for (index, key) in keys.iter().enumerate() {
+        for (step, item) in steps.items().enumerate() {
+            let scope = NameScope::of(&[]).with_keys_of(&item);
+            // A key may itself have dots.
+            if let Err(unknown) = scope.follow(key)
+                && scope.get(key).is_none()
+            {
+                let message = format!("the items of {} have no key `{key}`", steps.label(step));
+                problems.mistake(&path.index(index), message, unknown.help);
+            }
+        }
+    }
+}
+
+/// All outcomes, or all errors in one (invariant I3).
+fn all(results: Vec<Result<Outcome, BackendError>>) -> Result<Vec<Outcome>, BackendError> {
+    let (mut outcomes, mut errors) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => errors.push(error),
+        }
+    }
+    let Some(first) = errors.first() else { return Ok(outcomes) };
+    let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    let learned = outcomes.into_iter().flat_map(|outcome| outcome.evidence);
+    let evidence = learned.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
+    Err(BackendError { kind: first.kind, message: messages.join("; "), evidence })
+}

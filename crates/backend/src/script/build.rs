@@ -1,0 +1,179 @@
+//! Builds a script from its configuration: finds its programs, and reports all that is wrong.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path as FilePath, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Config, Mode, PUBLIC, Package, Script, confinement, confinement::Confinement, interpreter, names, worker,
+    worker::Pool,
+};
+use crate::{BuildContext, ITEMS};
+use domain::{
+    file::base_dir::BaseDir,
+    problem::{Path, Problems},
+    secret::{STAND_IN, TextOrSecret, literal},
+};
+use lang::{expression::Expression, scope::ValueType};
+use launcher::{First, LaunchOptions, LauncherPool, Program};
+
+impl Script {
+    /// Finds the programs and checks all settings.
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        check_settings(config, context, path, problems);
+        literal::check_words(&config.command, &path.key("command"), problems);
+        if let Some(init) = &config.init {
+            literal::check_words(&init.command, &path.key("init").key("command"), problems);
+            literal::check_words(&init.args, &path.key("init").key("args"), problems);
+        }
+        let parameters = config.parameters.as_deref().map(|source| {
+            let scope = context.scope.only(&["params"]).with(ITEMS, ValueType::List(Box::default()));
+            Expression::build_objects(source, &scope, &path.key("parameters"), problems)
+        });
+        let help = "name a program: `command: [python3, branches.py]`";
+        let main = find_command(&config.command, context, &path.key("command"), help, problems);
+        let init = match &config.init {
+            Some(init) => {
+                let words = if init.command.is_empty() { Vec::new() } else { init.words() };
+                let path = path.key("init").key("command");
+                find_command(&words, context, &path, "name a program, or leave `init` out", problems).map(Some)
+            }
+            None => Some(None),
+        };
+        let options = launch_options(config, context, main.as_ref(), path, problems);
+        let (main, init, mut options) = (main?, init?, options?);
+        if let Some(init) = &init {
+            options.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
+        }
+        let (parameters, item) = match parameters {
+            Some(built) => {
+                let (expression, item) = built?;
+                (Some(Arc::new(expression)), item)
+            }
+            None => (None, ValueType::Anything),
+        };
+        let launchers = LauncherPool::new(context.launchers, options, config.concurrency);
+        let is_worker = config.mode == Mode::Worker;
+        // Offline, a text stands in for what may be a secret.
+        let stand_in = |name: &str| context.base.is_offline() && !PUBLIC.contains(&name);
+        let value = |name: &str| if stand_in(name) { Some(STAND_IN.into()) } else { std::env::var_os(name) };
+        let inherited = config.inherit_env.iter().filter_map(|name| Some((name.clone(), value(name)?)));
+        Some(Self {
+            workers: is_worker.then(|| Pool::new(&launchers, config.worker.unwrap_or_default())),
+            program: Arc::new(program(main, init, context)),
+            package: context.package.cloned(),
+            protocol: config.protocol,
+            parameters,
+            item,
+            inherited: inherited.collect(),
+            env: config.env.clone(),
+            base: context.base.clone(),
+            timeout: config.timeout,
+            max_output: config.max_output.as_usize(),
+            launchers,
+            evaluator: context.evaluator.clone(),
+            command: config.command.join(" "),
+            sources: context.launchers.sources().cloned(),
+        })
+    }
+}
+
+/// Checks the settings that need no program.
+fn check_settings(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) {
+    for (name, value) in &config.env {
+        let path = path.key("env").key(name);
+        match value {
+            TextOrSecret::Secret(secret) => secret.check(context.base, &path, problems),
+            TextOrSecret::Text(text) => literal::check(name, text, &path, problems),
+        }
+    }
+    names::check(config, context.raw, path, problems);
+    worker::check(config, path, problems);
+    problems.check_not_zero(&path.key("timeout"), config.timeout.0);
+    if config.concurrency == 0 {
+        problems.error(&path.key("concurrency"), "with 0 the script would never run");
+    }
+}
+
+/// Finds the program that is the first of `words`, and checks what interprets it.
+fn find_command(
+    words: &[String],
+    context: BuildContext<'_>,
+    path: &Path,
+    help: &str,
+    problems: &mut Problems,
+) -> Option<First> {
+    let Some((program, arguments)) = words.split_first() else {
+        problems.error_with_help(path, "the command is empty", help);
+        return None;
+    };
+    let program = problems.note(path, find_program(program, context.base, context.package))?;
+    let folder = context.package.map_or(context.base.as_path(), Package::working);
+    interpreter::check(&folder.join(&program), folder, path, problems);
+    // What is copied for each run may be changed by `init`.
+    let is_made = context.package.is_some();
+    interpreter::check_script(&program, arguments, folder, is_made, path, problems);
+    Some(First { path: program, arguments: arguments.to_vec() })
+}
+
+/// What the script may use. Reports problems also if `main` was not found.
+fn launch_options(
+    config: &Config,
+    context: BuildContext<'_>,
+    main: Option<&First>,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<LaunchOptions> {
+    let confinement = Confinement {
+        allow: &config.allow,
+        limits: config.limits,
+        user: config.user.as_deref(),
+        network: config.network,
+    };
+    let (program, arguments) = main.map_or((FilePath::new(""), &[][..]), |main| (&main.path, &main.arguments));
+    let mut options = confinement.terms(program, arguments, context.base, path, problems)?;
+    options.readable.extend(context.package.map(Package::readable).unwrap_or_default());
+    Some(options)
+}
+
+/// The program as the launcher starts it. A copied package is its folder, else the configuration's folder.
+fn program(main: First, first: Option<First>, context: BuildContext<'_>) -> Program {
+    let copy = context.package.and_then(Package::copied);
+    let folder = if copy.is_none() { Some(context.base.as_path().to_owned()) } else { None };
+    Program { path: main.path, arguments: main.arguments, folder, first, copy }
+}
+
+/// The program's absolute path. A run has a cleared environment and could not look up a bare name. An unknown program is reported
+/// at the start.
+fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result<PathBuf, String> {
+    if let Some(program) = package.and_then(|package| package.find(name)) {
+        return program;
+    }
+    if name.contains('/') {
+        let path = base.resolve(name);
+        let shown = base.resolve(name.strip_prefix("./").unwrap_or(name));
+        return match () {
+            () if is_executable(&path) => Ok(path),
+            () if path.exists() => Err(format!("{0} is not an executable file; try `chmod +x {0}`", shown.display())),
+            () => Err(format!(
+                "{} does not exist; a relative path starts from {}",
+                shown.display(),
+                base.as_path().display()
+            )),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_absolute() && is_executable(candidate))
+        .ok_or_else(|| {
+            format!("there is no program `{name}` in PATH; install it where the gateway runs, or write its path")
+        })
+}
+
+/// Whether `path` is a file that some user may execute.
+pub(super) fn is_executable(path: &FilePath) -> bool {
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,157 @@
+//! The configuration of a step: of a pipeline, or one of the backends that a merge asks.
+
+use std::{borrow::Cow, sync::Arc};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+
+use super::{
+    Backend, BackendConfig, BuildContext, ITEMS, KINDS, StepFields, merge::join::Join, pipeline::select::Select,
+};
+use domain::problem::{Path, Problems};
+use lang::scope::ValueType;
+
+/// One step, with a name if wanted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "StepFields")]
+pub struct StepConfig {
+    /// The step's name in messages; its number unless set.
+    pub(super) name: Option<String>,
+    source: Result<StepSource, NotOne>,
+}
+
+/// Where a step's items come from.
+#[derive(Debug, Clone)]
+pub(super) enum StepSource {
+    /// A backend.
+    Backend(BackendConfig),
+    /// A CEL expression over the items of the step before.
+    Select(String),
+}
+
+/// Why a step has no source.
+#[derive(Debug, Clone, Copy)]
+enum NotOne {
+    Missing,
+    Several,
+}
+
+/// A step's backend, built.
+pub(super) struct BuiltStep {
+    /// The key of the backend in the configuration.
+    pub(super) kind: &'static str,
+    pub(super) backend: Arc<dyn Backend>,
+    /// Whether its answers may become outdated.
+    pub(super) gets_old: bool,
+}
+
+/// Backends, and how their items are joined.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "MergeBackend")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MergeConfig {
+    /// Items belong together if the values of all these keys are equal. A dot leads into an object: `values.cluster`.
+    /// Each item must have the keys, and no two items of one backend may have the same values.
+    #[schemars(length(min = 1))]
+    pub merge_keys: Vec<String>,
+    /// Which items the answer has.
+    #[serde(default)]
+    pub join: Join,
+    /// The backends. The values of a later backend override those of earlier backends, key by key, also within objects. A list is
+    /// replaced as a whole.
+    #[schemars(length(min = 2))]
+    pub backends: Vec<StepConfig>,
+}
+
+impl JsonSchema for StepConfig {
+    fn schema_name() -> Cow<'static, str> {
+        StepFields::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        StepFields::json_schema(generator)
+    }
+}
+
+impl StepConfig {
+    /// A step that names `sources`, of which there should be one.
+    pub(super) fn new(name: Option<String>, sources: Vec<StepSource>) -> Self {
+        let mut sources = sources.into_iter();
+        let source = match (sources.next(), sources.next()) {
+            (Some(source), None) => Ok(source),
+            (None, _) => Err(NotOne::Missing),
+            (Some(_), Some(_)) => Err(NotOne::Several),
+        };
+        Self { name, source }
+    }
+
+    /// The backend that the step names.
+    fn backend(&self) -> Option<&BackendConfig> {
+        match &self.source {
+            Ok(StepSource::Backend(config)) => Some(config),
+            Ok(StepSource::Select(_)) | Err(_) => None,
+        }
+    }
+
+    /// Whether the step's backend takes notes.
+    pub(super) fn takes_notes(&self) -> bool {
+        self.backend().is_some_and(BackendConfig::takes_notes)
+    }
+
+    /// The kind of the step's backend if the backend cannot use the items of the step before it.
+    pub(super) fn ignores_items(&self) -> Option<&'static str> {
+        let backend = self.backend()?;
+        if backend.config().reads_items() { None } else { Some(backend.kind()) }
+    }
+
+    /// Builds the step. Only a step of a pipeline may select.
+    pub(super) fn build(
+        &self,
+        is_pipeline: bool,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<BuiltStep> {
+        match &self.source {
+            Ok(StepSource::Backend(config)) => {
+                let backend = config.build(context, path, problems)?;
+                Some(BuiltStep { kind: config.kind(), backend, gets_old: config.config().gets_old() })
+            }
+            Ok(StepSource::Select(expression)) => select(expression, is_pipeline, context, path, problems),
+            Err(not_one) => {
+                let kinds = format!("one of {}, and select in a pipeline", KINDS.join(", "));
+                match not_one {
+                    NotOne::Missing => {
+                        problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));
+                    }
+                    NotOne::Several => {
+                        problems.error_with_help(path, "it names several backends", format!("it has exactly {kinds}"));
+                    }
+                }
+                None
+            }
+        }
+    }
+}
+
+fn select(
+    expression: &str,
+    is_pipeline: bool,
+    context: BuildContext<'_>,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<BuiltStep> {
+    let path = path.key("select");
+    let is_usable = is_pipeline && context.has_items();
+    if !is_pipeline {
+        let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
+        problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
+    } else if !context.has_items() {
+        let help = "`select` chooses among the items of the step before it";
+        problems.error_with_help(&path, "there is nothing to select from", help);
+    }
+    // Where there are no items, that is the only problem worth a line.
+    let scope = &if is_usable { context.scope.clone() } else { context.scope.with(ITEMS, ValueType::Anything) };
+    let select = Select::build(expression, BuildContext { scope, ..context }, &path, problems)?;
+    Some(BuiltStep { kind: "select", backend: Arc::new(select), gets_old: false })
+}

@@ -1,0 +1,91 @@
+//! The report: for people, for CI, for programs, and as a table for a page.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::rules::{Level, Results};
+use domain::junit::{self, Outcome, TestCase};
+
+/// Whether the plugin conforms, in words.
+fn conclusion(results: &Results) -> &'static str {
+    match (results.is_broken(), results.conforms()) {
+        (true, _) => "does not conform",
+        (_, true) => "conforms",
+        _ => "not known",
+    }
+}
+
+/// For people.
+pub fn text(results: &Results) -> String {
+    let mut text = String::new();
+    for judged in results.all() {
+        let rule = judged.rule;
+        let _ = writeln!(text, "{:<7} {:<6} {:<18} {}", judged.result(), rule.level.as_str(), rule.id, rule.asks);
+        for finding in judged.findings() {
+            let _ = writeln!(text, "                {finding}");
+        }
+    }
+    let broken = |level| results.all().iter().filter(|judged| judged.rule.level == level && judged.is_broken()).count();
+    let (musts, shoulds, hazards) = (broken(Level::Must), broken(Level::Should), broken(Level::Hazard));
+    let conclusion = conclusion(results);
+    let _ = writeln!(text, "{conclusion}: {musts} MUST, {shoulds} SHOULD and {hazards} HAZARD broken");
+    if let Some(why) = &results.unfinished {
+        let _ = writeln!(text, "{why}");
+    }
+    text
+}
+
+/// A table in Markdown.
+pub fn markdown(results: &Results) -> String {
+    let mut text = "| rule | level | result | |\n|---|---|---|---|\n".to_owned();
+    let cell = |text: &str| text.replace('|', "\\|");
+    // What a reply holds must not become a part of the page.
+    let quoted = |text: &String| cell(&text.replace('&', "&amp;").replace('<', "&lt;").replace('[', "&#91;"));
+    for judged in results.all() {
+        let rule = judged.rule;
+        let findings = judged.findings().map(quoted).collect::<Vec<_>>().join("<br>");
+        let said = if findings.is_empty() { cell(rule.asks) } else { findings };
+        let _ = writeln!(text, "| `{}` | {} | {} | {said} |", rule.id, rule.level.as_str(), judged.result());
+    }
+    let _ = writeln!(text, "\nResult: {}", conclusion(results));
+    if let Some(why) = &results.unfinished {
+        let _ = writeln!(text, "\n{why}");
+    }
+    text
+}
+
+/// For programs.
+pub fn json(results: &Results) -> Value {
+    let rules: Vec<Value> = results
+        .all()
+        .iter()
+        .map(|judged| {
+            let mut value = json!(judged);
+            value["result"] = json!(judged.result());
+            value
+        })
+        .collect();
+    json!({"conforms": results.conforms(), "conclusion": conclusion(results), "unfinished": results.unfinished, "rules": rules})
+}
+
+/// `JUnit` XML, for CI. A broken SHOULD is no failure there. Not knowing is one.
+pub fn junit(results: &Results) -> String {
+    let cases = results.all().iter().map(|judged| {
+        let rule = judged.rule;
+        let said = judged.findings().map(String::as_str).collect::<Vec<_>>().join("\n");
+        let outcome = match judged.result() {
+            "fail" if rule.level != Level::Should => Outcome::Failed(rule.asks.to_owned(), said),
+            "unknown" => Outcome::Failed(format!("not known: {}", rule.asks), said),
+            "skipped" => Outcome::Skipped,
+            _ => Outcome::Passed(said),
+        };
+        TestCase { class: rule.level.as_str().to_owned(), name: rule.id.to_owned(), outcome }
+    });
+    let unfinished = results.unfinished.iter().map(|why| TestCase {
+        class: "suite".to_owned(),
+        name: "finished".to_owned(),
+        outcome: Outcome::Failed(why.clone(), String::new()),
+    });
+    junit::write("plugin generator", &cases.chain(unfinished).collect::<Vec<_>>())
+}

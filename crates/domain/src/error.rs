@@ -1,0 +1,109 @@
+//! Errors of backends: what failed, and whether another attempt may help.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::generator::Evidence;
+
+/// Why a backend has no answer. Never turned into an empty list (invariant I2).
+#[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
+pub struct BackendError {
+    /// The kind of failure, which decides the status for the caller.
+    pub kind: ErrorKind,
+    /// What failed, where, and what to do. The operator reads it in a condition of the ApplicationSet. Holds no secret
+    /// (invariant I6).
+    pub message: String,
+    /// What was found out about each item, if there are several.
+    pub evidence: Vec<Evidence>,
+}
+
+/// Kinds of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ErrorKind {
+    /// The source cannot be reached or failed.
+    Unavailable,
+    /// The source did not answer in time.
+    Timeout,
+    /// The source asks for a pause.
+    Throttled {
+        /// The length of the pause, if the source named one.
+        retry_after: Option<Duration>,
+    },
+    /// The source refuses the credential. This does not heal by itself.
+    Denied,
+    /// The parameters of the request are unusable.
+    InvalidInput,
+    /// The source gave an answer that cannot be trusted.
+    InvalidOutput,
+}
+
+impl ErrorKind {
+    /// Whether the same request may soon succeed.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Timeout | Self::Throttled { .. })
+    }
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::Throttled { .. } => "throttled",
+            Self::Denied => "denied",
+            Self::InvalidInput => "invalid_input",
+            Self::InvalidOutput => "invalid_output",
+        }
+    }
+}
+
+impl BackendError {
+    /// An error of the given kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), evidence: Vec::new() }
+    }
+
+    /// The source cannot be reached or failed.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// The source did not answer in time.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Timeout, message)
+    }
+
+    /// The parameters of the request are unusable.
+    pub fn invalid_input(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// The source gave an answer that cannot be trusted.
+    pub fn invalid_output(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidOutput, message)
+    }
+
+    /// Whether the parameters of the request are unusable.
+    #[must_use]
+    pub fn is_invalid_input(&self) -> bool {
+        self.kind == ErrorKind::InvalidInput
+    }
+
+    /// The kind of several `errors` together: `InvalidInput` if one has it, since only another request can help then; else the
+    /// kind of the first. `None` without errors.
+    #[must_use]
+    pub fn kind_of_all(errors: &[Self]) -> Option<ErrorKind> {
+        let invalid = errors.iter().find(|error| error.is_invalid_input());
+        invalid.or_else(|| errors.first()).map(|error| error.kind)
+    }
+
+    /// The error with `context` before its message: `image front: …`.
+    #[must_use]
+    pub fn within(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+}

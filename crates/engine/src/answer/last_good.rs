@@ -1,0 +1,111 @@
+//! The last good answer, which is served when the current one is not known, or the reason why it is not.
+
+use std::sync::Arc;
+
+use super::{Answer, AnswerSource, Engine, Unknown};
+use crate::{
+    cache::{Entry, Key, Stale},
+    guard::{Held, identity::label, usual_key},
+    route::{ResolvedQuery, Route, RouteTable},
+};
+use domain::clock::Timestamp;
+
+/// How many sets that a held answer leaves are named.
+const MAX_STAYING: usize = 100;
+
+/// Why a last good answer is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// It was stored at this time, and is older than `cache.staleIfError` allows.
+    TooOld(Timestamp),
+    /// It was stored at this time, and the route had another configuration then.
+    OtherConfiguration(Timestamp),
+    /// It was stored at this time, before the shared store lost writes. Another replica may have served a later one since.
+    OfBefore(Timestamp),
+}
+
+impl Engine {
+    /// The last good answer that is served instead of `held`, if it is still stored.
+    #[must_use]
+    pub fn last_good(&self, held: &Held) -> Option<Arc<Entry>> {
+        self.answers().get(&held.key).or_else(|| self.answers().get(&held.lineage))
+    }
+
+    /// Whether a last good answer is served instead of `held`.
+    #[must_use]
+    pub fn is_stood_in(&self, routes: &RouteTable, held: &Held) -> bool {
+        let Some(route) = routes.by_any_name(&held.question.route) else { return false };
+        let is_usable = |key| self.known.usable(route, key, self.clock.now()).is_some();
+        self.may_run() && [&held.key, &held.lineage].into_iter().any(is_usable)
+    }
+
+    /// The names of the sets of the last good answer that `held` leaves, at most a hundred. Empty if they are not known by name.
+    #[must_use]
+    pub fn staying(&self, held: &Held) -> Vec<String> {
+        let gone = &held.breach.gone;
+        let last = self.last_good(held).map(|entry| entry.encoded.decode()).unwrap_or_default();
+        let keys = Some(held.breach.identity.clone()).filter(|keys| !keys.is_empty());
+        let Some(keys) = keys.or_else(|| usual_key(&[&last])) else { return Vec::new() };
+        let mut names: Vec<String> = last.iter().map(|set| label(set, &keys)).collect();
+        if !gone.iter().all(|name| names.contains(name)) {
+            return Vec::new();
+        }
+        names.retain(|name| !gone.contains(name));
+        names.truncate(MAX_STAYING);
+        names
+    }
+
+    /// The answer that is stored now, perhaps by another replica while a caller waited here.
+    pub(super) fn stored_meanwhile(&self, asked: &ResolvedQuery) -> Option<(Arc<Entry>, Stale)> {
+        self.known.shared.as_ref()?;
+        let (entry, freshness) = self.known.usable(&asked.route, &asked.key, self.clock.now())?;
+        Some((entry, freshness.stale()?))
+    }
+
+    /// The last good answer of the lineage, for a question without an answer of its own. An invalid question gets none: it
+    /// belongs to no lineage.
+    pub(super) fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+        if unknown.failure.is_invalid_question() || self.is_missing_here(&asked.key) {
+            return Err(unknown);
+        }
+        let (route, lineage) = (&*asked.route, asked.lineage());
+        let usable = |key: Key| self.known.usable(route, &key, now).map(|found| (key, found));
+        let others = || asked.other_keys().find_map(|other| usable(other.key).or_else(|| usable(other.lineage)));
+        let Some((key, (entry, freshness))) = usable(lineage).or_else(others) else { return Err(unknown) };
+        let Some(stale) = freshness.stale() else { return Err(unknown) };
+        self.known.answers.used(key);
+        Ok(stand_in(route, entry, stale, unknown))
+    }
+
+    /// Whether the store has an answer to the question with `key` that is not here any more. Other replicas may still serve it.
+    fn is_missing_here(&self, key: &Key) -> bool {
+        let may_serve = self.known.shared.as_ref().is_some_and(|shared| shared.may_serve(key));
+        may_serve && !matches!(self.known.answers.try_get(key), Ok(Some(_)))
+    }
+
+    /// Why the last good answer of the question, else of its lineage, is not served.
+    pub(super) fn unusable(&self, asked: &ResolvedQuery) -> Option<Unusable> {
+        let (key, last) =
+            [asked.key, asked.lineage()].into_iter().find_map(|key| Some((key, self.known.answers.get(&key)?)))?;
+        Some(self.why_unusable(asked, &key, &last))
+    }
+
+    /// Why `last`, the answer under `key`, is not served.
+    pub(super) fn why_unusable(&self, asked: &ResolvedQuery, key: &Key, last: &Entry) -> Unusable {
+        let of_before = self.known.shared.as_ref().is_some_and(|shared| !shared.may_serve(key));
+        let why = if last.made_under != asked.route.made_under() {
+            Unusable::OtherConfiguration
+        } else if of_before {
+            Unusable::OfBefore
+        } else {
+            Unusable::TooOld
+        };
+        why(last.stored_at)
+    }
+}
+
+/// Serves `entry`, because the current answer is not known.
+pub(super) fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
+    route.metrics.stale_if_error.inc();
+    Answer { entry, source: AnswerSource::StaleIfError(stale, Box::new(unknown)) }
+}

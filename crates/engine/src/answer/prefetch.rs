@@ -1,0 +1,156 @@
+//! Renews answers ahead of their turn. Argo CD asks for the elements of a matrix one after the other, so 200 elements whose source
+//! takes 50 ms would take 10 s. When one of them is due, those that were asked after it in the reconcile before are renewed
+//! while it is waited for: [`AT_ONCE`] at most, and one more whenever a caller has taken one. So a caller that stops asking
+//! leaves no more than these behind. Questions that were not asked in the last two reconciles are left alone.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use foldhash::quality::RandomState;
+use indexmap::IndexSet;
+use parking_lot::Mutex;
+
+use super::{Engine, Wanted};
+use crate::{
+    cache::{Entry, Freshness, Key},
+    route::{ResolvedQuery, Route},
+};
+use domain::clock::Timestamp;
+
+/// How many answers are renewed ahead of the caller.
+const AT_ONCE: usize = 8;
+/// The number of questions that are known of one ApplicationSet at one route.
+const MAX_SIBLINGS: usize = 5_000;
+/// The number of questions that are known in all. If there are more, those of the route with the most of them are forgotten, and learned again
+/// by the next calls.
+const MAX_KNOWN: usize = 100_000;
+/// An answer that was renewed ahead this long ago, and that nobody has asked for, is not waited for any more.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the order of the siblings is made anew, at most.
+const PLANNED_EVERY: Duration = Duration::from_secs(1);
+
+/// What each ApplicationSet asks of each route.
+#[derive(Debug, Default)]
+pub(super) struct Siblings(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    families: HashMap<(Arc<str>, Box<str>), Family, RandomState>,
+    /// The number of questions of all families.
+    known: usize,
+}
+
+/// The questions of one ApplicationSet at one route.
+#[derive(Debug, Default)]
+struct Family {
+    /// In the order in which they came first, which counts where several were asked in the same millisecond.
+    known: IndexSet<Key, RandomState>,
+    /// Those that come next, in the order of the reconcile before.
+    next: VecDeque<Key>,
+    /// Those that were renewed ahead, and when. A caller is expected to ask for them in a moment.
+    ahead: Vec<(Key, Timestamp)>,
+    planned_at: Option<Timestamp>,
+}
+
+impl Siblings {
+    /// Notes that `asked` is asked at `now`, and calls `work` with what is known of its siblings.
+    fn note<T>(&self, asked: &ResolvedQuery, now: Timestamp, work: impl FnOnce(&mut Family) -> T) -> T {
+        let mut book = self.0.lock();
+        if book.known >= MAX_KNOWN {
+            book.forget_most();
+        }
+        let family = book.families.entry((Arc::clone(&asked.route.name), asked.query.requester().into())).or_default();
+        let before = family.known.len();
+        if before < MAX_SIBLINGS {
+            family.known.insert(asked.key);
+        }
+        family.ahead.retain(|(key, at)| *key != asked.key && now.since(*at).is_some_and(|age| age < PATIENCE));
+        let result = work(family);
+        let after = family.known.len();
+        book.known = (book.known + after).saturating_sub(before);
+        result
+    }
+}
+
+impl Book {
+    /// Forgets the questions of the route with the most of them.
+    fn forget_most(&mut self) {
+        let mut counts = HashMap::<Arc<str>, usize, RandomState>::default();
+        for ((route, _), family) in &self.families {
+            // A family without questions takes room too.
+            *counts.entry(Arc::clone(route)).or_default() += 1 + family.known.len();
+        }
+        let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return };
+        self.families.retain(|(route, _), _| *route != most);
+        self.known = self.families.values().map(|family| family.known.len()).sum();
+    }
+}
+
+impl Engine {
+    /// Renews siblings of `asked`, which a caller asks at `now`, ahead of their turn. `last` is when a caller asked it before, if it is
+    /// due now; without that, only what was planned before goes on.
+    pub(super) fn renew_ahead(&self, asked: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
+        if !asked.route.policy.renews_ahead() {
+            return;
+        }
+        let started = self.siblings.note(asked, now, |family| {
+            let is_planned = |at| now.since(at).is_some_and(|age: Duration| age < PLANNED_EVERY);
+            if let Some(last) = last
+                && !family.planned_at.is_some_and(is_planned)
+            {
+                family.planned_at = Some(now);
+                self.plan(family, &asked.route, last, now);
+            }
+            let mut started = Vec::new();
+            while family.ahead.len() < AT_ONCE
+                && let Some(key) = family.next.pop_front()
+            {
+                if key != asked.key
+                    && let Some(entry) = self.due(&asked.route, &key, now)
+                {
+                    family.ahead.push((key, now));
+                    started.push((key, entry));
+                }
+            }
+            started
+        });
+        for (key, entry) in started {
+            let query = ResolvedQuery::again(Arc::clone(&asked.route), &entry.question.open());
+            if query.key == key && asked.route.accepts(&query.query.parameters) {
+                // The run goes on without a waiting caller.
+                drop(self.join(&Arc::new(query), Wanted::Ahead(entry.turn.taken_at().unwrap_or(entry.asked_at))));
+            }
+        }
+    }
+
+    /// Puts the siblings that are due in the order in which they were asked, beginning after `last`. Forgets those that were
+    /// not asked in the two reconciles before `now`, as far as that can be known from the time since `last`.
+    fn plan(&self, family: &mut Family, route: &Route, last: Timestamp, now: Timestamp) {
+        let since_last = now.since(last).unwrap_or_default();
+        let mut order = Vec::new();
+        family.known.retain(|key| {
+            let Some(entry) = self.known.answers.memory().get_rare(key) else { return false };
+            let Some(at) = entry.turn.taken_at() else { return true };
+            let is_recent = last.since(at).is_none_or(|before| before <= since_last + PATIENCE);
+            // Otherwise it was asked in this reconcile already.
+            let is_to_come = now.since(at).is_some_and(|age| age > since_last / 2);
+            if is_recent && is_to_come && self.due(route, key, now).is_some() {
+                order.push((at < last, at, *key));
+            }
+            is_recent
+        });
+        order.sort_by_key(|(is_before, at, _)| (*is_before, *at));
+        family.next = order.into_iter().map(|(_, _, key)| key).collect();
+    }
+
+    /// The answer under `key`, if it is to be renewed: it is not fresh, and does not rest after a failure.
+    fn due(&self, route: &Route, key: &Key, now: Timestamp) -> Option<Arc<Entry>> {
+        let entry = self.known.answers.memory().get_rare(key)?;
+        let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
+        let is_due = !matches!(state, Freshness::Fresh { .. }) && self.known.failing.resting(key, now).is_none();
+        is_due.then_some(entry)
+    }
+}

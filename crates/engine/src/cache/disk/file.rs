@@ -1,0 +1,171 @@
+//! The database file. It is opened again after an I/O error, because redb refuses to work with a file that failed
+//! once. [`mod@super::start`] says what happens at the start.
+
+use std::{
+    ffi::OsStr,
+    fs::OpenOptions,
+    os::unix::fs::OpenOptionsExt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use parking_lot::RwLock;
+use redb::{Database, DatabaseError, StorageError};
+
+/// How much of the file redb keeps in memory, in bytes; its default is 1 GiB. Frequent answers are in the gateway's own memory.
+const PAGES: usize = 16 * 1024 * 1024;
+
+/// A file that may have to be opened again.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    database: RwLock<Option<Database>>,
+}
+
+impl File {
+    /// The open `database` at `path`.
+    pub(super) fn new(path: &Path, database: Database) -> Self {
+        Self { path: path.to_owned(), database: RwLock::new(Some(database)) }
+    }
+
+    /// Works with the file. redb may panic on a damaged page; the panic becomes an error.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        let database = self.database.read();
+        let Some(database) = database.as_ref() else { return Err(redb::Error::PreviousIo) };
+        catch_unwind(AssertUnwindSafe(|| work(database)))
+            .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
+    }
+
+    /// Reads from the file. If an error closed the file just now, this opens it again and reads once more: a write that failed says
+    /// nothing about what was stored before.
+    pub(super) fn read<T>(&self, work: impl Fn(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        match self.with(&work) {
+            Err(redb::Error::PreviousIo) if self.reopen().is_ok() => self.with(&work),
+            result => result,
+        }
+    }
+
+    /// Closes the file and opens it again. A file that is damaged or gone by now stays closed: a new file would look as if
+    /// nothing had ever been stored.
+    ///
+    /// # Errors
+    /// When it cannot be opened: the reason, for the log.
+    pub(super) fn reopen(&self) -> Result<(), String> {
+        let mut database = self.database.write();
+        *database = None;
+        *database = Some(open(&self.path).map_err(|trouble| trouble.to_string())?);
+        Ok(())
+    }
+
+    /// How large the file is, in bytes. 0 if that cannot be found out.
+    pub(super) fn size(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |found| found.len())
+    }
+
+    /// Makes the file as small as its content allows. Nobody else can use it meanwhile.
+    pub(super) fn compact(&self) -> Result<(), redb::Error> {
+        let mut database = self.database.write();
+        let Some(database) = database.as_mut() else { return Err(redb::Error::PreviousIo) };
+        catch_unwind(AssertUnwindSafe(|| database.compact().map(drop).map_err(redb::Error::from)))
+            .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
+    }
+
+    /// A database in memory, without a file.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Self {
+        let database = Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
+        Self::new(Path::new(""), database)
+    }
+}
+
+/// Why there is no file.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Another process has it open.
+    Locked(String),
+    /// Its content is not a database.
+    Damaged(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Trouble {
+    /// The same reason, with the path.
+    pub(super) fn within(self, path: &Path) -> Self {
+        let shown = path.display();
+        match self {
+            Self::Locked(why) => Self::Locked(format!("{shown}: {why}")),
+            Self::Damaged(why) => Self::Damaged(format!("{shown} is damaged: {why}")),
+            Self::Other(why) => Self::Other(format!("{shown}: {why}")),
+        }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Locked(why) | Self::Damaged(why) | Self::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Opens the existing file at `path`. An empty file counts as damaged.
+pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
+    let found = std::fs::metadata(path).map_err(|error| Trouble::Other(error.to_string()))?;
+    if found.len() == 0 {
+        return Err(Trouble::Damaged("it is empty".to_owned()));
+    }
+    open_with(path, false)
+}
+
+/// Creates a new file at `path`, in place of an existing one. It is created under another name and renamed when it is whole, so
+/// that a process that is killed meanwhile leaves no file that looks damaged.
+pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
+    let new = replace(path);
+    let trouble = |error: std::io::Error| Trouble::Other(format!("a new file cannot be made: {error}"));
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(trouble(error)),
+        _ => {}
+    }
+    let database = open_with(&new, true)?;
+    std::fs::rename(&new, path).and_then(|()| sync_folder(path)).map_err(trouble)?;
+    Ok(database)
+}
+
+/// Opens a file that only the gateway's user can read, because questions and answers are confidential.
+fn open_with(path: &Path, is_new: bool) -> Result<Database, Trouble> {
+    let open = || {
+        let mut options = OpenOptions::new();
+        let file = domain::file::open(path, options.read(true).write(true).create_new(is_new).mode(0o600));
+        let file = file.map_err(|error| DatabaseError::Storage(StorageError::Io(error)))?;
+        Database::builder().set_cache_size(PAGES).create_file(file)
+    };
+    let opened = catch_unwind(open).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
+    opened.map_err(|error| match &error {
+        DatabaseError::DatabaseAlreadyOpen => Trouble::Locked("another process holds it".to_owned()),
+        DatabaseError::Storage(StorageError::Io(io))
+            if io.kind() != std::io::ErrorKind::InvalidData && io.kind() != std::io::ErrorKind::UnexpectedEof =>
+        {
+            Trouble::Other(error.to_string())
+        }
+        _ => Trouble::Damaged(error.to_string()),
+    })
+}
+
+/// The path of a companion of `path`.
+pub(super) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// The path under which the file for `path` is created.
+pub(super) fn replace(path: &Path) -> PathBuf {
+    beside(path, ".new")
+}
+
+/// Waits until the names in the folder of `path` are on disk.
+pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

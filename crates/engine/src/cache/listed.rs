@@ -1,0 +1,65 @@
+//! A stored answer as operators see it.
+
+use std::time::Duration;
+
+use super::{Entry, Life, MadeUnder, disk::record::Head};
+use domain::{
+    clock::Timestamp,
+    generator::{Evidence, Question},
+};
+
+/// A stored answer without its body.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// What was asked.
+    pub question: Question,
+    /// The configuration that made it, and the keys by which it was verified.
+    pub(crate) made_under: MadeUnder,
+    /// When the backend had it.
+    pub stored_at: Timestamp,
+    /// When a caller last asked for a new answer.
+    pub asked_at: Timestamp,
+    /// For how long it is fresh.
+    pub life: Life,
+    /// How long the backend took.
+    pub took: Duration,
+    /// About how many bytes it takes.
+    pub size: usize,
+    /// How many parameter sets it holds.
+    pub sets: usize,
+    /// What was learned of each item.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Listed {
+    /// From an answer on disk.
+    #[must_use]
+    pub(super) fn kept(head: Head, size: usize) -> Self {
+        Self {
+            life: head.life(),
+            made_under: head.made_under(),
+            question: head.question,
+            stored_at: head.stored_at,
+            asked_at: head.asked_at,
+            took: Duration::from_micros(head.took_us),
+            size,
+            sets: head.sets,
+            evidence: head.evidence,
+        }
+    }
+
+    /// The listing of an answer in memory.
+    pub fn remembered(entry: &Entry) -> Self {
+        Self {
+            question: entry.question.open(),
+            made_under: entry.made_under,
+            stored_at: entry.stored_at,
+            asked_at: entry.asked_at,
+            life: entry.life,
+            took: entry.took,
+            size: entry.weight(),
+            sets: entry.encoded.sets(),
+            evidence: entry.evidence.clone(),
+        }
+    }
+}

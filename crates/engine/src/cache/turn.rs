@@ -1,0 +1,65 @@
+//! When a caller last asked for an answer, and whether the answer was renewed ahead of that.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use domain::clock::Timestamp;
+
+/// When a caller last asked for an answer, and whether the answer was renewed ahead since. It lives in memory only, and is
+/// changed without a lock by each call: the time in milliseconds, shifted by one bit, which says *ahead*.
+#[derive(Debug, Default)]
+pub struct Turn(AtomicU64);
+
+impl Turn {
+    /// The turn of an answer that was renewed ahead.
+    pub const fn ahead() -> Self {
+        Self(AtomicU64::new(1))
+    }
+
+    /// Notes that a caller asks at `now`. Returns whether the answer was renewed ahead and nobody had asked for it yet.
+    pub fn take(&self, now: Timestamp) -> bool {
+        let was_ahead = self.0.load(Ordering::Relaxed) & 1 == 1;
+        self.0.store(now.0 << 1, Ordering::Relaxed);
+        was_ahead
+    }
+
+    /// When a caller last asked. `None` if that is not known.
+    pub(crate) fn taken_at(&self) -> Option<Timestamp> {
+        Some(Timestamp(self.0.load(Ordering::Relaxed) >> 1)).filter(|at| at.0 > 0)
+    }
+
+    /// A number that differs after each call, unless two come within a millisecond.
+    pub(super) fn stamp(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes over when a caller last asked for `before`, an earlier answer to the same question.
+    pub fn follow(&self, before: &Self) {
+        let own = self.0.load(Ordering::Relaxed);
+        let last = before.0.load(Ordering::Relaxed) & !1;
+        self.0.store(own.max(last | (own & 1)), Ordering::Relaxed);
+    }
+}
+
+impl Clone for Turn {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_caller_after_a_renewal_ahead_learns_of_it() {
+        let (before, now) = (Turn::default(), Timestamp(1_764_000_000_123));
+        assert_eq!((before.taken_at(), before.take(now), before.taken_at()), (None, false, Some(now)));
+        let renewed = Turn::ahead();
+        assert_eq!(renewed.taken_at(), None);
+        renewed.follow(&before);
+        assert_eq!(renewed.taken_at(), Some(now));
+        let later = Timestamp(now.0 + 5);
+        assert_eq!((renewed.take(later), renewed.take(later)), (true, false));
+        assert_eq!(renewed.clone().taken_at(), Some(later));
+    }
+}

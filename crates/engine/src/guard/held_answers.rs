@@ -1,0 +1,188 @@
+//! The list of held answers.
+
+mod held;
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+pub use self::held::{Decision, Held};
+use crate::cache::{Key, KeyStart, NotOne, RouteId, Shares, Usage, in_turns};
+use domain::clock::Timestamp;
+
+/// How many bytes of held answers are stored: some ten thousand.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The held answers, by lineage. An answer that no caller has asked about for a day is forgotten.
+///
+/// Routes share the room. If there is too little for all, further answers of a route that has its share are held and not listed
+/// ([`HeldAnswers::has_room`]): those that are listed go on to be confirmed, and make room. A route that lacks its share gets it from the one that
+/// uses the most, which loses the answer that was seen longest ago: it is held again by its next run, and its count of agreeing runs begins
+/// again. An answer on which an operator has decided never leaves.
+#[derive(Debug, Clone)]
+pub struct HeldAnswers(Arc<Mutex<Book>>);
+
+#[derive(Debug)]
+struct Book {
+    held: Shares<Key, Held>,
+    /// The lineages forgotten since [`HeldAnswers::take_forgotten`] was last called.
+    forgotten: Vec<Key>,
+}
+
+impl Default for HeldAnswers {
+    fn default() -> Self {
+        Self::with_room(MAX_BYTES)
+    }
+}
+
+impl HeldAnswers {
+    /// Room for so many bytes of held answers.
+    fn with_room(bytes: u64) -> Self {
+        Self(Arc::new(Mutex::new(Book { held: Shares::new(bytes), forgotten: Vec::new() })))
+    }
+
+    /// Lets held answers take so many bytes at most: as many as the file has room for.
+    pub fn limit(&self, bytes: u64) {
+        self.lock().held.resize(bytes.min(MAX_BYTES));
+    }
+
+    /// Holds `held` in its lineage.
+    pub fn hold(&self, held: Held) {
+        self.lock().hold(held);
+    }
+
+    /// Whether there is room for `held`: its lineage has some already, or there is some, or its route uses less than its share.
+    #[must_use]
+    pub(crate) fn has_room(&self, held: &Held) -> bool {
+        let mut book = self.lock();
+        let (route, weight) = (held.lineage.route(), held.weight() as u64);
+        let used = book.held.usage(route).weight;
+        let has_room = book.held.peek(&held.lineage).is_some()
+            || book.held.fits(book.held.weight() + weight)
+            || used + weight <= book.held.share(route);
+        if !has_room {
+            book.held.note_left(route);
+        }
+        has_room
+    }
+
+    /// Removes the answer held in `lineage`. Returns whether there was one.
+    pub fn remove(&self, lineage: &Key) -> bool {
+        self.lock().held.remove(lineage).is_some()
+    }
+
+    /// The answer held in the lineage whose key begins with `id`.
+    ///
+    /// # Errors
+    /// When there is none, or there are several.
+    pub fn find(&self, id: &KeyStart, now: Timestamp) -> Result<Held, NotOne> {
+        id.find(self.open(now).held.iter().map(|(lineage, held)| (*lineage, held))).cloned()
+    }
+
+    /// Records that a caller asks a question whose answer is held under `lineage`.
+    pub(crate) fn note_asked(&self, lineage: &Key, now: Timestamp) {
+        if let Some(held) = self.lock().held.peek_mut(lineage) {
+            held.asked_at = now;
+        }
+    }
+
+    /// The held answers that are due for another run at `now`: routes take turns, and of each the longest due comes first.
+    #[must_use]
+    pub fn due(&self, now: Timestamp) -> Vec<Held> {
+        if self.lock().held.len() == 0 {
+            return Vec::new();
+        }
+        let book = self.open(now);
+        let mut due: Vec<(Timestamp, Held)> =
+            book.held.iter().filter_map(|(_, held)| Some((held.due_at()?, held.clone()))).collect();
+        due.retain(|(at, _)| *at <= now);
+        due.sort_by_key(|(at, held)| (*at, *held.lineage.as_bytes()));
+        in_turns(due.into_iter().map(|(_, held)| held).collect(), |held| held.lineage.route())
+    }
+
+    /// The answer held under `lineage`.
+    #[must_use]
+    pub fn get(&self, lineage: &Key, now: Timestamp) -> Option<Held> {
+        self.open(now).held.peek(lineage).cloned()
+    }
+
+    /// The route of each answer that is held.
+    #[must_use]
+    pub fn routes(&self, now: Timestamp) -> Vec<Arc<str>> {
+        self.open(now).held.iter().map(|(_, held)| Arc::clone(&held.question.route)).collect()
+    }
+
+    /// How many answers are held.
+    #[cfg(test)]
+    pub fn count(&self, now: Timestamp) -> usize {
+        self.open(now).held.len()
+    }
+
+    /// The held answers, by lineage.
+    #[must_use]
+    pub fn list(&self, now: Timestamp) -> Vec<(Key, Held)> {
+        self.open(now).held.iter().map(|(key, held)| (*key, held.clone())).collect()
+    }
+
+    /// The held answers, by lineage, with those that are due to be forgotten.
+    #[must_use]
+    pub fn all(&self) -> Vec<(Key, Held)> {
+        self.lock().held.iter().map(|(key, held)| (*key, held.clone())).collect()
+    }
+
+    /// Restores an answer that was held before a restart.
+    pub fn restore(&self, held: Held) {
+        let mut book = self.lock();
+        if book.held.peek(&held.lineage).is_none() {
+            book.hold(held);
+        }
+    }
+
+    /// How much the held answers of `route` take, and how much they may take before some of them leave.
+    #[must_use]
+    pub fn usage(&self, route: RouteId) -> (Usage, u64) {
+        let book = self.lock();
+        (book.held.usage(route), book.held.share(route))
+    }
+
+    /// The lineages forgotten since the last call.
+    #[must_use]
+    pub(crate) fn take_forgotten(&self) -> Vec<Key> {
+        std::mem::take(&mut self.lock().forgotten)
+    }
+
+    /// The book, after dropping entries that are due to be forgotten at `now`.
+    fn open(&self, now: Timestamp) -> MutexGuard<'_, Book> {
+        let mut book = self.lock();
+        let forgotten: Vec<Key> =
+            book.held.iter().filter(|(_, held)| held.is_forgotten(now)).map(|(key, _)| *key).collect();
+        for lineage in forgotten {
+            book.held.remove(&lineage);
+            book.forgotten.push(lineage);
+        }
+        book
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock()
+    }
+}
+
+impl Book {
+    /// Holds one more answer, and drops those for which there is no room.
+    fn hold(&mut self, mut held: Held) {
+        let (lineage, now) = (held.lineage, held.seen_at.max(held.decided_at));
+        if let Some(before) = self.held.peek(&lineage) {
+            // A caller may have asked during the review.
+            held.asked_at = held.asked_at.max(before.asked_at);
+        }
+        let weight = held.weight() as u64;
+        self.held.put(lineage, held, weight);
+        while let Some((left, _)) = self.held.next(|key, other| *key == lineage || !other.may_leave(now)) {
+            self.forgotten.push(left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

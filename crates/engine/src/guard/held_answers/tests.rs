@@ -1,0 +1,326 @@
+use serde_json::json;
+
+use super::{
+    super::{
+        Baseline, Guard, Identities, Review, Standing,
+        judge::tests::{guard, sets},
+    },
+    *,
+};
+use domain::generator::{ParameterSet, Question};
+
+const LINEAGE: Key = Key::of_bytes([1; 32]);
+
+/// Reviews one lineage, and lets time pass in between.
+struct Reviewer {
+    guard: Guard,
+    baseline: Baseline,
+    held_answers: HeldAnswers,
+    seconds: std::cell::Cell<u64>,
+    /// How many seconds each run takes.
+    took: std::cell::Cell<u64>,
+}
+
+impl Reviewer {
+    fn new(guard: Guard, last: &[ParameterSet]) -> Self {
+        let baseline = Baseline::of(guard.config(), last);
+        Self {
+            guard,
+            baseline,
+            held_answers: HeldAnswers::default(),
+            seconds: std::cell::Cell::new(1000),
+            took: std::cell::Cell::default(),
+        }
+    }
+
+    /// How many runs agree with `new` by now, or `None` when it passes.
+    fn review(&self, after: u64, new: &[ParameterSet]) -> Option<u32> {
+        self.seconds.set(self.seconds.get() + after);
+        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
+        let of = Standing {
+            question: &question,
+            key: LINEAGE,
+            lineage: LINEAGE,
+            asked_at: None,
+            is_new: false,
+            is_current: true,
+            began: Timestamp((self.seconds.get() - self.took.get()) * 1000),
+        };
+        let (now, before) = (self.now(), self.held_answers.get(&LINEAGE, self.now()));
+        let review = self.guard.review(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
+        if let Review::Held(held) = review {
+            self.held_answers.hold((*held).clone());
+            return Some(held.agreed);
+        }
+        self.held_answers.remove(&LINEAGE);
+        None
+    }
+
+    /// Whether something was held under `id`, and is decided now.
+    fn decide(&self, id: &str, decision: Decision) -> bool {
+        let held = self.held_answers.find(&KeyStart::parse(id).unwrap(), self.now()).ok();
+        let decided = held.map(|held| self.held_answers.hold(held.decided(decision, self.now())));
+        decided.is_some()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.seconds.get() * 1000)
+    }
+
+    fn len(&self) -> usize {
+        self.held_answers.count(self.now())
+    }
+}
+
+#[test]
+fn agreement_releases_and_anything_else_begins_anew() {
+    let (all, half, none) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"), Vec::new());
+    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 2, "confirmFor": "60s"})), &all);
+    let review = |after: u64, new: &[ParameterSet]| reviewer.review(after, new);
+    assert_eq!(
+        [review(0, &half), review(59, &half), review(1, &half), review(59, &half)],
+        [Some(0), Some(0), Some(1), Some(1)]
+    );
+    assert_eq!(reviewer.len(), 1);
+    assert_eq!((review(1, &half), reviewer.len()), (None, 0));
+    // Another loss, a recovery and a clock that went back all begin anew.
+    assert_eq!([review(60, &half), review(60, &half), review(60, &none)], [Some(0), Some(1), Some(0)]);
+    assert_eq!([review(60, &half), review(60, &half), review(60, &all)], [Some(0), Some(1), None]);
+    for _ in 0..100 {
+        assert_eq!([review(60, &half), review(60, &all)], [Some(0), None], "an oscillating source");
+    }
+    assert_eq!(review(60, &half), Some(0));
+    reviewer.seconds.set(10);
+    assert_eq!([review(0, &half), review(60, &half), review(60, &half)], [Some(0), Some(1), None]);
+}
+
+#[test]
+fn a_run_that_began_too_early_does_not_count() {
+    let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
+    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 1, "confirmFor": "60s"})), &all);
+    assert_eq!(reviewer.review(0, &half), Some(0));
+    reviewer.took.set(20);
+    assert_eq!(reviewer.review(79, &half), Some(0), "it began after 59 s");
+    assert_eq!(reviewer.review(1, &half), None, "it began after 60 s");
+}
+
+#[test]
+fn what_is_kept_is_never_accepted_unless_an_operator_says_so() {
+    let reviewer = Reviewer::new(guard(&json!({"onEmpty": "keep"})), &sets(&["a"], "1"));
+    for _ in 0..100 {
+        assert!(reviewer.review(600, &[]).is_some());
+    }
+    let id = LINEAGE.to_string();
+    assert!(reviewer.decide(&id, Decision::Released));
+    assert_eq!((reviewer.review(1, &[]), reviewer.len()), (None, 0));
+    assert!(!reviewer.decide(&id, Decision::Released));
+}
+
+#[test]
+fn a_decision_goes_for_one_answer() {
+    let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
+    let id = LINEAGE.to_string();
+    reviewer.review(0, &half);
+    assert!(reviewer.decide(&id, Decision::Rejected));
+    for _ in 0..100 {
+        assert!(reviewer.review(60, &half).is_some(), "rejected");
+    }
+    assert!(reviewer.decide(&id, Decision::Released));
+    assert_eq!(reviewer.review(1, &[]), Some(0), "another answer than the one that was released");
+    assert_eq!(reviewer.review(1, &half), Some(0), "and that is forgotten with it");
+}
+
+/// Lost sets count for an hour, and a lost record for a week. When that is over, the same answer would pass if it came for the first time.
+#[test]
+fn time_alone_ends_no_hold() {
+    let names: Vec<String> = (0..20).map(|n| format!("app-{n}")).collect();
+    let some = |count: usize| sets(&names[..count].iter().map(String::as_str).collect::<Vec<_>>(), "1");
+    let of_hour = |rules: &serde_json::Value| {
+        let mut reviewer = Reviewer::new(guard(rules), &some(20));
+        let fewer = Identities::of(&reviewer.guard.config().identity, &some(15));
+        reviewer.baseline = reviewer.baseline.after(fewer, reviewer.now());
+        assert_eq!(reviewer.review(10, &some(13)), Some(0), "7 of 20");
+        (reviewer, some(13))
+    };
+    let lost = |rules: &serde_json::Value| {
+        let mut reviewer = Reviewer::new(guard(rules), &some(2));
+        assert_eq!(reviewer.review(10, &[]), Some(0));
+        reviewer.baseline = Baseline::default();
+        (reviewer, Vec::new())
+    };
+    let (keep, slow) = (json!({"onEmpty": "keep", "onShrink": "keep"}), json!({"confirmAfter": 3, "confirmFor": "2h"}));
+    for hold in [&of_hour as &dyn Fn(&serde_json::Value) -> _, &lost] {
+        let (reviewer, answer) = hold(&keep);
+        assert!((0..20).all(|_| reviewer.review(3700, &answer).is_some()), "an operator decides");
+        let (reviewer, answer) = hold(&json!({}));
+        assert!(reviewer.decide(&LINEAGE.to_string(), Decision::Rejected));
+        assert!((0..20).all(|_| reviewer.review(3700, &answer).is_some()), "an operator has decided");
+        let (reviewer, answer) = hold(&slow);
+        let agreed: Vec<_> = (0..3).map(|_| reviewer.review(7200, &answer)).collect();
+        assert_eq!(agreed, [Some(1), Some(2), None], "its confirmations go on");
+        let (reviewer, _) = hold(&keep);
+        let is_lost = reviewer.baseline == Baseline::default();
+        assert!(reviewer.review(3700, &some(1)).is_some(), "another loss; is the record lost: {is_lost}");
+        // Rules that allow the loss let it pass, whatever was there before.
+        let (mut reviewer, answer) = hold(&keep);
+        reviewer.guard = guard(&json!({"onEmpty": "allow", "maxShrink": "100%"}));
+        assert_eq!(reviewer.review(3700, &answer), None);
+    }
+}
+
+#[test]
+fn what_nobody_asks_about_is_forgotten() {
+    let reviewer = Reviewer::new(guard(&json!({})), &sets(&["a"], "1"));
+    reviewer.review(0, &[]);
+    reviewer.seconds.set(reviewer.seconds.get() + 3600);
+    reviewer.held_answers.note_asked(&LINEAGE, reviewer.now());
+    reviewer.seconds.set(reviewer.seconds.get() + 24 * 3600);
+    assert_eq!(reviewer.len(), 1);
+    reviewer.seconds.set(reviewer.seconds.get() + 1);
+    assert_eq!(reviewer.len(), 0);
+    assert_eq!(
+        (reviewer.held_answers.take_forgotten(), reviewer.held_answers.take_forgotten()),
+        (vec![LINEAGE], vec![])
+    );
+}
+
+#[test]
+fn a_held_answer_is_due_when_its_rules_say() {
+    let all = sets(&["a", "b", "c", "d"], "1");
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
+    let due = |after: u64| reviewer.held_answers.due(Timestamp((reviewer.seconds.get() + after) * 1000)).len();
+    assert_eq!(due(10_000), 0, "nothing is held");
+    reviewer.review(0, &[]);
+    assert_eq!([due(0), due(299), due(300)], [0, 0, 1]);
+    // A run in between neither counts nor puts it off.
+    assert_eq!(reviewer.review(200, &[]), Some(0));
+    assert_eq!([due(99), due(100)], [0, 1]);
+    for agreed in 1..3 {
+        assert_eq!(reviewer.review(if agreed == 1 { 100 } else { 300 }, &[]), Some(agreed));
+        assert_eq!([due(299), due(300)], [0, 1]);
+    }
+    assert_eq!((reviewer.review(300, &[]), due(10_000)), (None, 0), "accepted");
+
+    // What waits for an operator is not due.
+    for config in [json!({"onEmpty": "keep"}), json!({"onShrink": "keep"})] {
+        let reviewer = Reviewer::new(guard(&config), &all);
+        let new = if config["onEmpty"] == "keep" { Vec::new() } else { sets(&["a"], "1") };
+        assert_eq!(reviewer.review(0, &new), Some(0));
+        assert_eq!(reviewer.held_answers.due(Timestamp(10_000_000)).len(), 0, "{config}");
+    }
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
+    reviewer.review(0, &[]);
+    assert!(reviewer.decide(&LINEAGE.to_string(), Decision::Rejected));
+    assert_eq!(reviewer.held_answers.due(Timestamp(10_000_000)).len(), 0, "rejected");
+}
+
+#[test]
+fn a_message_is_the_same_for_the_same_cause() {
+    let all = sets(&["a", "b", "c", "d"], "1");
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
+    let mut messages = Vec::new();
+    for _ in 0..3 {
+        reviewer.review(300, &[]);
+        messages.push(reviewer.held_answers.get(&LINEAGE, reviewer.now()).unwrap().to_string());
+    }
+    messages.dedup();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+}
+
+/// The key with this number, of this route.
+fn key(route: u8, number: u32) -> Key {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes[31] = route;
+    Key::of_bytes(bytes)
+}
+
+/// An answer that is held in the lineage with this key since the second `since`.
+fn held(lineage: Key, since: u64) -> Held {
+    let reviewer = Reviewer::new(guard(&json!({})), &sets(&["a", "b", "c", "d"], "1"));
+    reviewer.review(since, &[]);
+    Held { lineage, key: lineage, ..reviewer.held_answers.get(&LINEAGE, reviewer.now()).unwrap() }
+}
+
+const NOW: Timestamp = Timestamp(2_000_000);
+
+/// Room for about so many held answers.
+fn room_for(answers: u64) -> HeldAnswers {
+    HeldAnswers::with_room(answers * held(LINEAGE, 0).weight() as u64)
+}
+
+#[test]
+fn held_answers_of_one_route_push_out_no_decision_and_nothing_of_another_route() {
+    let held_answers = room_for(100);
+    for number in 0..10 {
+        held_answers.hold(held(key(1, number), 0));
+    }
+    held_answers.hold(held(key(1, 0), 0).decided(Decision::Rejected, NOW));
+    held_answers.hold(held(key(2, 0), 0).decided(Decision::Rejected, NOW));
+    held_answers.hold(held(key(2, 1), 0).decided(Decision::Released, NOW));
+    for number in 2..20_000 {
+        let new = held(key(2, number), 1);
+        if held_answers.has_room(&new) {
+            held_answers.hold(new);
+        }
+    }
+    let decision = |key| held_answers.get(&key, NOW).map(|held| held.decision);
+    assert!((1..10).all(|number| decision(key(1, number)) == Some(None)));
+    assert_eq!(decision(key(1, 0)), Some(Some(Decision::Rejected)));
+    assert_eq!(decision(key(2, 0)), Some(Some(Decision::Rejected)));
+    assert_eq!(decision(key(2, 1)), Some(Some(Decision::Released)));
+    assert_eq!((held_answers.count(NOW), decision(key(2, 19_999)), decision(key(2, 2))), (100, None, Some(None)));
+    assert!(held_answers.take_forgotten().is_empty(), "those that are listed go on to be confirmed");
+    assert_eq!(held_answers.usage(key(2, 0).route()).0.left, 20_000 + 10 - 100, "the others are counted");
+    // A route that lacks its share gets it from the one that uses the most.
+    for number in 10..50 {
+        assert!(held_answers.has_room(&held(key(1, number), 1)));
+        held_answers.hold(held(key(1, number), 1));
+    }
+    assert_eq!((held_answers.count(NOW), held_answers.take_forgotten().len()), (100, 40));
+    assert_eq!(decision(key(2, 0)), Some(Some(Decision::Rejected)));
+}
+
+#[test]
+fn without_room_an_answer_is_held_and_not_listed() {
+    let held_answers = room_for(10);
+    for number in 0..10 {
+        held_answers.hold(held(key(1, number), 0).decided(Decision::Rejected, NOW));
+    }
+    let (new, other) = (held(key(1, 10), 0), held(key(2, 0), 0));
+    assert!(!held_answers.has_room(&new));
+    assert!(new.unlisted().to_string().ends_with("or release some"));
+    assert!(held_answers.has_room(&held(key(1, 5), 0)), "its lineage has room");
+    assert!(held_answers.has_room(&other), "another route has its share");
+    held_answers.hold(other);
+    assert_eq!(
+        (held_answers.count(NOW), held_answers.usage(key(1, 0).route()).0.left),
+        (11, 1),
+        "no decision had to leave"
+    );
+    // An answer that is accepted makes room.
+    held_answers.remove(&key(2, 0));
+    held_answers.remove(&key(1, 5));
+    assert!(held_answers.has_room(&held(key(1, 10), 0)));
+}
+
+#[test]
+fn the_held_answers_fit_into_the_file() {
+    let held_answers = HeldAnswers::default();
+    held_answers.limit(50 * held(LINEAGE, 0).weight() as u64);
+    let new = (0..1000).map(|number| held(key(1, number), 0));
+    new.filter(|new| held_answers.has_room(new)).for_each(|new| held_answers.hold(new));
+    assert_eq!(held_answers.count(NOW), 50);
+}
+
+#[test]
+fn a_rejection_is_not_forgotten_with_a_day_without_calls() {
+    const DAY: u64 = 24 * 3_600_000;
+    let held_answers = HeldAnswers::default();
+    held_answers.hold(held(key(1, 0), 0).decided(Decision::Rejected, NOW));
+    held_answers.hold(held(key(1, 1), 0));
+    let kept =
+        |days: u64| (0..2).filter(|n| held_answers.get(&key(1, *n), Timestamp(NOW.0 + days * DAY)).is_some()).count();
+    assert_eq!((kept(0), kept(3), kept(90), kept(91)), (2, 1, 1, 0));
+}

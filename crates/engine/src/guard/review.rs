@@ -1,0 +1,138 @@
+//! Decides whether an answer is accepted: compares it with the baseline, and counts the runs that agree with the held answer. It is pure:
+//! `engine::answer` makes the change.
+
+use super::{Baseline, Decision, Guard, Held};
+use crate::cache::Key;
+use domain::{
+    clock::Timestamp,
+    generator::{ParameterSet, Question},
+};
+
+/// The question under review, and its lineage.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    /// The question.
+    pub question: &'a Question,
+    /// The question's key.
+    pub key: Key,
+    /// The key of its lineage.
+    pub lineage: Key,
+    /// When a caller last asked; `None` when one asks now.
+    pub asked_at: Option<Timestamp>,
+    /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
+    /// builds a commit, never takes away the lineage's sets, however often it is repeated.
+    pub is_new: bool,
+    /// Whether the run is current: a run that an invalidation cut off decides nothing.
+    pub is_current: bool,
+    /// When the run began.
+    pub began: Timestamp,
+}
+
+/// The result of a review.
+#[derive(Debug)]
+pub enum Review {
+    /// The answer passes; nothing was held.
+    Passed(Baseline),
+    /// The answer passes, and the held one is dropped.
+    Cleared(Box<Held>, Baseline),
+    /// The answer is a loss that is accepted now.
+    Accepted(Box<Held>, Baseline),
+    /// The answer is held.
+    Held(Box<Held>),
+}
+
+impl Guard {
+    /// Reviews `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::judge`]. `before` is the answer that
+    /// is held now.
+    ///
+    /// # Errors
+    /// As [`Guard::judge`].
+    pub fn review(
+        &self,
+        of: Standing<'_>,
+        baseline: Option<&Baseline>,
+        last: impl Fn() -> Vec<ParameterSet>,
+        before: Option<&Held>,
+        new: &[ParameterSet],
+        now: Timestamp,
+    ) -> Result<Review, String> {
+        // With nothing before it, a loss is held for a lost record, which is known for a week. It is still lost while that loss is held.
+        let is_lost = |baseline: &&Baseline| baseline.is_of_nothing() && before.is_some_and(|held| held.breach.is_loss);
+        let judged = self.judge(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;
+        let fingerprint = Self::fingerprint(new, &judged.identities);
+        let same = before.filter(|held| held.fingerprint == fingerprint);
+        let breach = judged.breach.or_else(|| self.still_holds(same?, new.len()));
+        let before = before.filter(|_| of.is_current);
+        let Some(mut breach) = breach else {
+            let next = match baseline {
+                Some(baseline) => baseline.after(judged.identities, now),
+                None => Baseline::anew(judged.identities),
+            };
+            return Ok(match before {
+                None => Review::Passed(next),
+                Some(held) => Review::Cleared(Box::new(held.clone()), next),
+            });
+        };
+        let counts = !(of.is_new && new.is_empty());
+        breach.can_be_confirmed &= counts;
+        let rules = self.config();
+        let mut held = Held {
+            question: of.question.clone(),
+            key: of.key,
+            lineage: of.lineage,
+            breach,
+            sets: new.len(),
+            agreed: 0,
+            wanted: rules.confirm_after,
+            apart: rules.confirm_for.0,
+            since: now,
+            seen_at: now,
+            asked_at: of.asked_at.unwrap_or(now),
+            evidence: Vec::new(),
+            decision: None,
+            decided_at: now,
+            is_unlisted: false,
+            counts,
+            fingerprint,
+            counted_at: now,
+            is_contradicted: false,
+        };
+        if let Some(before) = before.filter(|before| before.agrees_with(&held)) {
+            held.follow(before, of.began, now);
+        }
+        if of.is_current && held.is_accepted() {
+            return Ok(Review::Accepted(Box::new(held), Baseline::anew(judged.identities)));
+        }
+        Ok(Review::Held(Box::new(held)))
+    }
+}
+
+impl Held {
+    /// Counts a run that agrees with the held answer `before`. It must have begun long enough after the last one that counted: the source
+    /// of one that was under way meanwhile may have said the same thing once.
+    fn follow(&mut self, before: &Self, began: Timestamp, now: Timestamp) {
+        // If the clock was put back, count from now.
+        let is_apart = began.min(now).since(before.counted_at).is_some_and(|passed| passed >= self.apart);
+        let has_jumped = now < before.counted_at;
+        if !self.counts {
+            (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
+            self.is_contradicted = before.is_contradicted;
+        } else if before.counts && !before.is_contradicted {
+            self.agreed = before.agreed.saturating_add(u32::from(is_apart));
+            self.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+        }
+        self.since = before.since.min(now);
+        self.asked_at = self.asked_at.max(before.asked_at);
+        self.decision = before.standing_decision(now);
+        self.decided_at = before.decided_at;
+    }
+
+    /// Whether enough runs have agreed, or an operator has.
+    fn is_accepted(&self) -> bool {
+        match self.decision {
+            Some(Decision::Released) => true,
+            Some(Decision::Rejected) => false,
+            None => self.breach.can_be_confirmed && self.agreed >= self.wanted,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Parameters that a command announces, like `parameters.dynamic` of a Config Management Plugin. The accepted parameters may
+//! depend on the state of the source.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    announcement::Announcement,
+    input::{Input, InputParameter},
+};
+use domain::{
+    clock::{Clock, Timestamp},
+    document,
+    error::BackendError,
+    generator::{Parameters, Query},
+    problem::{Path, Problems},
+};
+use source::Probe;
+
+/// How long the command's output is used.
+const FRESH: Duration = Duration::from_mins(1);
+/// When a command that failed is asked again, if an earlier output is known.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The parameters of a route, some of which a command announces.
+pub struct Announced {
+    probe: Arc<dyn Probe>,
+    fixed: Vec<InputParameter>,
+    clock: Arc<dyn Clock>,
+    known: Mutex<Option<Known>>,
+}
+
+/// The command's last output.
+struct Known {
+    input: Arc<Input>,
+    /// When it was last asked.
+    at: Timestamp,
+    /// How long it is not asked again.
+    rest: Duration,
+}
+
+impl Announced {
+    /// Asks nothing yet. The parameters in `fixed` are accepted whatever `probe` announces.
+    #[must_use]
+    pub fn new(probe: Arc<dyn Probe>, fixed: &[InputParameter], clock: &Arc<dyn Clock>) -> Self {
+        Self { probe, fixed: fixed.to_vec(), clock: Arc::clone(clock), known: Mutex::default() }
+    }
+
+    /// All parameters. All waiting callers share one run of the command.
+    ///
+    /// # Errors
+    /// When the command has never succeeded, and does not before `until`.
+    pub async fn input(&self, until: Instant) -> Result<Arc<Input>, BackendError> {
+        let late = |_| BackendError::timeout("another call waits for it already");
+        let mut known = timeout_at(until, self.known.lock()).await.map_err(late)?;
+        let is_fresh = |known: &&Known| self.clock.now().since(known.at).is_some_and(|age| age < known.rest);
+        if let Some(known) = known.as_ref().filter(is_fresh) {
+            return Ok(Arc::clone(&known.input));
+        }
+        let (input, rest) = match (self.ask(until).await, &*known) {
+            (Ok(input), _) => (Arc::new(input), FRESH),
+            (Err(why), Some(known)) => {
+                tracing::warn!(%why, "the parameters of a route are not known anew; those that were announced last stand");
+                (Arc::clone(&known.input), PATIENCE)
+            }
+            (Err(why), None) => return Err(why),
+        };
+        *known = Some(Known { input: Arc::clone(&input), at: self.clock.now(), rest });
+        Ok(input)
+    }
+
+    async fn ask(&self, until: Instant) -> Result<Input, BackendError> {
+        let query = Query::new("".into(), Arc::new(Parameters::new()), until);
+        let output = self.probe.output(&query).await?;
+        read(&output, &self.fixed).map_err(|error| {
+            let error = format!("its output is no list of announcements: {error}");
+            BackendError::invalid_output(self.probe.redact(&error))
+        })
+    }
+}
+
+/// The parameters that `output` announces, without the `fixed` ones.
+fn read(output: &[u8], fixed: &[InputParameter]) -> Result<Input, String> {
+    let document = document::parse(output)?;
+    let announced: Vec<Announcement> = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    let (mut all, mut problems) = (fixed.to_vec(), Problems::default());
+    for (index, one) in announced.iter().enumerate() {
+        let parameter = one.parameter(&Path::root().index(index), &mut problems);
+        if !fixed.iter().any(|fixed| fixed.name == parameter.name) {
+            all.push(parameter);
+        }
+    }
+    let input = Input::build(&all, &Path::root(), &mut problems);
+    let problems: Vec<String> =
+        problems.into_vec().iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
+    if problems.is_empty() { Ok(input) } else { Err(problems.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn fixed() -> Vec<InputParameter> {
+        serde_json::from_value(json!([{"name": "zone", "type": "number", "default": 1}])).unwrap()
+    }
+
+    #[test]
+    fn what_is_fixed_stands_and_the_rest_is_added() {
+        let output =
+            br#"[{"name": "zone", "string": "a"}, {"name": "sizes", "collectionType": "array", "array": ["s"]}]"#;
+        let input = read(output, &fixed()).unwrap();
+        let accept = |given: Value| input.accept(given.as_object().unwrap().clone()).map(Value::Object);
+        assert_eq!(accept(json!({})), Ok(json!({"zone": 1, "sizes": ["s"]})));
+        assert_eq!(accept(json!({"zone": "2", "sizes": []})), Ok(json!({"zone": 2, "sizes": []})));
+        assert!(accept(json!({"other": 1})).unwrap_err().contains("this route knows: zone, sizes"));
+    }
+
+    #[test]
+    fn what_is_no_announcement() {
+        for (output, says) in [
+            ("", "blank"),
+            ("{}", "expected a sequence"),
+            ("[{}]", "missing field `name`"),
+            (r#"[{"name": ""}]"#, "name is not empty"),
+            (r#"[{"name": "a", "colour": 1}]"#, "unknown field `colour`"),
+            (r#"[{"name": "a", "array": []}]"#, "the parameter is of another type"),
+            (r#"[{"name": "a"}, {"name": "a"}]"#, "two parameters are called `a`"),
+            (r#"[{"name": "a", "itemType": "number", "string": "x"}]"#, "must be a number"),
+        ] {
+            let error = read(output.as_bytes(), &fixed()).unwrap_err();
+            assert!(error.contains(says), "{output}: {error}");
+        }
+    }
+}

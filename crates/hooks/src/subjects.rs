@@ -1,0 +1,325 @@
+//! Subjects of many events together, and the known questions that they concern.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher as _, Hash},
+};
+
+use foldhash::quality::FixedState;
+
+use super::{
+    selectors::Selectors,
+    subject::{Subject, is_sha, lower_host, split},
+};
+use domain::generator::{Evidence, Question};
+
+/// Subjects of many events, for finding the questions that they concern.
+#[derive(Debug, Default)]
+pub struct Subjects {
+    /// The tags, by repository; `None`: all tags.
+    images: HashMap<String, HashMap<Option<String>, Told>>,
+    commits: HashSet<String>,
+    urls: HashSet<String>,
+    selectors: Selectors,
+}
+
+/// What events say about a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// The digests that were pushed.
+    Digests,
+    /// That something changed, without a digest.
+    Change,
+}
+
+/// The subjects without a digest that concern one question.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Others {
+    /// There is none.
+    #[default]
+    None,
+    /// There is one, and its hash.
+    One(u64),
+    /// There are several.
+    Many,
+}
+
+impl Others {
+    /// One that is not known.
+    pub const UNKNOWN: Self = Self::One(0);
+
+    /// All of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (all, Self::None) | (Self::None, all) => all,
+            (Self::One(one), Self::One(same)) if one == same => self,
+            _ => Self::Many,
+        }
+    }
+
+    fn one(subject: impl Hash) -> Self {
+        Self::One(FixedState::default().hash_one(subject))
+    }
+}
+
+impl Subjects {
+    /// Adds a subject.
+    pub fn add(&mut self, subject: Subject) {
+        match subject {
+            Subject::Image { repository, tag, digest } => {
+                let told = if tag.is_some() && digest.is_some() { Told::Digests } else { Told::Change };
+                self.tell(repository, tag, told);
+            }
+            Subject::Commit(sha) => drop(self.commits.insert(sha)),
+            Subject::Url(url) => drop(self.urls.insert(url)),
+            Subject::Questions(selector) => self.selectors.add(&selector),
+        }
+    }
+
+    fn tell(&mut self, repository: String, tag: Option<String>, told: Told) {
+        let before = self.images.entry(repository).or_default().entry(tag).or_insert(told);
+        if told == Told::Change {
+            *before = told;
+        }
+    }
+
+    /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` gives the question.
+    pub fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
+        let is_named = |text: &str| words(text).any(|word| self.names(word));
+        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.asked) || self.reads(&each.asked)) {
+            return true;
+        }
+        if self.selectors.is_empty() {
+            return false;
+        }
+        self.selectors.select(&open())
+    }
+
+    /// The subjects without a digest that concern `question`, with these `parameters` (JSON), about which `evidence` was found.
+    pub fn others(&self, parameters: &str, evidence: &[Evidence], question: &Question) -> Others {
+        if self.selectors.select_route_of(question) {
+            return Others::Many;
+        }
+        let texts = evidence.iter().map(|each| &*each.asked).chain([parameters]);
+        let named = texts.flat_map(words).fold(Others::None, |others, word| {
+            let commit = self.commit_in(word).map_or(Others::None, |sha| Others::one(("commit", sha)));
+            let tags = self.tags_of(word).filter(|(.., told)| *told == Told::Change);
+            let images = tags.fold(Others::None, |all, (name, tag, _)| all.and(Others::one(("image", name, tag))));
+            others.and(commit).and(images)
+        });
+        let urls = evidence.iter().filter_map(|each| self.url_in(&each.asked)).map(|url| Others::one(("url", url)));
+        let selectors = self.selectors.matching(question).map(|selector| Others::one(("selector", selector)));
+        urls.chain(selectors).fold(named, Others::and)
+    }
+
+    /// Whether `asked` is a request for one of the URLs, or for something below it.
+    fn reads(&self, asked: &str) -> bool {
+        self.url_in(asked).is_some()
+    }
+
+    /// The URL that `asked` is a request for, or for something below it.
+    fn url_in<'a>(&self, asked: &'a str) -> Option<&'a str> {
+        if self.urls.is_empty() {
+            return None;
+        }
+        let url = asked.split_ascii_whitespace().find(|word| word.contains("://"))?;
+        let url = url.trim_end_matches([',', ':', '/']);
+        let ends = url.match_indices('/').map(|(at, _)| at).chain([url.len()]);
+        ends.into_iter().map(|end| &url[..end]).find(|url| self.urls.contains(*url))
+    }
+
+    /// How many subjects there are.
+    pub fn len(&self) -> usize {
+        let tags: usize = self.images.values().map(HashMap::len).sum();
+        tags + self.commits.len() + self.urls.len() + self.selectors.len()
+    }
+
+    /// The size of their texts, in bytes.
+    pub fn size(&self) -> usize {
+        let tags = self.images.values().flat_map(HashMap::keys).flatten();
+        let texts = self.images.keys().chain(tags).chain(&self.commits).chain(&self.urls);
+        texts.map(String::len).sum::<usize>() + self.selectors.size()
+    }
+
+    /// Adds all subjects of `other`.
+    pub fn extend(&mut self, other: &Self) {
+        for (repository, tags) in &other.images {
+            for (tag, told) in tags {
+                self.tell(repository.clone(), tag.clone(), *told);
+            }
+        }
+        self.commits.extend(other.commits.iter().cloned());
+        self.urls.extend(other.urls.iter().cloned());
+        self.selectors.extend(&other.selectors);
+    }
+
+    /// Whether `word` is or has a commit or an image of an event.
+    fn names(&self, word: &str) -> bool {
+        self.commit_in(word).is_some() || self.tags_of(word).next().is_some()
+    }
+
+    /// The commit of an event in `word`.
+    fn commit_in(&self, word: &str) -> Option<String> {
+        if self.commits.is_empty() {
+            return None;
+        }
+        let parts = word.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| is_sha(part));
+        parts.map(str::to_ascii_lowercase).find(|sha| self.commits.contains(sha))
+    }
+
+    /// The repository and the tags of events that the image `word` is about. An image that is pinned by its digest does not change.
+    fn tags_of<'a>(&'a self, word: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a str>, Told)> {
+        let is_image = !self.images.is_empty() && word.contains('/') && !word.contains('@');
+        let (name, asked) = split(word);
+        let known = is_image.then(|| self.images.get_key_value(&*lower_host(name))).flatten();
+        known.into_iter().flat_map(move |(name, tags)| {
+            let (every, one) = match asked {
+                None => (Some(tags.iter()), [None, None]),
+                Some(asked) => (None, [tags.get_key_value(&None), tags.get_key_value(&Some(asked.to_owned()))]),
+            };
+            let found = every.into_iter().flatten().chain(one.into_iter().flatten());
+            found.map(move |(tag, told)| (&**name, tag.as_deref(), *told))
+        })
+    }
+}
+
+/// The words of a text that may be an image reference, an URL or a commit.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@')))
+        .map(|word| word.trim_end_matches(['.', ':']))
+        .filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use domain::generator::Selector;
+    use oci::Digest;
+
+    fn concerns(subject: &str, text: &str) -> bool {
+        let mut subjects = Subjects::default();
+        subjects.add(Subject::commit(subject).or_else(|| Subject::image(subject)).unwrap());
+        subjects.concern("{}", &[Evidence::present(text, "")], || unreachable!("there is no selector"))
+    }
+
+    #[test]
+    fn an_image_concerns_who_asked_for_it() {
+        for (pushed, asked, is_meant) in [
+            ("ghcr.io/org/app:main", "the manifest of ghcr.io/org/app:main", true),
+            ("GHCR.io/Org/App:main", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app:Main", "the manifest of ghcr.io/org/app:main", false),
+            ("ghcr.io/org/app:main@sha256:11", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app@sha256:11", "the manifest of ghcr.io/org/app:main", true),
+            ("ghcr.io/org/app:main", "the tags of ghcr.io/org/app", true),
+            ("ghcr.io/org/app:other", "the manifest of ghcr.io/org/app:main", false),
+            ("ghcr.io/org/ap:main", "the manifest of ghcr.io/org/app:main", false),
+            ("org/app:main", "the manifest of ghcr.io/org/app:main", false),
+            ("nginx:1", "the manifest of docker.io/library/nginx:1", true),
+            ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:main", true),
+            ("GHCR.io/org/app:main", "the tags of Ghcr.IO/org/app", true),
+            ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:Main", false),
+            ("localhost:5000/org/app:main", "the manifest of localhost:5000/org/app:main", true),
+        ] {
+            assert_eq!(concerns(pushed, asked), is_meant, "{pushed}, {asked}");
+        }
+    }
+
+    #[test]
+    fn a_url_concerns_who_reads_it_or_something_below_it() {
+        for (changed, asked, is_meant) in [
+            ("https://inventory.example.com/v1/tenants?x=1", "GET https://inventory.example.com/v1/tenants", true),
+            ("https://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants, 3 pages", true),
+            ("https://inventory.example.com/v1", "POST https://inventory.example.com/v1/tenants/7", true),
+            ("https://inventory.example.com", "GET https://inventory.example.com/v1/tenants", true),
+            ("https://inventory.example.com/v1/ten", "GET https://inventory.example.com/v1/tenants", false),
+            ("http://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants", false),
+        ] {
+            let mut subjects = Subjects::default();
+            subjects.add(Subject::url(changed).unwrap());
+            let evidence = [Evidence::present(asked, "200")];
+            assert_eq!(subjects.concern("{}", &evidence, || unreachable!()), is_meant, "{changed}, {asked}");
+        }
+        assert_eq!(Subject::url("ftp://h/x"), None);
+        assert_eq!(Subject::url("x"), None);
+    }
+
+    #[test]
+    fn a_commit_concerns_who_names_it() {
+        let sha = "0123456789abcdef0123456789abcdef01234567";
+        assert!(concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}/check-runs")));
+        assert!(concerns(&sha.to_uppercase(), &format!("the manifest of ghcr.io/org/app:{sha}")));
+        assert!(!concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}0/check-runs")));
+        let mut subjects = Subjects::default();
+        subjects.add(Subject::Commit(sha.to_owned()));
+        assert!(subjects.concern(&format!(r#"{{"head_sha":"{sha}"}}"#), &[], || unreachable!()));
+        for none in [&"0".repeat(40), &sha[..39], "main", ""] {
+            assert_eq!(Subject::commit(none), None, "{none}");
+        }
+    }
+
+    /// Only subjects that concern the question count, and those whose digest is known do not.
+    #[test]
+    fn others_are_the_subjects_without_a_digest() {
+        let digest = Digest::of(b"x");
+        let image = |text: &str| Subject::image(text).unwrap();
+        let pinned = |text: &str| image(text).with_digest(Some(digest.as_str()));
+        let sha = "0123456789abcdef0123456789abcdef01234567";
+        let commit = || Subject::commit(sha).unwrap();
+        let url = || Subject::url("https://h.example/v1").unwrap();
+        let selected = |value: &str| {
+            let parameters = json!({ "team": value }).as_object().unwrap().clone();
+            Subject::Questions(Selector { parameters, ..Selector::default() })
+        };
+        let parameters = Arc::new(json!({"team": "a"}).as_object().unwrap().clone());
+        let question = Question { route: "r".into(), application_set: None, parameters };
+        let evidence = [
+            Evidence::present("the manifest of r.example/app:1", digest.as_str()),
+            Evidence::present("the manifest of r.example/web:1", digest.as_str()),
+            Evidence::present(format!("GET https://h.example/v1/commits/{sha}"), "200"),
+        ];
+        let count = |subjects: Vec<Subject>| {
+            let mut all = Subjects::default();
+            for subject in subjects {
+                all.add(subject);
+            }
+            match all.others(r#"{"team":"a"}"#, &evidence, &question) {
+                Others::None => 0,
+                Others::One(_) => 1,
+                Others::Many => 2,
+            }
+        };
+        assert_eq!(count(vec![pinned("r.example/app:1"), image("r.example/other:1"), selected("b")]), 0);
+        assert_eq!(count(vec![image("r.example/app:1"), image("R.example/app:1"), pinned("r.example/web:1")]), 1);
+        assert_eq!(count(vec![pinned("r.example/app:1"), image("r.example/app:1")]), 1, "one event has no digest");
+        assert_eq!(count(vec![image("r.example/app:1"), image("r.example/web:1")]), 2);
+        for one in [commit(), url(), selected("a"), image("r.example/app")] {
+            assert_eq!((count(vec![one.clone()]), count(vec![one, image("r.example/web:1")])), (1, 2));
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_no_subject() {
+        for tag in ["x".repeat(129), "x".repeat(1_000_000), "a b".to_owned(), ".x".to_owned()] {
+            assert_eq!(Subject::image(&format!("r.example/app:{tag}")), None);
+        }
+        assert_eq!(Subject::image(&format!("{}.example/app:1", "h".repeat(3000))), None);
+        assert_eq!(Subject::url(&format!("https://h.example/{}", "x".repeat(3000))), None);
+        let mut subjects = Subjects::default();
+        subjects.add(Subject::image("r.example/app:1").unwrap());
+        subjects.add(Subject::url("https://h.example/x").unwrap());
+        assert_eq!(subjects.size(), "r.example/app".len() + "1".len() + "https://h.example/x".len());
+    }
+
+    #[test]
+    fn an_image_that_is_pinned_by_its_digest_does_not_change() {
+        let digest = Digest::of(b"x");
+        assert!(!concerns("r.example/app:1", &format!("the manifest of r.example/app:1@{}", digest.as_str())));
+        assert!(!concerns("r.example/app:1", &format!("the manifest of r.example/app@{}", digest.as_str())));
+    }
+}

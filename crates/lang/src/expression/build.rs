@@ -1,0 +1,45 @@
+//! Builds an expression of the configuration, and notes everything that is wrong with it.
+
+use super::{Expression, check, structure};
+use crate::scope::{NameScope, UnfitValue, ValueType};
+use domain::problem::{Path, Problems};
+
+impl Expression {
+    /// Compiles `source`, and notes at `path` everything that is wrong with it. Also returns what is known of its result.
+    pub fn build(source: &str, scope: &NameScope, path: &Path, problems: &mut Problems) -> Option<(Self, ValueType)> {
+        let expression = match Self::parse(source) {
+            Ok(expression) => expression,
+            Err(wrong) => {
+                wrong.note(path, problems);
+                return None;
+            }
+        };
+        let result = expression.check(scope, path, problems);
+        Some((expression, result))
+    }
+
+    /// As [`Self::build`], for an expression that gives a list of objects. Returns what is known of one of them.
+    pub fn build_objects(
+        source: &str,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<(Self, ValueType)> {
+        let (expression, result) = Self::build(source, scope, path, problems)?;
+        if let Some(UnfitValue { message, help }) = result.is_no_list_of_objects() {
+            problems.mistake(path, message, help);
+        }
+        Some((expression, result.item()))
+    }
+
+    /// The whole numbers with which it compares the variable `name`.
+    pub fn compared_with(&self, name: &str) -> Vec<i64> {
+        structure::compared(self.program.expression(), name)
+    }
+
+    /// Notes at `path` the names, fields and functions that it uses, and that do not exist in `scope`. Returns what is known of its
+    /// result.
+    pub fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {
+        check::check(self.program.expression(), scope, path, problems)
+    }
+}

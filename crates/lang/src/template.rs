@@ -1,0 +1,401 @@
+//! Strings with `{{ … }}` (minijinja). Undefined names are errors, and fuel limits the work. The value of a parameter is
+//! *data*: it is encoded or refused as its context demands, so a branch called `../../x` stays one path segment.
+
+mod arguments;
+mod bound;
+mod check;
+mod known;
+mod mistakes;
+mod names;
+mod number;
+mod plain;
+mod refusal;
+mod slug;
+mod width;
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
+
+use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::sync::Semaphore;
+
+use self::{bound::Formula, plain::PlainTemplate};
+pub use self::{
+    number::{json_of, value_of},
+    plain::JsonVariable,
+    refusal::{Misfit, Refusal},
+};
+use crate::scope::NameScope;
+use domain::{
+    generator::{Parameters, Query},
+    problem::{Path, Problems},
+    spelling::near,
+    units::in_kib,
+    visible,
+};
+
+/// The most work of one rendering, in minijinja's instructions.
+const FUEL: u64 = 50_000;
+
+/// How much a template may make in the gateway's own process, in bytes. An evaluator makes more.
+const MAX_HERE: f64 = 1024.0 * 1024.0;
+/// The most that all templates that are rendered in this process at a time may make, in KiB.
+static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
+/// The largest text of a template, in bytes.
+pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// The most that a template may make without its variables, in bytes. The parser evaluates constants.
+const MAX_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
+
+/// The unreserved characters of RFC 3986, section 2.3. All others are percent-encoded in a URL.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Where a template's values will stand. That decides what they may contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ValueContext {
+    /// Free text.
+    Text,
+    /// A URL: values are percent-encoded.
+    Url,
+    /// An image reference: values contain only characters of names and tags, never `:` or `@`.
+    Reference,
+}
+
+/// A template, parsed once.
+#[derive(Debug)]
+pub struct Template {
+    source: String,
+    /// Holds the parsed template as [`ONLY`]: minijinja's templates live in an environment.
+    environment: Box<Environment<'static>>,
+    names: BTreeSet<String>,
+    place: ValueContext,
+    /// A faster form, if the template is plain.
+    plain: Option<PlainTemplate>,
+    /// Whether it compares or calculates.
+    computes: bool,
+    /// How much rendering makes, at most.
+    bound: Formula,
+}
+
+/// The name of the one template in a [`Template`]'s environment.
+const ONLY: &str = "only";
+
+impl Template {
+    /// Parses `source`. Only the top-level names of `scope` are known.
+    ///
+    /// # Errors
+    /// On a syntax error, or a name that is not in `scope`.
+    pub fn parse(source: &str, place: ValueContext, scope: &NameScope) -> Result<Self, String> {
+        let template = Self::compile(source, place, Some(scope))?;
+        let is_known =
+            |name: &str| scope.get(name).is_some() || template.environment.globals().any(|(global, _)| global == name);
+        let tops: BTreeSet<&str> = template.names.iter().filter_map(|name| name.split('.').next()).collect();
+        let unknown: Vec<&str> = tops.into_iter().filter(|name| !is_known(name)).collect();
+        let names = scope.names();
+        let callable = [&names[..], known::FUNCTIONS].concat();
+        let meant = mistakes::of_unknown(&unknown, template.names(), scope);
+        match (&unknown[..], meant) {
+            ([], _) => Ok(template),
+            ([name], Some(meant)) => Err(format!("unknown name `{name}`; write `{{{{ {meant} }}}}`")),
+            ([name], _) if near(name, &callable).is_some() => {
+                let meant = near(name, &callable).unwrap_or_default();
+                Err(format!("unknown name `{name}`; did you mean `{meant}`?"))
+            }
+            _ => Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), names.join(", "))),
+        }
+    }
+
+    /// Parses `source`, and notes at `path` everything that is wrong with it.
+    pub fn build(
+        source: &str,
+        place: ValueContext,
+        scope: &NameScope,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let template = problems.note(path, Self::parse(source, place, scope))?;
+        template.check(scope, path, problems);
+        Some(template)
+    }
+
+    /// Notes at `path` the names, filters, tests and functions that it uses, and that do not exist in `scope`.
+    pub fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) {
+        check::check(&self.source, self.place, self.names(), scope, path, problems);
+        // Without a name it always makes the same text.
+        if self.names.is_empty()
+            && let Some(Err(refusal)) = self.render_small(&Value::UNDEFINED)
+        {
+            problems.mistake(path, refusal.message, "correct it: it fails whatever the call is");
+        }
+    }
+
+    /// Parses without a fixed scope: the names are those of a backend's items.
+    ///
+    /// # Errors
+    /// On a syntax error.
+    pub fn parse_open(source: &str) -> Result<Self, String> {
+        Self::compile(source, ValueContext::Text, None)
+    }
+
+    fn compile(source: &str, place: ValueContext, scope: Option<&NameScope>) -> Result<Self, String> {
+        let bound = bound::of(source);
+        if bound.constant() > MAX_CONSTANT {
+            return Err("it repeats a text too often: its constants alone make more than 16 MiB".to_owned());
+        }
+        let mut environment = Box::new(environment(place).clone());
+        let added = environment.add_template_owned(ONLY, source.to_owned());
+        let wrong = |error| one_line(&error) + &mistakes::of_syntax(source, scope);
+        let template = added.and_then(|()| environment.get_template(ONLY)).map_err(wrong)?;
+        let names: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
+        let plain = PlainTemplate::parse(source, |name| names.contains(name));
+        let computes = number::computes(source);
+        Ok(Self { source: source.to_owned(), environment, names, place, plain, computes, bound })
+    }
+
+    /// Parses a source that another process parsed before, for [`Self::render`] there.
+    ///
+    /// # Errors
+    /// On a syntax error.
+    pub(crate) fn parse_again(source: &str, place: ValueContext) -> Result<Self, String> {
+        Self::compile(source, place, None)
+    }
+
+    /// Where its values will stand.
+    #[must_use]
+    pub const fn place(&self) -> ValueContext {
+        self.place
+    }
+
+    /// Renders if that is provably cheap. `None` if it may take long or much memory, or if too much is rendered in this process
+    /// already.
+    #[must_use]
+    pub fn render_small(&self, context: &Value) -> Option<Result<String, Refusal>> {
+        if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
+            return Some(Ok(text));
+        }
+        let size = in_kib(self.bound.with(context), MAX_HERE)?;
+        let _room = ROOM.try_acquire_many(size).ok()?;
+        Some(self.try_render(context))
+    }
+
+    /// Renders with the variables that `find` finds by their names, if the template is plain and all its names are texts there. Otherwise
+    /// `None`, and [`Self::render_small`] may still render it.
+    #[must_use]
+    pub fn render_json<'a>(&self, find: impl Fn(&str) -> Option<JsonVariable<'a>>) -> Option<String> {
+        self.plain.as_ref()?.render_json(find, self.place)
+    }
+
+    /// Renders without a limit of memory. For evaluators, which are limited from outside.
+    ///
+    /// # Errors
+    /// When a name is undefined, a value may not stand in this context, or the text is longer than [`MAX_TEXT_BYTES`].
+    pub fn render(&self, context: &Value) -> Result<String, String> {
+        self.try_render(context).map_err(|refusal| refusal.message)
+    }
+
+    /// As [`Self::render`]. The error also says whether a value cannot be part of an image's name.
+    ///
+    /// # Errors
+    /// Those of [`Self::render`].
+    pub(crate) fn try_render(&self, context: &Value) -> Result<String, Refusal> {
+        if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
+            return Ok(text);
+        }
+        let template = self.environment.get_template(ONLY);
+        let rendered = template.and_then(|template| {
+            if self.computes {
+                number::with_floats(context, |context| template.render(context))
+            } else {
+                template.render(context)
+            }
+        });
+        // In one line, although the source may have several.
+        let refusal = |why: String, misfit| Refusal { message: visible::one_line(&why), misfit };
+        if rendered.as_ref().is_ok_and(|text| text.len() > MAX_TEXT_BYTES) {
+            return Err(refusal(format!("`{}` makes a text of more than 4 MiB", self.source.trim()), None));
+        }
+        rendered.map_err(|error| {
+            if error.kind() == ErrorKind::UndefinedError {
+                let missing: Vec<&str> =
+                    self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
+                if !missing.is_empty() {
+                    let (missing, source) = (missing.join("`, `"), self.source.trim());
+                    return refusal(format!("`{missing}` is not there, and `{source}` needs it"), None);
+                }
+            }
+            refusal(format!("`{}`: {}", self.source.trim(), one_line(&error)), Misfit::of(&error))
+        })
+    }
+
+    /// The text before the first `{{` or `{%`, which no parameter can change.
+    #[must_use]
+    pub fn fixed_prefix(&self) -> &str {
+        let end = ["{{", "{%", "{#"].iter().filter_map(|mark| self.source.find(mark)).min();
+        &self.source[..end.unwrap_or(self.source.len())]
+    }
+
+    /// The text as written.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The names that it uses, such as `params.branch`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Whether the template uses the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.reads("applicationSet")
+    }
+
+    /// Whether the template uses the top-level name `top`.
+    #[must_use]
+    pub fn reads(&self, top: &str) -> bool {
+        self.names.iter().any(|name| name.split('.').next() == Some(top))
+    }
+}
+
+/// The variables `params` and `applicationSet` of a query, and `items` if there are some.
+#[must_use]
+pub fn input_context(query: &Query) -> Value {
+    input_values(&query.parameters, &query.application_set, query.items.as_deref())
+}
+
+/// The variables `params` and `applicationSet`, and `items` if there are some.
+#[must_use]
+pub(crate) fn input_values(parameters: &Parameters, application_set: &str, items: Option<&Json>) -> Value {
+    let input = minijinja::context! { params => number::object_of(parameters), applicationSet => application_set };
+    match items {
+        Some(items) => minijinja::context! { items => value_of(items), ..input },
+        None => input,
+    }
+}
+
+fn environment(place: ValueContext) -> &'static Environment<'static> {
+    static TEXT: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(ValueContext::Text));
+    static URL: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(ValueContext::Url));
+    static REFERENCE: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(ValueContext::Reference));
+    match place {
+        ValueContext::Text => &TEXT,
+        ValueContext::Url => &URL,
+        ValueContext::Reference => &REFERENCE,
+    }
+}
+
+fn new_environment(place: ValueContext) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    // It prints all variables, including those that the template does not name.
+    environment.remove_global("debug");
+    environment.add_filter("format", width::format);
+    environment.add_filter("indent", width::indent);
+    environment.add_filter("tojson", number::tojson);
+    environment.add_filter("tag", |name: &str| names::tag(name).map_err(|why| Misfit::NoTag.error(name, why)));
+    let no_slug = |name: &str, why| Misfit::NotInReference.error(name, why);
+    environment.add_filter("slug", move |name: &str| names::slug(name).map_err(|why| no_slug(name, why)));
+    environment.add_filter("ref_slug", move |name: &str| names::ref_slug(name).map_err(|why| no_slug(name, why)));
+    environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
+    environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| plain::write(out, value, place));
+    environment
+}
+
+fn reference_part(text: &str) -> Result<&str, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    if text.is_empty() || !text.chars().all(fits) {
+        let message = format!(
+            "the value `{}` cannot stand in an image reference; `| tag` turns a branch into a tag",
+            text.chars().take(80).collect::<String>().escape_debug()
+        );
+        return Err(Misfit::NotInReference.error(text, message));
+    }
+    Ok(text)
+}
+
+fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+/// Whether the dotted name exists in `context`.
+fn is_defined(context: &Value, dotted: &str) -> bool {
+    let mut value = context.clone();
+    for part in dotted.split('.') {
+        match value.get_attr(part) {
+            Ok(next) if !next.is_undefined() => value = next,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// minijinja's message without its `(in <string>:1)`, which names a file that does not exist.
+fn one_line(error: &Error) -> String {
+    let text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let mut text = text.replace("end of variable block", "`}}`").replace("end of block", "`%}`");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        // The message before it says the same about the value.
+        if !cause.is::<Misfit>() {
+            let _ = write!(text, ": {cause}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(source: &str, place: ValueContext, branch: &str) -> Result<String, String> {
+        let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
+        Template::parse(source, place, &NameScope::input())?.render(&context)
+    }
+
+    #[test]
+    fn values_are_encoded_for_their_context() {
+        let url = "https://h/a/{{ params.branch }}?b={{ params.branch }}";
+        assert_eq!(
+            render(url, ValueContext::Url, "x/y z&q=1").unwrap(),
+            "https://h/a/x%2Fy%20z%26q%3D1?b=x%2Fy%20z%26q%3D1"
+        );
+        assert_eq!(render("{{ params.branch }}", ValueContext::Text, "x/y").unwrap(), "x/y");
+        assert_eq!(
+            render("r/f:{{ params.branch | tag }}", ValueContext::Reference, "feat/x@1").unwrap(),
+            "r/f:feat-x-1"
+        );
+        let error = render("r/f:{{ params.branch }}", ValueContext::Reference, "m@sha256:00").unwrap_err();
+        assert!(error.contains("cannot stand in an image reference"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_name_is_named() {
+        let error = render("{{ params.head_sha }}", ValueContext::Text, "b").unwrap_err();
+        assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
+        let error = render("{{ param.branch }}", ValueContext::Text, "b").unwrap_err();
+        assert_eq!(error, "unknown name `param`; did you mean `params`?");
+        let error = render("a\n{{ params.x }}\n", ValueContext::Text, "b").unwrap_err();
+        assert_eq!(error, "`params.x` is not there, and `a {{ params.x }}` needs it");
+        assert!(render("{{ params.branch", ValueContext::Text, "b").is_err());
+        assert!(render("{{ params.list }}", ValueContext::Text, "b").unwrap_err().contains("tojson"));
+    }
+
+    #[test]
+    fn work_is_limited() {
+        let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
+        let error = render(loops, ValueContext::Text, "b").unwrap_err();
+        assert!(error.contains("fuel"), "{error}");
+        assert!(render("{{ debug() }}", ValueContext::Text, "b").is_err());
+    }
+
+    #[test]
+    fn filters_say_which_value_they_refuse() {
+        let error = render("r/f:{{ params.branch | sha8 }}", ValueContext::Reference, "main").unwrap_err();
+        assert!(error.contains("`main` is not a commit"), "{error}");
+        assert_eq!(render("{{ params.branch | slug }}", ValueContext::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
+    }
+}

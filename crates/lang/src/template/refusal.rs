@@ -1,0 +1,55 @@
+//! Why a template gives no text, and whether a value in an image's name is the cause.
+
+use std::{error::Error as _, fmt};
+
+use minijinja::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+/// What is wrong with a value in an image's name. It is the source of minijinja's error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Misfit {
+    /// No tag can be made of it.
+    NoTag,
+    /// It has characters that no part of an image reference may have.
+    NotInReference,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoTag => "no tag can be made of it",
+            Self::NotInReference => "no image reference can hold it",
+        })
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl Misfit {
+    /// minijinja's error with `message` about `value`. An empty value is an unset parameter, and no misfit.
+    pub(super) fn error(self, value: &str, message: String) -> Error {
+        let error = Error::new(ErrorKind::InvalidOperation, message);
+        if value.trim().is_empty() { error } else { error.with_source(self) }
+    }
+
+    /// The misfit that caused `error`.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        let mut cause = error.source();
+        while let Some(found) = cause {
+            if let Some(misfit) = found.downcast_ref() {
+                return Some(*misfit);
+            }
+            cause = found.source();
+        }
+        None
+    }
+}
+
+/// Why a template gives no text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The reason, for a message.
+    pub message: String,
+    /// What is wrong with a value in an image's name, if that is the cause.
+    pub misfit: Option<Misfit>,
+}

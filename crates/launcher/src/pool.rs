@@ -1,0 +1,141 @@
+//! Starts programs of one kind, on idle or new launchers, when it is their turn.
+
+use std::{io::PipeReader, path::Path, sync::Arc};
+
+use tokio::{
+    net::unix::pipe,
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    Launchers,
+    failure::{LaunchError, StartFailure},
+    permits::{PoolState, RunPermit},
+    running::RunningProcess,
+    slot::{Ends, Launcher},
+    terms::{Identities, LaunchOptions},
+    usage::Meter,
+    wire::{self, Environment, LauncherRequest, Program},
+};
+use domain::error::BackendError;
+
+/// The launchers for programs with the same terms.
+#[derive(Debug, Clone)]
+pub struct LauncherPool(Arc<PoolState>);
+
+/// A program that runs. Dropping its [`RunningProcess`] ends it.
+#[derive(Debug)]
+pub struct Running {
+    /// The program's standard input, unless all input is written already.
+    pub stdin: Option<pipe::Sender>,
+    /// The program's standard output. Reading never blocks.
+    pub stdout: PipeReader,
+    /// The program's standard error. Reading never blocks.
+    pub stderr: PipeReader,
+    /// Measures what the program uses.
+    pub meter: Meter,
+    /// The launcher that runs the program.
+    pub charge: RunningProcess,
+}
+
+impl LauncherPool {
+    /// A pool for programs with `terms`, of which at most `max` run at once.
+    #[must_use]
+    pub fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
+        let max = max.clamp(1, Semaphore::MAX_PERMITS);
+        launchers.want(&terms);
+        Self(PoolState::new(launchers, terms, max))
+    }
+
+    /// Starts `program` with `environment` when it is its turn. Writes `input` if it is short; otherwise the caller writes
+    /// it.
+    ///
+    /// # Errors
+    /// When there is no turn before `deadline`, or no launcher can start the program.
+    pub async fn start(
+        &self,
+        program: &Program,
+        environment: &Environment<'_>,
+        input: &[u8],
+        deadline: Instant,
+    ) -> Result<Running, LaunchError> {
+        let turn = self.turn(deadline).await?;
+        self.launch(program, environment, Some((input, turn)), deadline).await
+    }
+
+    /// Starts `program` as a worker. The worker takes no turn, but each question to it needs one.
+    ///
+    /// # Errors
+    /// When there is no launcher for it before `deadline`.
+    pub async fn start_staying(
+        &self,
+        program: &Program,
+        environment: &Environment<'_>,
+        deadline: Instant,
+    ) -> Result<Running, LaunchError> {
+        self.launch(program, environment, None, deadline).await
+    }
+
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// When there is no turn before `deadline`.
+    pub async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
+        self.0.turn(deadline).await
+    }
+
+    /// Which files its programs may use now, without `known`. A program that started with other files sees the old ones.
+    #[must_use]
+    pub fn identities_but(&self, known: &Path) -> Identities {
+        self.0.terms.identities_but(known)
+    }
+
+    /// Counts a worker that gets no further question, because of `why`.
+    pub fn worker_ended(&self, why: &'static str) {
+        if let Some(metrics) = &self.0.launchers.metrics {
+            metrics.worker_ended(why);
+        }
+    }
+
+    async fn launch(
+        &self,
+        program: &Program,
+        environment: &Environment<'_>,
+        once: Option<(&[u8], RunPermit)>,
+        deadline: Instant,
+    ) -> Result<Running, LaunchError> {
+        if *self.0.launchers.is_closed.borrow() {
+            return Err(StartFailure::from("the gateway is shutting down".to_owned()).into());
+        }
+        let (streams, mut ends) = Ends::new().map_err(StartFailure::from)?;
+        let is_fed = once.as_ref().is_some_and(|(input, _)| ends.feed(input));
+        let request = program.start(environment).and_then(|start| wire::frame(&LauncherRequest::Start(start)));
+        let request = request.map_err(StartFailure::from)?;
+        let mut slot = None;
+        if let Some(mut idle) = self.0.idle_slot() {
+            // A launcher that has just ended did not read the request.
+            if idle.start(&request, &streams).await.is_ok() {
+                slot = Some(idle);
+            } else {
+                tokio::spawn(idle.destroy());
+            }
+        }
+        let slot = if let Some(slot) = slot {
+            slot
+        } else {
+            let opening = timeout_at(deadline, Launcher::open(&self.0.launchers, &self.0.terms)).await;
+            let opening = opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?;
+            let (mut slot, _) = opening.map_err(StartFailure::from)?;
+            slot.start(&request, &streams).await.map_err(StartFailure::from)?;
+            slot
+        };
+        drop(streams);
+        let meter = slot.meter();
+        let charge = RunningProcess::new(&self.0, slot, once.map(|(_, turn)| turn));
+        let Ends { stdin, stdout, stderr } = ends;
+        // The program waits for the end of its input, so a pipe with nothing left to write must be closed.
+        let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();
+        Ok(Running { stdin: stdin.map_err(StartFailure::from)?, stdout, stderr, meter, charge })
+    }
+}

@@ -1,0 +1,202 @@
+//! The `registries` of a configuration.
+
+use std::{num::NonZeroU32, path::PathBuf};
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    credentials::{Credentials, DockerConfig},
+    reference::{is_registry, registry_key},
+    registry::{Confirm404, Registry, RegistryRules},
+};
+use domain::{
+    file::base_dir::BaseDir,
+    problem::{Path, Problems},
+};
+use outbound::{ClientCertificate, ClientOptions, Outbound, Tls, TlsKeys, warn_of_cleartext};
+
+/// Docker Hub's name in image references.
+const HUB: &str = "docker.io";
+
+/// How one registry is reached, and what its answers mean.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RegistryConfig {
+    /// The host and port where the registry is reached, if they differ from those in image references.
+    pub endpoint: Option<String>,
+    /// Use `http://` instead of `https://`. Only for a registry on a trusted network.
+    pub(crate) plain_http: bool,
+    /// A PEM file with certificates to trust besides those of the system, relative to the configuration file.
+    pub ca: Option<PathBuf>,
+    /// A client certificate, for a registry that asks for one. Its files are read again every 30 s.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Accept any certificate. An attacker on the network can then read the credential and decide what is deployed.
+    pub insecure_skip_verify: bool,
+    /// A Docker `config.json` with the credential, relative to the configuration file. Read again when it changes. Without this
+    /// key the registry is asked anonymously.
+    pub docker_config: Option<PathBuf>,
+    /// The credential helpers of that file that may run: `ecr-login` for the program `docker-credential-ecr-login`.
+    pub(crate) credential_helpers: Vec<String>,
+    /// The registry that this one mirrors. The mirror is asked first. If it has no answer, the other registry is asked.
+    pub(crate) mirror_of: Option<String>,
+    /// Whether a 404 to a `HEAD` is accepted. Such a 404 has no body that shows who sent it.
+    pub confirm404: Confirm404,
+    /// Take a 403 for a missing tag. Artifactory's virtual repositories answer so. A lost permission then looks like a deleted
+    /// tag.
+    pub(crate) denied_means_missing: bool,
+    /// The most requests under way at once. 8 unless set, 4 for Docker Hub.
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<usize>,
+    /// The most requests that may begin per second. No limit unless set, 10 for Docker Hub.
+    pub rate: Option<NonZeroU32>,
+}
+
+impl RegistryConfig {
+    /// The registry called `host`. `path` is the path of its entry.
+    pub(super) fn build(
+        &self,
+        host: &str,
+        base: &BaseDir,
+        outbound: &Outbound,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Registry> {
+        let name = &*registry_key(host);
+        let at = self.endpoint.as_deref().unwrap_or(if name == HUB { "registry-1.docker.io" } else { host });
+        if !is_registry(at) {
+            problems.error_with_help(
+                &path.key("endpoint"),
+                format!("`{}` is not a host with an optional port", at.escape_debug()),
+                "write it as in an image reference, such as `10.0.0.5:5000`; `plainHttp` says whether it is http",
+            );
+            return None;
+        }
+        if self.concurrency == Some(0) {
+            problems.error(&path.key("concurrency"), "with 0 it would never be asked");
+            return None;
+        }
+        if let Some(of) = self.mirror_of.as_ref().filter(|of| !is_registry(of) || registry_key(of) == name) {
+            problems.error_with_help(
+                &path.key("mirrorOf"),
+                format!("`{}` is not another registry's host", of.escape_debug()),
+                "write the host as it stands in image references, such as `docker.io`",
+            );
+        }
+        let keys = TlsKeys {
+            ca: self.ca.as_ref(),
+            client_certificate: self.client_certificate.as_ref(),
+            insecure_skip_verify: self.insecure_skip_verify,
+        };
+        let tls = keys.build(self.plain_http, base, path, problems);
+        if self.docker_config.is_none() && !self.credential_helpers.is_empty() {
+            problems.warning(
+                &path.key("credentialHelpers"),
+                "never used: no `dockerConfig` names a helper",
+                "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
+            );
+        }
+        let file = self.docker_config.as_ref().filter(|_| !base.is_offline()).map(|file| base.resolve(file));
+        if let Some(file) = &file {
+            self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
+        }
+        let client = problems.note_secret(&tls.at(path), outbound.client(self.terms(name, tls.clone())))?;
+        let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
+        let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
+        outbound.name_destination(Some(&url));
+        if file.is_some() && self.plain_http {
+            warn_of_cleartext(&url, &path.key("plainHttp"), problems);
+        }
+        let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
+        let credentials = Credentials::new(file, self.credential_helpers.clone());
+        Some(Registry::new(name.to_owned(), url, client, credentials, rules))
+    }
+
+    /// The client options for the registry called `name`.
+    fn terms(&self, name: &str, tls: Tls) -> ClientOptions {
+        let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
+        ClientOptions { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
+    }
+
+    fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
+        let read = DockerConfig::read(file).map_err(|why| format!("{}: {why}", file.display()));
+        let Some(config) = problems.note_secret(path, read) else { return };
+        let own = config.find(name, "").map_err(|why| format!("{}: {why}", file.display()));
+        // An error of its own entry is told below.
+        for (key, why) in config.unreadable().filter(|(key, _)| own.is_ok() || !DockerConfig::concerns(key, name)) {
+            problems.warning(
+                path,
+                format!("{}: the entry `{}` cannot be used: {why}", file.display(), key.escape_debug()),
+                "log in to it again with `docker login`; the other entries are used",
+            );
+        }
+        if let Some(helper) = config.helper(name) {
+            if !self.credential_helpers.iter().any(|allowed| allowed == helper) {
+                problems.error_with_help(
+                    path,
+                    format!("the file leaves the credential for `{name}` to the helper `{helper}`, which may not run"),
+                    format!("allow it: `credentialHelpers: [{helper}]`"),
+                );
+            }
+            return;
+        }
+        if let Some(None) = problems.note(path, own)
+            && !config.knows(name)
+        {
+            problems.warning(
+                path,
+                format!("the file holds no user and password for `{name}`, which is then asked anonymously"),
+                "log in to it with `docker login`",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use domain::{clock::SystemClock, problem::Severity};
+
+    #[test]
+    fn docker_hub_is_asked_less_than_others() {
+        let terms = |host: &str, entry: Value| {
+            let config: RegistryConfig = serde_json::from_value(entry).unwrap();
+            config.terms(&registry_key(host), Tls::default())
+        };
+        let of = |concurrency, rate| ClientOptions { tls: Tls::default(), concurrency, rate: NonZeroU32::new(rate) };
+        for hub in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
+            assert_eq!(terms(hub, json!({})), of(4, 10), "{hub}");
+            assert_eq!(terms(hub, json!({"concurrency": 9, "rate": 100})), of(9, 100), "{hub}");
+        }
+        assert_eq!(terms("ghcr.io", json!({})), of(8, 0));
+        assert_eq!(terms("ghcr.io", json!({"concurrency": 2, "rate": 3})), of(2, 3));
+        // A mirror of Docker Hub is another host.
+        assert_eq!(terms("mirror.example", json!({"mirrorOf": "docker.io"})), of(8, 0));
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let auths = json!({"a.example": {"auth": "dTpw"}, "b.example": {"auth": "!"}, "a.example/org": 7});
+        std::fs::write(folder.path().join("docker.json"), json!({ "auths": auths }).to_string()).unwrap();
+        let config: RegistryConfig = serde_json::from_value(json!({"dockerConfig": "docker.json"})).unwrap();
+        let found = |host: &str| {
+            let (outbound, mut problems) = (Outbound::new(Arc::new(SystemClock)), Problems::default());
+            config.build(host, &BaseDir::new(folder.path()), &outbound, &Path::root(), &mut problems);
+            let found = problems.into_vec().into_iter().map(|found| (found.severity, found.message));
+            found.collect::<Vec<_>>()
+        };
+        let says = |found: &[(Severity, String)], severity, text: &str| {
+            found.iter().any(|(level, message)| *level == severity && message.contains(text))
+        };
+        let of_a = found("a.example");
+        assert!(says(&of_a, Severity::Warning, "`b.example` cannot be used") && of_a.len() == 2, "{of_a:?}");
+        assert!(says(&of_a, Severity::Warning, "`a.example/org` cannot be used"), "{of_a:?}");
+        assert!(says(&found("b.example"), Severity::Error, "not base64"), "{:?}", found("b.example"));
+    }
+}

@@ -1,0 +1,332 @@
+//! All registries. Mirrors are asked before their origin, and what is known is shared by all callers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    Digest, Reference,
+    config::RegistryConfig,
+    contents::{CachedContents, Contents},
+    documents::Documents,
+    lookup::{Lookup, Missing, Target},
+    reference::{is_registry, registry_key},
+    registry::Registry,
+};
+use domain::{
+    bounded_cache::Recent,
+    clock::{Clock, Timestamp},
+    error::BackendError,
+    file::base_dir::BaseDir,
+    problem::{Path, Problems},
+};
+use flight::{FlightGuard, Flights, wait::wait};
+use outbound::Outbound;
+
+/// The most memory for the contents of digests, in bytes.
+const MAX_CONTENTS: usize = 16 * 1024 * 1024;
+/// How many tags are remembered.
+const MAX_TAGS: usize = 10_000;
+/// How many threads judge what is beside images, at most.
+const JUDGED_AT_ONCE: usize = 2;
+/// How much longer a remembered tag is used when little is left of its registry's rate limit.
+const STRETCH: u32 = 4;
+
+/// The configured registries, and what is known of each.
+#[derive(Debug, Clone)]
+pub struct Registries(Arc<Shared>);
+
+struct Shared {
+    registries: Mutex<HashMap<String, Arc<Registry>>>,
+    /// The mirrors of each registry, sorted by name.
+    mirrors: HashMap<String, Vec<String>>,
+    base: BaseDir,
+    outbound: Arc<Outbound>,
+    clock: Arc<dyn Clock>,
+    contents: CachedContents,
+    tags: Recent<Reference, (Target, Timestamp)>,
+    lookups: Flights<[u8; 32], [u8; 32], Result<Lookup, BackendError>>,
+    readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
+    searches: Searches,
+    judging: Arc<Semaphore>,
+}
+
+/// Look-ups of the documents beside images that are under way.
+type Searches = Flights<[u8; 32], [u8; 32], Result<Arc<Documents>, BackendError>>;
+
+/// How long a caller waits for a tag, and how old the answer may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// When the answer must be here.
+    pub deadline: Instant,
+    /// The age up to which another caller's answer is used.
+    pub max_age: Duration,
+    /// Whether a look-up that another caller began is waited for. It may have missed a change.
+    pub joins: bool,
+}
+
+impl Registries {
+    /// Checks and keeps the `registries` of a configuration.
+    pub fn build(
+        config: &BTreeMap<String, RegistryConfig>,
+        base: &BaseDir,
+        outbound: &Arc<Outbound>,
+        clock: Arc<dyn Clock>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let (mut registries, mut mirrors) = (HashMap::new(), HashMap::<String, Vec<String>>::new());
+        for (host, entry) in config {
+            let path = path.key(host);
+            if !is_registry(host) {
+                problems.error_with_help(
+                    &path,
+                    format!("`{host}` is not a registry's host"),
+                    "write the host and port as they stand in image references, such as `registry.example.com:5000`",
+                );
+                continue;
+            }
+            let Some(registry) = entry.build(host, base, outbound, &path, problems) else { continue };
+            if let Some(of) = &entry.mirror_of {
+                mirrors.entry(registry_key(of)).or_default().push(registry.name.clone());
+            }
+            if let Some(other) = registries.insert(registry.name.clone(), Arc::new(registry)) {
+                problems.error(&path, format!("two entries are for {}", other.name));
+            }
+        }
+        for (host, entry) in config {
+            let of = entry.mirror_of.as_deref().map(registry_key);
+            let of_mirror = of.and_then(|of| config.iter().find(|(name, _)| registry_key(name) == of));
+            if of_mirror.is_some_and(|(_, other)| other.mirror_of.is_some()) {
+                problems.error_with_help(
+                    &path.key(host).key("mirrorOf"),
+                    "that registry is a mirror itself",
+                    "name the origin, which is asked when a mirror has no answer",
+                );
+            }
+        }
+        Self(Arc::new(Shared {
+            registries: Mutex::new(registries),
+            mirrors,
+            base: base.clone(),
+            outbound: Arc::clone(outbound),
+            clock,
+            contents: Recent::weighed(MAX_CONTENTS, |_, contents| contents.weight()),
+            tags: Recent::new(MAX_TAGS),
+            lookups: Flights::default(),
+            readings: Flights::default(),
+            searches: Flights::default(),
+            judging: Arc::new(Semaphore::new(JUDGED_AT_ONCE)),
+        }))
+    }
+
+    /// What `reference` stands for now. One request serves all callers who wait.
+    ///
+    /// # Errors
+    /// When the registry gives no clear answer in time.
+    pub async fn look_up(&self, reference: &Reference, patience: Patience) -> Result<Lookup, BackendError> {
+        let name = &reference.registry;
+        if let Some(target) = self.remembered(reference, patience.max_age).await {
+            return Ok(Lookup::There(target));
+        }
+        let key: [u8; 32] = Sha256::digest(reference.text()).into();
+        if !patience.joins {
+            self.0.lookups.supersede(|flying| *flying == key, || ());
+        }
+        let ask = || {
+            let (shared, asked) = (Arc::clone(&self.0), reference.clone());
+            let work = move |seat: FlightGuard<_, _, _>| async move {
+                let asked_at = shared.clock.now();
+                let found = shared.look_up(&asked, patience.deadline).await;
+                seat.land(|is_current| {
+                    if let (Ok(Lookup::There(target)), true) = (&found, is_current) {
+                        shared.tags.insert(asked, (target.clone(), asked_at));
+                    }
+                });
+                found
+            };
+            let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
+            self.0.lookups.join(key, known, || key, work)
+        };
+        wait(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
+    }
+
+    /// What `digest` contains, if it is in memory.
+    #[must_use]
+    pub fn known_contents(&self, digest: &Digest) -> Option<Arc<Contents>> {
+        self.0.contents.get(digest)
+    }
+
+    /// What `digest` contains.
+    ///
+    /// # Errors
+    /// When the whole content is not read by `deadline`.
+    pub async fn contents(
+        &self,
+        registry: &str,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Arc<Contents>, BackendError> {
+        if let Some(contents) = self.known_contents(digest) {
+            return Ok(contents);
+        }
+        let key = Sha256::digest(format!("{registry}/{repository}@{digest}")).into();
+        let ask = || {
+            let shared = Arc::clone(&self.0);
+            let (name, repository, wanted) = (registry.to_owned(), repository.to_owned(), digest.clone());
+            let work = move |seat: FlightGuard<_, _, _>| async move {
+                let _seat = seat;
+                let contents = Arc::new(shared.read(&name, &repository, &wanted, deadline).await?);
+                shared.contents.insert(wanted, Arc::clone(&contents));
+                Ok(contents)
+            };
+            self.0.readings.join(key, || self.known_contents(digest).map(Ok), || (), work)
+        };
+        wait(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
+    }
+
+    /// Forgets all tags, so that each is asked for again, and so is what is beside images. Callers who already wait for an answer still get it.
+    pub fn forget_tags(&self) {
+        self.0.lookups.supersede(|_| true, || self.0.tags.clear());
+        self.0.searches.supersede(|_| true, || ());
+    }
+
+    /// A turn to judge what is beside an image, which computes. Turns are given in the order of asking, so whoever has much to judge should take
+    /// several short ones.
+    ///
+    /// # Errors
+    /// When there is none by `deadline`.
+    pub async fn turn_to_judge(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, BackendError> {
+        let turn = Arc::clone(&self.0.judging).acquire_owned();
+        match timeout_at(deadline, turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) => Err(BackendError::unavailable("nothing is judged any more")),
+            Err(_) => {
+                Err(BackendError::timeout("there was no time to verify the signatures and attestations of the image"))
+            }
+        }
+    }
+
+    /// The registry called `name`, after its mirrors.
+    pub(super) fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
+        self.0.chain(name)
+    }
+
+    /// Look-ups of the documents beside images that are under way.
+    pub(super) fn searches(&self) -> &Searches {
+        &self.0.searches
+    }
+
+    async fn remembered(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
+        if let Some(target) = self.0.tag(reference, max_age) {
+            return Some(target);
+        }
+        let stretched = self.0.tag(reference, max_age.saturating_mul(STRETCH))?;
+        let is_low = self.0.registry(&reference.registry).ok()?.is_low(&reference.repository).await;
+        is_low.then_some(stretched)
+    }
+}
+
+impl Shared {
+    /// What is remembered of `reference`, if it is younger than `max_age`.
+    fn tag(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
+        if max_age.is_zero() {
+            return None;
+        }
+        let (target, at) = self.tags.get(reference)?;
+        let age = self.clock.now().since(at)?;
+        (age < max_age).then_some(target)
+    }
+
+    async fn look_up(&self, reference: &Reference, deadline: Instant) -> Result<Lookup, BackendError> {
+        let chain = self.chain(&reference.registry)?;
+        let last = chain.len() - 1;
+        for (index, registry) in chain.iter().enumerate() {
+            let found = registry.look_up(reference, share(deadline, last - index)).await;
+            match found {
+                Ok(found @ Lookup::There(_)) => return Ok(found),
+                // If a mirror has no answer, its origin may have one.
+                _ if index < last => {
+                    tracing::debug!(mirror = registry.name, %reference, ?found, "the mirror has no answer");
+                }
+                Ok(Lookup::Missing(missing)) => {
+                    if missing == Missing::Repository {
+                        tracing::warn!(
+                            registry = reference.registry,
+                            repository = reference.repository,
+                            "the registry has no such repository; its images are taken for not built yet"
+                        );
+                    }
+                    return Ok(Lookup::Missing(missing));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(BackendError::unavailable("there is no registry to ask"))
+    }
+
+    async fn read(
+        &self,
+        name: &str,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Contents, BackendError> {
+        let chain = self.chain(name)?;
+        let last = chain.len() - 1;
+        let mut result = Err(BackendError::unavailable("there is no registry to ask"));
+        for (index, registry) in chain.iter().enumerate() {
+            result = registry.contents(repository, digest, share(deadline, last - index)).await;
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
+        let name = registry_key(name);
+        let mirrors = self.mirrors.get(&name).into_iter().flatten();
+        mirrors.map(String::as_str).chain([&*name]).map(|name| self.registry(name)).collect()
+    }
+
+    /// The registry called `name`: as configured, or else at that host over https, anonymously.
+    fn registry(&self, name: &str) -> Result<Arc<Registry>, BackendError> {
+        let mut registries = self.registries.lock();
+        if let Some(registry) = registries.get(name) {
+            return Ok(Arc::clone(registry));
+        }
+        let mut problems = Problems::default();
+        let config = RegistryConfig::default();
+        let built = config.build(name, &self.base, &self.outbound, &Path::root(), &mut problems);
+        let registry = built.ok_or_else(|| BackendError::unavailable(format!("{name} cannot be asked")))?;
+        let registry = Arc::new(registry);
+        registries.insert(name.to_owned(), Arc::clone(&registry));
+        Ok(registry)
+    }
+}
+
+/// Half of the time that is left, if other registries are to be asked after this one.
+fn share(deadline: Instant, others: usize) -> Instant {
+    if others == 0 {
+        return deadline;
+    }
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registries").field("mirrors", &self.mirrors).finish_non_exhaustive()
+    }
+}

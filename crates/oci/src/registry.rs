@@ -1,0 +1,177 @@
+//! One registry: its host, the credential for it, and how it is asked. Source: OCI distribution specification 1.1, and the
+//! distribution project's authentication, which all registries support.
+
+mod authorized;
+mod redirected;
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use parking_lot::Mutex;
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{
+    challenge::Challenge,
+    credentials::{Credentials, RegistryCredential},
+    manifest,
+    token::{RegistryTokens, TokenPass},
+};
+use domain::{bounded_cache::Recent, error::BackendError};
+use outbound::{Call, HttpClient, Reply};
+
+/// The largest answer, in bytes.
+const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
+/// For how many repositories the challenge is remembered.
+const MAX_CHALLENGES: usize = 10_000;
+
+/// Whether a 404 to a `HEAD` is accepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Confirm404 {
+    /// A `GET` must confirm it with a registry's error body.
+    #[default]
+    Get,
+    /// It is accepted if the header `Docker-Distribution-Api-Version` shows that the registry itself sent it. That saves one
+    /// request for each missing tag.
+    Head,
+}
+
+/// What a registry's answers mean.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RegistryRules {
+    pub(crate) confirm_404: Confirm404,
+    pub(crate) denied_means_missing: bool,
+}
+
+/// A registry, and what is known of it.
+#[derive(Debug)]
+pub(super) struct Registry {
+    /// Its name in image references.
+    pub name: String,
+    /// What its answers mean.
+    pub rules: RegistryRules,
+    base: Url,
+    client: Arc<HttpClient>,
+    credentials: Credentials,
+    /// The challenge for each scope, since its first 401.
+    challenges: Recent<String, Challenge>,
+    tokens: RegistryTokens,
+    /// Whether it has a referrers API.
+    pub(super) referrers_api: ReferrersApi,
+}
+
+/// What is known of a registry's referrers API.
+#[derive(Debug, Default)]
+pub(super) struct ReferrersApi(Mutex<Option<Instant>>);
+
+impl ReferrersApi {
+    /// Whether it is remembered that there is none.
+    pub(super) fn is_lacking(&self) -> bool {
+        self.0.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Remembers for the time `lasts` that there is none.
+    pub(super) fn lacks_for(&self, lasts: Duration) {
+        *self.0.lock() = Some(Instant::now() + lasts);
+    }
+
+    /// Forgets that.
+    pub(super) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// One request to a registry.
+#[derive(Debug, Clone)]
+pub(super) struct RegistryRequest<'a> {
+    /// `HEAD` or `GET`.
+    pub method: Method,
+    /// The repository. Empty for the catalogue.
+    pub repository: &'a str,
+    /// The path after `/v2/<name>/`, or after `/v2/` for the catalogue.
+    pub path: &'a str,
+    /// The query, if there is one.
+    pub query: Option<&'a str>,
+    /// The URL, if the registry itself named it. Path and query then do not count.
+    pub url: Option<&'a Url>,
+}
+
+impl RegistryRequest<'_> {
+    /// The rights that a token needs (token specification, "Requesting a Token").
+    fn scope(&self) -> String {
+        if self.repository.is_empty() {
+            "registry:catalog:*".to_owned()
+        } else {
+            format!("repository:{}:pull", self.repository)
+        }
+    }
+}
+
+impl Registry {
+    /// A registry at `base` that has not been asked yet.
+    pub(crate) fn new(
+        name: String,
+        base: Url,
+        client: Arc<HttpClient>,
+        credentials: Credentials,
+        rules: RegistryRules,
+    ) -> Self {
+        let challenges = Recent::new(MAX_CHALLENGES);
+        let (tokens, referrers_api) = (RegistryTokens::default(), ReferrersApi::default());
+        Self { name, rules, base, client, credentials, challenges, tokens, referrers_api }
+    }
+
+    /// Whether little is left of the registry's rate limit.
+    pub(crate) async fn is_low(&self, repository: &str) -> bool {
+        let credential = self.credentials.find(&self.name, repository, false).await.ok().flatten();
+        self.client.is_low(&self.base, &self.account(credential.as_ref()))
+    }
+
+    /// The URL of a request.
+    pub(crate) fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
+        let RegistryRequest { repository, path, .. } = question;
+        if let Some(url) = question.url {
+            return Ok(url.clone());
+        }
+        let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
+        let mut url = self
+            .base
+            .join(&path)
+            .map_err(|error| BackendError::invalid_input(format!("{}{path}: {error}", self.base)))?;
+        url.set_query(question.query);
+        Ok(url)
+    }
+
+    async fn send(
+        &self,
+        question: &RegistryRequest<'_>,
+        pass: Option<&TokenPass>,
+        credential: Option<&RegistryCredential>,
+        deadline: Instant,
+    ) -> Result<Reply, BackendError> {
+        let mut headers = HeaderMap::new();
+        if question.path.starts_with("manifests/") {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        } else if question.path.starts_with("referrers/") {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::INDEX));
+        }
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));
+        let (method, account) = (question.method.clone(), Some(self.account(credential)));
+        let url = self.url(question)?;
+        let call = Call::get(url, MAX_REPLY_BYTES, deadline).led_from(&self.base);
+        self.client.fetch(Call { method, headers, account, ..call }).await
+    }
+
+    fn account(&self, credential: Option<&RegistryCredential>) -> Arc<str> {
+        let user = match credential {
+            Some(RegistryCredential::Password { username, .. }) => username.as_str(),
+            Some(RegistryCredential::Identity(_)) => "<identity>",
+            None => "<anonymous>",
+        };
+        format!("{} {user}", self.name).into()
+    }
+}

@@ -1,0 +1,188 @@
+//! Asks the registry itself, and answers what it asks for: a password or a token. A credential that expired is read again once.
+
+use http::header;
+use tokio::time::Instant;
+
+use super::{Registry, RegistryRequest};
+use crate::{
+    challenge::Challenge,
+    credentials::RegistryCredential,
+    token::{Purpose, TokenPass, sensitive},
+};
+use domain::error::{BackendError, ErrorKind};
+use outbound::Reply;
+
+/// A challenge that was answered, and the reply to that.
+struct Answered {
+    challenge: Challenge,
+    pass: TokenPass,
+    reply: Reply,
+    /// All challenges that were tried.
+    tried: Vec<Challenge>,
+}
+
+/// Whether the registry refuses what was sent: another challenge may be answered better.
+fn is_refusal(reply: &Reply) -> bool {
+    matches!(reply.status.as_u16(), 401 | 403)
+}
+
+impl Registry {
+    /// Asks the registry itself, with its credential.
+    pub(super) async fn ask_home(
+        &self,
+        question: &RegistryRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Reply, BackendError> {
+        let (repository, scope) = (question.repository, question.scope());
+        let mut credential = self.credentials.find(&self.name, repository, false).await?;
+        let known = self.challenges.get(&scope);
+        let Answered { challenge, pass, reply, tried } = if let Some(challenge) = known {
+            let pass = self.open(&challenge, question, &mut credential, deadline).await;
+            // The token server may have moved. The next request goes without a token, and learns the new challenge.
+            let pass = pass.inspect_err(|_| _ = self.challenges.remove(&scope))?;
+            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            Answered { tried: vec![challenge.clone()], challenge, pass, reply }
+        } else {
+            let reply = self.send(question, None, credential.as_ref(), deadline).await?;
+            if reply.status.as_u16() != 401 {
+                return Ok(reply);
+            }
+            self.answer(challenges_of(&reply), question, &mut credential, deadline).await?
+        };
+        // An expired credential is a 403 without a challenge at ECR, and a 400 at ECR Public.
+        if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
+            return Ok(reply);
+        }
+        let now = self.credentials.find(&self.name, repository, true).await?;
+        let is_new = pass.was_kept || fingerprint(now.as_ref()) != fingerprint(credential.as_ref());
+        let offered = challenges_of(&reply);
+        // The one that the registry accepted last comes first, unless it is not offered any more.
+        let own = Some(challenge.clone()).filter(|own| offered.is_empty() || offered.contains(own));
+        let others = offered.into_iter().filter(|other| *other != challenge);
+        let next: Vec<Challenge> =
+            own.into_iter().chain(others).filter(|next| is_new || !tried.contains(next)).collect();
+        if next.is_empty() {
+            return Ok(reply);
+        }
+        if let Some(purpose) = self.purpose(&challenge, &scope)? {
+            self.tokens.forget(&purpose, credential.as_ref(), &pass.authorization);
+        }
+        let (mut failed, mut refused) = (None, None);
+        for next in next {
+            match self.authorize(&next, &scope, now.as_ref(), deadline).await {
+                Ok(fresh) if fresh.authorization == pass.authorization => {}
+                Ok(fresh) => {
+                    let reply = self.send(question, Some(&fresh), now.as_ref(), deadline).await?;
+                    if !is_refusal(&reply) {
+                        self.challenges.insert(scope, next);
+                        return Ok(reply);
+                    }
+                    refused = refused.or(Some(reply));
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match (refused, failed) {
+            (None, Some(error)) => Err(error),
+            (refused, _) => Ok(refused.unwrap_or(reply)),
+        }
+    }
+
+    /// Answers the first of the challenges that the registry accepts. The best come first.
+    ///
+    /// # Errors
+    /// When none can be answered. The error is that of the best.
+    async fn answer(
+        &self,
+        challenges: Vec<Challenge>,
+        question: &RegistryRequest<'_>,
+        credential: &mut Option<RegistryCredential>,
+        deadline: Instant,
+    ) -> Result<Answered, BackendError> {
+        let tried = challenges.clone();
+        let mut failed = None;
+        let mut refused = None;
+        for challenge in challenges {
+            let pass = match self.open(&challenge, question, credential, deadline).await {
+                Ok(pass) => pass,
+                Err(error) => {
+                    failed = failed.or(Some(error));
+                    continue;
+                }
+            };
+            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            let is_refused = is_refusal(&reply);
+            let answered = Answered { challenge, pass, reply, tried: tried.clone() };
+            if !is_refused {
+                self.challenges.insert(question.scope(), answered.challenge.clone());
+                return Ok(answered);
+            }
+            refused = refused.or(Some(answered));
+        }
+        if let Some(answered) = refused {
+            self.challenges.insert(question.scope(), answered.challenge.clone());
+            return Ok(answered);
+        }
+        Err(failed.unwrap_or_else(|| {
+            BackendError::new(ErrorKind::Denied, "401 without a challenge that is understood (Basic or Bearer)")
+        }))
+    }
+
+    /// The header for `challenge`. If `credential` is refused, its source is read again, and the new credential replaces it.
+    async fn open(
+        &self,
+        challenge: &Challenge,
+        question: &RegistryRequest<'_>,
+        credential: &mut Option<RegistryCredential>,
+        deadline: Instant,
+    ) -> Result<TokenPass, BackendError> {
+        let scope = question.scope();
+        let refusal = match self.authorize(challenge, &scope, credential.as_ref(), deadline).await {
+            Err(error) if error.kind == ErrorKind::Denied => error,
+            result => return result,
+        };
+        let now = self.credentials.find(&self.name, question.repository, true).await?;
+        if fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
+            return Err(refusal);
+        }
+        *credential = now;
+        self.authorize(challenge, &scope, credential.as_ref(), deadline).await
+    }
+
+    /// The header for `challenge` with `credential`.
+    async fn authorize(
+        &self,
+        challenge: &Challenge,
+        scope: &str,
+        credential: Option<&RegistryCredential>,
+        deadline: Instant,
+    ) -> Result<TokenPass, BackendError> {
+        let denied = |why: String| BackendError::new(ErrorKind::Denied, why);
+        let Some(purpose) = self.purpose(challenge, scope)? else {
+            let basic = credential.and_then(RegistryCredential::basic).ok_or_else(|| {
+                denied("it wants a user name and password; set `dockerConfig` for it under `registries`".to_owned())
+            })?;
+            return Ok(TokenPass { authorization: sensitive(basic.expose())?, was_kept: false });
+        };
+        self.tokens.get(purpose, credential.cloned(), &self.client, deadline).await
+    }
+
+    /// The token to buy. `None` where no token is wanted.
+    fn purpose(&self, challenge: &Challenge, scope: &str) -> Result<Option<Purpose>, BackendError> {
+        let Challenge::Bearer { realm, service, scope: stated } = challenge else { return Ok(None) };
+        let scope = stated.clone().unwrap_or_else(|| scope.to_owned());
+        let purpose = Purpose::check(realm, service.clone(), scope, &self.base, |address| self.client.allows(address));
+        purpose.map(Some).map_err(|why| BackendError::new(ErrorKind::Denied, why))
+    }
+}
+
+fn fingerprint(credential: Option<&RegistryCredential>) -> Option<[u8; 32]> {
+    credential.map(RegistryCredential::fingerprint)
+}
+
+/// The challenges in `reply`, the best first. They are read from each answer, since the scope depends on it.
+fn challenges_of(reply: &Reply) -> Vec<Challenge> {
+    let values = reply.headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let all = values.flat_map(|value| Challenge::read(&String::from_utf8_lossy(value.as_bytes())));
+    Challenge::best_first(all.collect())
+}

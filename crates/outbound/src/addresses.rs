@@ -1,0 +1,323 @@
+//! Which addresses may be asked. A name is looked up when it is used, and the client connects only to addresses that passed
+//! the check here. So a name cannot change its address after the check (DNS rebinding).
+
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use ipnet::IpNet;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// Looks names up. A trait, so that tests can give a name any address.
+#[async_trait]
+pub trait Names: fmt::Debug + Send + Sync {
+    /// The addresses of `host`.
+    ///
+    /// # Errors
+    /// When the name has no address, or the lookup fails.
+    async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The names of the operating system: `/etc/hosts`, DNS and so on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemNames;
+
+#[async_trait]
+impl Names for SystemNames {
+    async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+    }
+}
+
+/// Looks names up, and keeps the addresses that may be asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Addresses {
+    names: Arc<dyn Names>,
+    allowed: Arc<[IpNet]>,
+    /// The host of the configured proxy, which may have any address.
+    proxy: Option<Arc<str>>,
+    /// Whether names come from answers, so that also names of an inner network have no inner address.
+    is_led: bool,
+}
+
+/// The error for a name without an address that may be asked.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: \
+     `outbound: {{ allowAddresses: [{address}] }}`{}", self.advice()
+)]
+pub(crate) struct RefusedAddress {
+    name: String,
+    address: IpAddr,
+    what: Inner,
+    is_led: bool,
+}
+
+impl RefusedAddress {
+    /// The advice for the error. Services of a cluster are often called `<name>.<namespace>`, which looks like a public name.
+    fn advice(&self) -> String {
+        let is_short = !self.is_led && self.what == Inner::Private && self.name.matches('.').count() == 1;
+        if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() }
+    }
+}
+
+/// The kinds of addresses inside a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inner {
+    /// The machine itself.
+    Loopback,
+    /// The local link. Clouds have their metadata services there.
+    LinkLocal,
+    /// Private networks, and networks shared within a provider (RFC 1918, 4193, 6598).
+    Private,
+    /// Addresses that no server can have.
+    Reserved,
+}
+
+impl Addresses {
+    /// Permits public addresses and those in `allowed`. The host `proxy` may have any address.
+    pub(crate) fn new(names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<&str>) -> Self {
+        Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into), is_led: false }
+    }
+
+    /// The same for names that come from answers. Somebody who can change an answer must not choose which inner host is asked.
+    pub(crate) fn led(&self) -> Self {
+        Self { is_led: true, ..self.clone() }
+    }
+
+    fn may_ask(&self, name: &str, address: IpAddr) -> Result<(), Inner> {
+        let Some(what) = Inner::of(address) else { return Ok(()) };
+        let is_permitted = match what {
+            Inner::Loopback => !self.is_led && is_below(name, &["localhost"]),
+            Inner::Private => !self.is_led && is_inner_name(name),
+            Inner::LinkLocal | Inner::Reserved => false,
+        };
+        let is_proxy = self.proxy.as_deref() == Some(name);
+        if is_permitted || is_proxy || self.allow(address) { Ok(()) } else { Err(what) }
+    }
+
+    /// Whether the configuration allows `address`.
+    pub(crate) fn allow(&self, address: IpAddr) -> bool {
+        let plain = address.to_canonical();
+        self.allowed.iter().any(|net| net.contains(&address) || net.contains(&plain))
+    }
+
+    /// The addresses of `name` that may be asked.
+    async fn find(&self, name: &str) -> Result<Vec<IpAddr>, Box<dyn std::error::Error + Send + Sync>> {
+        let found = self.names.lookup(name).await?;
+        let mut refused = None;
+        let mut good = Vec::with_capacity(found.len());
+        for address in found {
+            match self.may_ask(name, address) {
+                Ok(()) => good.push(address),
+                Err(what) => {
+                    let is_led = self.is_led;
+                    refused = refused.or(Some(RefusedAddress { name: name.to_owned(), address, what, is_led }));
+                }
+            }
+        }
+        match refused {
+            Some(refused) if good.is_empty() => Err(refused.into()),
+            _ => Ok(good),
+        }
+    }
+}
+
+impl Resolve for Addresses {
+    fn resolve(&self, name: Name) -> Resolving {
+        let addresses = self.clone();
+        Box::pin(async move {
+            let found = addresses.find(name.as_str()).await?;
+            Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+        })
+    }
+}
+
+/// Whether only the DNS of an inner network can answer for `name`: it has no dot, ends as names in a cluster do, or ends
+/// with a suffix for private use (`.internal`, RFC 8375's `home.arpa`, RFC 6762's `.local`).
+pub fn is_inner_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    !name.contains('.') || is_below(name, &["svc", "local", "internal", "home.arpa"])
+}
+
+/// Whether `name` is one of `zones`, or below one.
+pub(crate) fn is_below(name: &str, zones: &[&str]) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    zones.iter().any(|zone| name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+impl Inner {
+    /// The kind of `address`. `None` for a public address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(ip) => Self::of_v4(ip),
+            IpAddr::V6(ip) => match embedded(ip) {
+                Some(ip) => Self::of_v4(ip),
+                None => Self::of_v6(ip),
+            },
+        }
+    }
+
+    fn of_v4(ip: Ipv4Addr) -> Option<Self> {
+        Some(match ip.octets() {
+            [127, ..] => Self::Loopback,
+            // The second is Alibaba's metadata service, inside the shared network.
+            [169, 254, ..] | [100, 100, 100, 200] => Self::LinkLocal,
+            [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] | [198, 18..=19, ..] => Self::Private,
+            // "This network" (Linux takes 0.0.0.0 for itself), protocol assignments, multicast, broadcast, and unused
+            // networks.
+            [0 | 224..=255, ..] | [192, 0, 0, _] => Self::Reserved,
+            _ => return None,
+        })
+    }
+
+    fn of_v6(ip: Ipv6Addr) -> Option<Self> {
+        // Amazon's metadata service, inside its unique local network.
+        const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+        if ip.is_loopback() {
+            Some(Self::Loopback)
+        } else if ip.is_unicast_link_local() || ip == METADATA {
+            Some(Self::LinkLocal)
+        } else if ip.is_unique_local() || matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..]) {
+            // The last prefix is translated to IPv4 inside a private network, to any address (RFC 8215).
+            Some(Self::Private)
+        } else if ip.is_unspecified() || ip.is_multicast() {
+            Some(Self::Reserved)
+        } else {
+            None
+        }
+    }
+}
+
+/// The IPv4 address inside `ip`: mapped, translated (`64:ff9b::/96`, RFC 6052) or tunnelled (`2002::/16`, RFC 3056).
+fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => (high, low),
+        // `::` and `::1` hold no IPv4 address.
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => (high, low),
+        _ => return ip.to_ipv4_mapped(),
+    };
+    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+}
+
+impl fmt::Display for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "this machine itself",
+            Self::LinkLocal => "a link-local or metadata address",
+            Self::Private => "a private address",
+            Self::Reserved => "a reserved address",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_addresses_are_found_in_every_spelling() {
+        use Inner::{LinkLocal, Loopback, Private, Reserved};
+        for (address, kind) in [
+            ("93.184.215.14", None),
+            ("2606:2800:21f::1", None),
+            ("100.63.255.255", None),
+            ("172.32.0.1", None),
+            ("127.0.0.1", Some(Loopback)),
+            ("127.8.9.10", Some(Loopback)),
+            ("::1", Some(Loopback)),
+            ("::ffff:127.0.0.1", Some(Loopback)),
+            ("::127.0.0.1", Some(Loopback)),
+            ("64:ff9b::7f00:1", Some(Loopback)),
+            ("2002:7f00:1::", Some(Loopback)),
+            ("169.254.169.254", Some(LinkLocal)),
+            ("::ffff:a9fe:a9fe", Some(LinkLocal)),
+            ("64:ff9b::a9fe:a9fe", Some(LinkLocal)),
+            ("100.100.100.200", Some(LinkLocal)),
+            ("fe80::1", Some(LinkLocal)),
+            ("fd00:ec2::254", Some(LinkLocal)),
+            ("10.0.0.1", Some(Private)),
+            ("172.16.0.1", Some(Private)),
+            ("192.168.1.1", Some(Private)),
+            ("100.64.0.1", Some(Private)),
+            ("fd12::1", Some(Private)),
+            ("2002:a00:1::", Some(Private)),
+            ("64:ff9b:1::a9fe:a9fe", Some(Private)),
+            ("64:ff9b:2::1", None),
+            ("fec0::1", Some(Private)),
+            ("0.0.0.0", Some(Reserved)),
+            ("::", Some(Reserved)),
+            ("224.0.0.1", Some(Reserved)),
+            ("255.255.255.255", Some(Reserved)),
+            ("ff02::1", Some(Reserved)),
+        ] {
+            assert_eq!(Inner::of(address.parse().unwrap()), kind, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_gets_advice_to_add_svc() {
+        let message = |name: &str, address: &str| {
+            let (name, address) = (name.to_owned(), address.parse().unwrap());
+            RefusedAddress { name, address, what: Inner::of(address).unwrap(), is_led: false }.to_string()
+        };
+        assert!(message("hello.tools", "10.0.0.1").ends_with("`; a service of this cluster is called hello.tools.svc"));
+        for other in [message("hello.tools", "127.0.0.1"), message("a.example.com", "10.0.0.1")] {
+            assert!(other.ends_with('`'), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_inner_name_may_have_a_private_address() {
+        let allowed: Vec<IpNet> = ["10.1.0.0/16", "169.254.170.2/32"].map(|net| net.parse().unwrap()).into();
+        let addresses = Addresses::new(Arc::new(SystemNames), &allowed, Some("proxy.example.com"));
+        for (name, address, may) in [
+            ("api.example.com", "93.184.215.14", true),
+            ("api.example.com", "10.2.0.1", false),
+            ("api.example.com", "10.1.0.1", true),
+            ("api.example.com", "::ffff:10.1.0.1", true),
+            ("api.example.com", "127.0.0.1", false),
+            ("api.example.com", "169.254.169.254", false),
+            ("api.example.com", "169.254.170.2", true),
+            ("api.example.com", "0.0.0.0", false),
+            ("proxy.example.com", "10.2.0.1", true),
+            ("hello-plugin", "10.2.0.1", true),
+            ("hello-plugin", "127.0.0.1", false),
+            ("hello-plugin", "169.254.169.254", false),
+            ("hello.tools.svc", "10.2.0.1", true),
+            ("hello.tools.svc.cluster.local.", "fd12::1", true),
+            ("svc.example.com", "10.2.0.1", false),
+            ("notsvc.mylocal", "10.2.0.1", false),
+            ("metadata.google.internal", "169.254.169.254", false),
+            ("localhost", "127.0.0.1", true),
+            ("a.LOCALHOST", "::1", true),
+            ("localhost", "169.254.169.254", false),
+            ("notlocalhost", "127.0.0.1", false),
+        ] {
+            assert_eq!(addresses.may_ask(name, address.parse().unwrap()).is_ok(), may, "{name} at {address}");
+        }
+    }
+
+    #[test]
+    fn a_name_from_an_answer_has_no_inner_address_unless_that_is_allowed() {
+        let allowed: Vec<IpNet> = ["10.1.0.0/16"].map(|net| net.parse().unwrap()).into();
+        let addresses = Addresses::new(Arc::new(SystemNames), &allowed, None).led();
+        for (name, address, may) in [
+            ("auth.example.com", "93.184.215.14", true),
+            ("auth.example.com", "10.2.0.1", false),
+            ("vault", "10.2.0.1", false),
+            ("vault.tools.svc", "10.2.0.1", false),
+            ("vault.tools.svc", "fd12::1", false),
+            ("db.internal", "10.2.0.1", false),
+            ("vault.tools.svc", "10.1.0.1", true),
+            ("localhost", "127.0.0.1", false),
+            ("metadata.google.internal", "169.254.169.254", false),
+        ] {
+            assert_eq!(addresses.may_ask(name, address.parse().unwrap()).is_ok(), may, "{name} at {address}");
+        }
+    }
+}

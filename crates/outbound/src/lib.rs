@@ -1,0 +1,358 @@
+//! The only way to send HTTP requests. Each request has a deadline and a size limit that holds while the body arrives.
+//! There are no redirects, no proxy from the environment, and no decompression.
+//!
+//! Destinations are protected. A failed request is sent again at most twice, and the number of requests under way is limited.
+//! A destination that fails gets no requests for a while, and neither does an account whose rate limit is used up.
+//!
+//! Start at [`Outbound`], which makes an [`HttpClient`] for each set of [`ClientOptions`]; `HttpClient::send` sends a [`Call`]. [`kubernetes`] is the API
+//! server of the gateway's own cluster.
+
+mod addresses;
+mod breaker;
+mod budget;
+mod call;
+mod client;
+mod conditional;
+mod config;
+mod counts;
+mod destination;
+pub mod kubernetes;
+mod lifetime;
+pub mod link;
+mod link_policy;
+mod named;
+mod observe;
+mod reply;
+mod retry;
+mod seen;
+mod tls;
+
+use std::{collections::HashMap, fmt, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use reqwest::Url;
+use tokio::time::{Instant, sleep};
+use tower::retry::budget::Budget as _;
+use url::Position;
+
+use self::{
+    addresses::Addresses,
+    breaker::{BreakerPass, End},
+    budget::{Budgets, Owner},
+    client::{ExchangeFailure, FailureKind, Transport},
+    conditional::ConditionalCache,
+    destination::Destination,
+    named::Named,
+    reply::is_failure,
+};
+pub use self::{
+    addresses::is_inner_name,
+    breaker::BreakerPosition,
+    budget::AccountNow,
+    config::{warn_of_cleartext, warn_of_cleartext_to},
+    lifetime::ExpiresIn,
+    observe::{Ended, Observed},
+    seen::DestinationNow,
+};
+pub use self::{
+    addresses::{Inner, Names, SystemNames},
+    call::{ANONYMOUS, Call, account_of},
+    config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, is_safe, names_user, stays},
+    link_policy::check_link,
+    reply::Reply,
+    tls::{ClientCertificate, Tls},
+};
+use domain::{bounded_cache::Recent, clock::Clock, error::BackendError, replay::Sources, secret::Secrets};
+use telemetry::{
+    metrics::OutboundMetrics,
+    trace::{self, Span, SpanKind},
+};
+
+/// How many destinations a client remembers. The least recently used leave first.
+const MAX_DESTINATIONS: usize = 10_000;
+
+/// The HTTP clients, shared by all backends.
+pub struct Outbound {
+    clock: Arc<dyn Clock>,
+    addresses: Addresses,
+    proxy: Option<Proxy>,
+    metrics: Option<OutboundMetrics>,
+    named: Arc<Named>,
+    sources: Option<Arc<dyn Sources>>,
+    clients: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
+}
+
+/// How destinations are reached. Callers with equal options share connections, limits, breakers and kept answers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientOptions {
+    /// The trusted certificates, and the client certificate.
+    pub tls: Tls,
+    /// How many requests may be under way to one destination.
+    pub concurrency: usize,
+    /// How many requests to one destination may begin per second. After a pause, as many may begin at once.
+    pub rate: Option<NonZeroU32>,
+}
+
+/// An HTTP client with certain options. A destination is a scheme, a host and a port.
+pub struct HttpClient {
+    options: ClientOptions,
+    clock: Arc<dyn Clock>,
+    client: Transport,
+    destinations: Recent<Arc<str>, Arc<Destination>>,
+    budgets: Budgets,
+    conditional: ConditionalCache,
+    metrics: Option<OutboundMetrics>,
+    named: Arc<Named>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { tls: Tls::default(), concurrency: 8, rate: None }
+    }
+}
+
+impl Outbound {
+    /// Starts without clients. `clock` measures rests and pauses.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
+        Self {
+            clock,
+            addresses,
+            proxy: None,
+            metrics: None,
+            named: Arc::default(),
+            sources: None,
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Looks names up with `names`, may also reach the `allowed` networks, and uses `proxy`.
+    #[must_use]
+    pub fn reaching(self, names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<Proxy>) -> Self {
+        let addresses = Addresses::new(names, allowed, proxy.as_ref().and_then(|proxy| proxy.url.host_str()));
+        Self { addresses, proxy, ..self }
+    }
+
+    /// Counts requests in `metrics`.
+    #[must_use]
+    pub fn counted(self, metrics: OutboundMetrics) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Takes replies from `sources`, or notes them there.
+    #[must_use]
+    pub fn with_sources(self, sources: Option<Arc<dyn Sources>>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Counts the destination of `url`, a URL from the configuration, under its own name in metrics. All other
+    /// destinations, such as those of templates, count as one.
+    pub fn name_destination(&self, url: Option<&Url>) {
+        let Some(url) = url else { return };
+        let name = self.named.add(url);
+        if let Some(metrics) = &self.metrics {
+            metrics.begin(name);
+        }
+    }
+
+    /// The client for `options`. Equal options share one client.
+    ///
+    /// # Errors
+    /// When the certificates cannot be read. The text names the file.
+    pub fn client(&self, options: ClientOptions) -> Result<Arc<HttpClient>, String> {
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get(&options) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(HttpClient {
+            client: Transport::new(
+                options.tls.clone(),
+                self.proxy.clone(),
+                self.addresses.clone(),
+                self.sources.clone(),
+            )?,
+            options: options.clone(),
+            clock: Arc::clone(&self.clock),
+            destinations: Recent::new(MAX_DESTINATIONS),
+            budgets: Budgets::default(),
+            conditional: ConditionalCache::default(),
+            metrics: self.metrics.clone(),
+            named: Arc::clone(&self.named),
+        });
+        clients.insert(options, Arc::clone(&client));
+        Ok(client)
+    }
+}
+
+/// The state of a call between its attempts.
+struct RetryState<'a> {
+    call: &'a Call,
+    secrets: Secrets,
+    owner: Owner,
+    destination: Arc<Destination>,
+    pass: Option<BreakerPass>,
+    attempts: u32,
+    /// How long the last attempt took.
+    took: Duration,
+}
+
+/// The result of one attempt.
+type Outcome = Result<Reply, ExchangeFailure>;
+
+impl HttpClient {
+    /// Whether `outbound.allowAddresses` has `address`.
+    #[must_use]
+    pub fn allows(&self, address: IpAddr) -> bool {
+        self.client.allows(address)
+    }
+
+    /// Whether the destination of `url` says that less than a tenth of the rate limit of `account` is left. Without a
+    /// credential, the account is [`ANONYMOUS`].
+    #[must_use]
+    pub fn is_low(&self, url: &Url, account: &str) -> bool {
+        self.budgets.is_low(&(origin(url), account.into()), self.clock.now())
+    }
+
+    /// Sends `call` and reads the whole answer. Tries again if that may help and there is time.
+    ///
+    /// # Errors
+    /// When no whole answer arrives in time, or the destination must not be asked now. The message names the method and the
+    /// URL, without the query.
+    pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
+        let account = call.account();
+        let request = self.conditional.prepare(&mut call, &account);
+        let reply = self.send_with_retries(&call, account).await.and_then(|reply| match request {
+            Some(request) => self.conditional.settle(&request, reply),
+            None => Ok(reply),
+        });
+        reply.map_err(|error| error.within(&call))
+    }
+
+    async fn send_with_retries(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
+        let origin = origin(&call.url);
+        let destination =
+            self.destinations.get_or_insert_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.options)));
+        let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
+        let took = Duration::ZERO;
+        let mut state = RetryState { call, secrets, owner, destination, pass: None, attempts: 0, took };
+        let first = self.attempt(&mut state).await;
+        if let (Some(metrics), Err(error)) = (&self.metrics, &first) {
+            metrics.spared(self.named.of(&call.url), counts::spared(error));
+        }
+        let mut outcome = first?;
+        state.destination.retries.deposit();
+        while let Some(wait) = state.wait(&outcome) {
+            if !state.destination.retries.withdraw() {
+                break;
+            }
+            sleep(if self.client.is_offline() { Duration::ZERO } else { wait }).await;
+            // Another call may have opened the breaker meanwhile. Then the last outcome stands.
+            let Ok(next) = self.attempt(&mut state).await else { break };
+            outcome = next;
+        }
+        if let Some(pass) = state.pass {
+            pass.end(end_of(&outcome), self.clock.now());
+        }
+        match outcome {
+            Ok(reply) => Ok(Reply { attempts: state.attempts, ..reply }),
+            Err(failure) => Err(failure.into_error()),
+        }
+    }
+
+    /// Sends the request once, as soon as the limits of the destination allow it.
+    async fn attempt(&self, state: &mut RetryState<'_>) -> Result<Outcome, BackendError> {
+        let destination = Arc::clone(&state.destination);
+        // Checked before the wait, which could be useless, and again after it, because the state may have changed.
+        self.check(state)?;
+        let _permit = destination.acquire(state.call.deadline).await?;
+        self.check(state)?;
+        if state.pass.is_none() {
+            state.pass = Some(destination.breaker.enter(self.clock.now())?);
+        }
+        state.attempts += 1;
+        let began = Instant::now();
+        let span = state.span();
+        let mut outcome = span.instrument(self.client.exchange(state.call, &state.secrets)).await?;
+        state.took = began.elapsed();
+        span.note(|record| counts::note(&outcome, record));
+        if let Ok(reply) = &mut outcome {
+            self.budgets.learn(&state.owner, reply, self.clock.now());
+        }
+        destination.note(seen::exchange(&outcome, state.took, self.clock.now()));
+        if let Some(metrics) = &self.metrics {
+            metrics.sent(self.named.of(&state.call.url), counts::sent(&outcome), state.took);
+        }
+        Ok(outcome)
+    }
+
+    fn check(&self, state: &RetryState<'_>) -> Result<(), BackendError> {
+        let now = self.clock.now();
+        self.budgets.check(&state.owner, now)?;
+        state.destination.breaker.check(now)
+    }
+}
+
+impl RetryState<'_> {
+    /// The span of an attempt. It does not name path and query, which may hold values.
+    fn span(&self) -> Span {
+        let span = trace::begin(SpanKind::Client, || self.call.method.to_string());
+        span.note(|record| {
+            let url = &self.call.url;
+            record.set("http.request.method", self.call.method.to_string());
+            record.set("server.address", url.host_str().unwrap_or_default().to_owned());
+            record.set("server.port", url.port_or_known_default().unwrap_or_default());
+            if self.attempts > 1 {
+                record.set("http.request.resend_count", usize::try_from(self.attempts - 1).unwrap_or(usize::MAX));
+            }
+        });
+        span
+    }
+
+    /// How long to wait before another attempt. `None` when `outcome` is final.
+    fn wait(&self, outcome: &Outcome) -> Option<Duration> {
+        // A probe of the breaker sends only one request.
+        let is_probe = self.pass.as_ref().is_some_and(BreakerPass::is_probe);
+        if is_probe || !self.call.may_repeat {
+            return None;
+        }
+        let left = self.call.deadline.saturating_duration_since(Instant::now());
+        retry::wait(outcome, self.attempts, self.took, left, fastrand::f64())
+    }
+}
+
+/// What the outcome of a call says about its destination. All callers of that destination may read the text, so it holds
+/// nothing of the answer's body.
+fn end_of(outcome: &Outcome) -> End {
+    match outcome {
+        Ok(reply) if is_failure(reply.status) => {
+            let why = format!("it answered {}", reply.status);
+            reply.rest.map_or_else(|| End::Failed(why.clone()), |rest| End::Asked(why.clone(), rest))
+        }
+        Ok(_) => End::Well,
+        Err(failure) => match failure.kind {
+            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Timeout => {
+                End::Failed(failure.message.clone())
+            }
+            FailureKind::Broken | FailureKind::Refused => End::Unclear(failure.message.clone()),
+            FailureKind::TooLarge => End::Well,
+        },
+    }
+}
+
+/// The scheme, host and port of `url`.
+fn origin(url: &Url) -> Arc<str> {
+    format!("{}://{}", url.scheme(), &url[Position::BeforeHost..Position::BeforePath]).into()
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,68 @@
+//! Verifies images: signatures, and signed build provenance. This crate does no requests. It gets the documents that were found beside an
+//! image, and gives a [`Verdict`] over all of them. It reads the public keys and trusted roots of the configuration from files, again while the
+//! gateway runs.
+//!
+//! Start at [`Policy`], which is built from a [`SignatureConfig`].
+
+mod bundle;
+mod claims;
+mod config;
+mod finding;
+mod judgement;
+mod key;
+#[cfg(feature = "keyless")]
+mod keyless;
+mod policy;
+mod provenance;
+mod signer;
+mod simple;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use bytes::Bytes;
+
+pub use self::{
+    config::{Formats, ProvenanceConfig, SignatureConfig},
+    judgement::Judgement,
+    policy::{Current, Policy},
+    verdict::{Proof, Verdict},
+};
+
+/// What is asked about one image.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The digests that a signature may name, each as 64 lowercase hexadecimal digits of SHA-256: the image that was picked, and the index
+    /// that it was picked from.
+    pub digests: &'a [String],
+    /// The full commit that the provenance must name. `None`: any commit, which the [`Proof`] then names.
+    pub commit: Option<&'a str>,
+}
+
+/// A document that was found beside an image, and may be its signature.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Where it was found, for messages: the digest of a referrer, or a tag.
+    pub place: String,
+    /// The document.
+    pub form: Form,
+}
+
+/// The form of a [`Candidate`].
+#[derive(Debug, Clone)]
+pub enum Form {
+    /// A layer with the media type `application/vnd.dev.sigstore.bundle.v0.3+json`, or an earlier version.
+    Bundle(Bytes),
+    /// A layer of a tag `sha256-<hex>.sig`, with the media type `application/vnd.dev.cosign.simplesigning.v1+json`.
+    SimpleSigning {
+        /// The layer.
+        payload: Bytes,
+        /// Its digest in the manifest: `sha256:<hex>`.
+        layer_digest: String,
+        /// Its annotation `dev.cosignproject.cosign/signature`.
+        signature: Option<String>,
+    },
+    /// A known form that cannot be verified, such as Notation. The text names it.
+    Unsupported(String),
+}

@@ -1,0 +1,61 @@
+//! "Simple signing", the signatures of cosign before version 3
+//! (<https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>).
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sha2::{Digest as _, Sha256};
+
+use super::{finding::Finding, key::PublicKey, statement::Says};
+use domain::document::{self, Document, excerpt};
+
+/// What a payload must say that it is.
+const KIND: &str = "cosign container image signature";
+
+/// A layer of a tag `sha256-<hex>.sig`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SimpleSigning<'a> {
+    /// The signed bytes.
+    pub(super) payload: &'a [u8],
+    /// Their digest in the manifest.
+    pub(super) layer_digest: &'a str,
+    /// The signature in base64.
+    pub(super) signature: Option<&'a str>,
+}
+
+impl SimpleSigning<'_> {
+    /// Judges it by `key`. It does not name its key, so a signature that the key does not verify is by somebody else.
+    pub(super) fn judge(self, key: &PublicKey, digests: &[String]) -> Finding {
+        let hash = base16ct::lower::encode_string(&Sha256::digest(self.payload));
+        if self.layer_digest != format!("sha256:{hash}") {
+            return Finding::Unknown("its bytes are not those that its manifest names".to_owned());
+        }
+        let Some(signature) = self.signature else {
+            return Finding::Foreign("it has no annotation with a signature".to_owned());
+        };
+        let Ok(signature) = STANDARD.decode(signature) else {
+            return Finding::Foreign("its signature is not in base64".to_owned());
+        };
+        if let Err(why) = key.verify(self.payload, &signature) {
+            return Finding::Foreign(why.to_owned());
+        }
+        match names(self.payload, digests) {
+            Ok(()) => Finding::signed(Says::Signed, key),
+            Err(why) => Finding::Bad(why),
+        }
+    }
+}
+
+/// Checks that `payload` names one of `digests`.
+fn names(payload: &[u8], digests: &[String]) -> Result<(), String> {
+    let document = document::read(payload).map_err(|why| format!("its payload is not one JSON document: {why}"))?;
+    let critical = document.get("critical").ok_or("its payload has no `critical`")?;
+    if critical.get("type").and_then(Document::as_text) != Some(KIND) {
+        return Err("its payload does not say that it is a signature of an image".to_owned());
+    }
+    let image = critical.get("image").and_then(|image| image.get("docker-manifest-digest")).and_then(Document::as_text);
+    let image = image.ok_or("its payload names no digest")?;
+    if digests.iter().any(|digest| image.strip_prefix("sha256:") == Some(digest)) {
+        Ok(())
+    } else {
+        Err(format!("it signs another digest, {}", excerpt(image.as_bytes(), 71)))
+    }
+}

@@ -1,0 +1,386 @@
+//! Valkey or Redis as the shared store. Each call is one Lua script, and so atomic. All keys of a gateway have one hash tag, so that a
+//! cluster stores them in one slot.
+
+mod address;
+mod connection;
+mod probe;
+mod reply;
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redis::{FromRedisValue, RedisError, Script, ScriptInvocation, Value};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
+
+use self::connection::{Connection, Connector};
+pub(crate) use self::{address::Address, probe::StoreProbe};
+use super::{
+    ANSWERING, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
+    OFFERING, Offer, Page, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
+};
+use domain::file::base_dir::BaseDir;
+use telemetry::metrics::StoreMetrics;
+
+/// How long one wait for a change takes at most, in milliseconds.
+const WAIT_MS: u64 = 250;
+/// A sync may carry many records, and an offer too. Both have this many times the usual timeout.
+const BULK: u32 = 10;
+/// The longest timeout of these. Each replica must notice a new epoch within the shortest recovery.
+const MAX_BULK: Duration = Duration::from_secs(2);
+
+/// A script and its name for messages.
+struct NamedScript {
+    name: &'static str,
+    script: Script,
+}
+
+/// A store on a Valkey or Redis server, behind Sentinels, or in a cluster.
+pub struct RedisStore {
+    connector: Connector,
+    timeout: Duration,
+    /// The key of the store's state. All other keys begin as it does.
+    state: String,
+    wake: String,
+    /// For requests.
+    main: Mutex<Option<Connection>>,
+    /// For [`Store::wait`], which blocks its connection, with the id of the last change that it saw.
+    watch: Mutex<(Option<Connection>, String)>,
+    scripts: Scripts,
+    metrics: Option<StoreMetrics>,
+}
+
+struct Scripts {
+    sync: NamedScript,
+    begin: NamedScript,
+    renew: NamedScript,
+    commit: NamedScript,
+    invalidate: NamedScript,
+    register: NamedScript,
+    offer: NamedScript,
+    note: NamedScript,
+    notes: NamedScript,
+    claim: NamedScript,
+    name_key: NamedScript,
+    page: NamedScript,
+    replace: NamedScript,
+}
+
+macro_rules! script {
+    ($name:literal) => {
+        NamedScript {
+            name: $name,
+            script: Script::new(concat!(
+                include_str!("redis/common.lua"),
+                "\n",
+                include_str!(concat!("redis/", $name, ".lua"))
+            )),
+        }
+    };
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// A store at `address`. It connects when it is first used.
+    pub fn new(address: Address, config: StoreConfig, base: BaseDir, ca: Option<PathBuf>) -> Self {
+        let timeout = config.timeout.0;
+        let base_key = format!("{{{}}}:", config.prefix);
+        Self {
+            connector: Connector::new(address, config, base, ca),
+            timeout,
+            state: format!("{base_key}meta"),
+            wake: format!("{base_key}wake"),
+            main: Mutex::default(),
+            watch: Mutex::new((None, "$".to_owned())),
+            scripts: Scripts {
+                sync: script!("sync"),
+                begin: script!("begin"),
+                renew: script!("renew"),
+                commit: script!("commit"),
+                invalidate: script!("invalidate"),
+                register: script!("register"),
+                offer: script!("offer"),
+                note: script!("note"),
+                notes: script!("notes"),
+                claim: script!("claim"),
+                name_key: script!("name_key"),
+                page: script!("page"),
+                replace: script!("replace"),
+            },
+            metrics: None,
+        }
+    }
+
+    /// Counts requests in `metrics`.
+    #[must_use]
+    pub fn counted(self, metrics: StoreMetrics) -> Self {
+        let Scripts { sync, begin, renew, commit, invalidate, register, offer, note, notes, claim, .. } = &self.scripts;
+        let Scripts { name_key, page, replace, .. } = &self.scripts;
+        let all =
+            [sync, begin, renew, commit, invalidate, register, offer, note, notes, claim, name_key, page, replace];
+        for script in all {
+            metrics.begin(script.name);
+        }
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Runs `script` with `fill`ed arguments. After an error, the next call connects again.
+    async fn run<T: FromRedisValue>(
+        &self,
+        script: &NamedScript,
+        within: Duration,
+        fill: impl FnOnce(&mut ScriptInvocation<'_>),
+    ) -> Result<T, StoreError> {
+        let mut invocation = script.script.prepare_invoke();
+        invocation.key(&self.state);
+        fill(&mut invocation);
+        let work = async {
+            let mut connection = self.connected().await?;
+            connection.invoke(&invocation).await.map_err(|error| store_error(script.name, &error))
+        };
+        let began = Instant::now();
+        let result = timeout(within, work).await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable(format!("no answer to `{}` within {} ms", script.name, within.as_millis())))
+        });
+        let is_bad = matches!(result, Err(StoreError::Unavailable(_)));
+        if let Some(metrics) = &self.metrics {
+            metrics.asked(script.name, began.elapsed(), !is_bad);
+        }
+        if is_bad {
+            *self.main.lock().await = None;
+        }
+        result
+    }
+
+    fn bulk(&self) -> Duration {
+        (self.timeout * BULK).min(MAX_BULK)
+    }
+
+    async fn connected(&self) -> Result<Connection, StoreError> {
+        let mut main = self.main.lock().await;
+        if let Some(connection) = &*main {
+            return Ok(connection.clone());
+        }
+        let connection = self.connector.connect().await?;
+        *main = Some(connection.clone());
+        Ok(connection)
+    }
+}
+
+fn store_error(what: &str, error: &RedisError) -> StoreError {
+    if error.code() == Some("EPOCH") {
+        return StoreError::OtherEpoch;
+    }
+    StoreError::Unavailable(format!("`{what}` failed: {error}"))
+}
+
+const fn millis(time: Duration) -> u64 {
+    time.as_secs() * 1000 + time.subsec_millis() as u64
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn sync(&self, request: &SyncRequest) -> Result<SyncReply, StoreError> {
+        let copy = match request.copy {
+            CopyState::Empty => 0,
+            CopyState::Partial => 1,
+            CopyState::Complete => 2,
+            CopyState::Alone => 3,
+            CopyState::Filed => 4,
+        };
+        let reply: Value = self
+            .run(&self.scripts.sync, self.bulk(), |script| {
+                script
+                    .arg(request.epoch.as_deref().unwrap_or_default())
+                    .arg(&request.replica)
+                    .arg(request.version)
+                    .arg(request.invalidation)
+                    .arg(request.highest)
+                    .arg(copy)
+                    .arg(u8::from(request.has_offered))
+                    .arg(millis(LIVE))
+                    .arg(millis(MIN_RECOVERY))
+                    .arg(millis(MAX_RECOVERY))
+                    .arg(u8::from(request.is_serving))
+                    .arg(millis(ANSWERING))
+                    .arg(u8::from(request.is_current))
+                    .arg(millis(OFFERING))
+                    .arg(u8::from(request.suspects))
+                    .arg(request.live_then);
+            })
+            .await?;
+        reply::sync(reply).ok_or_else(|| StoreError::Unavailable("its answer to `sync` cannot be read".to_owned()))
+    }
+
+    async fn wait(&self) -> Result<(), StoreError> {
+        let mut watch = self.watch.lock().await;
+        let (connection, last) = &mut *watch;
+        let work = async {
+            let mut own = match connection.take() {
+                Some(connection) => connection,
+                None => self.connector.connect().await?,
+            };
+            let mut command = redis::cmd("XREAD");
+            command.arg("COUNT").arg(100).arg("BLOCK").arg(WAIT_MS).arg("STREAMS").arg(&self.wake).arg(&*last);
+            let reply: Value = own.query(&command).await.map_err(|error| store_error("XREAD", &error))?;
+            Ok((own, reply))
+        };
+        let within = self.timeout * 2 + Duration::from_millis(WAIT_MS);
+        let (own, reply) = timeout(within, work)
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unavailable("no answer to XREAD in time".to_owned())))?;
+        *connection = Some(own);
+        if reply == Value::Nil {
+            return Ok(());
+        }
+        // Without the id, the same entry would come again at once.
+        let unreadable = || StoreError::Unavailable("its answer to XREAD cannot be read".to_owned());
+        *last = reply::last_id(reply).ok_or_else(unreadable)?;
+        Ok(())
+    }
+
+    async fn begin(&self, epoch: &str, replica: &str, question: RecordKey, version: u64) -> Result<Lease, StoreError> {
+        let (what, number): (String, u64) = self
+            .run(&self.scripts.begin, self.timeout, |script| {
+                script.arg(epoch).arg(replica).arg(&question[..]).arg(version).arg(millis(LEASE));
+            })
+            .await?;
+        Ok(match &*what {
+            "ours" => Lease::Ours(number),
+            "theirs" => Lease::Theirs(Duration::from_millis(number)),
+            _ => Lease::Behind,
+        })
+    }
+
+    async fn renew(&self, epoch: &str, replica: &str, question: RecordKey) -> Result<bool, StoreError> {
+        self.run(&self.scripts.renew, self.timeout, |script| {
+            script.arg(epoch).arg(replica).arg(&question[..]).arg(millis(LEASE));
+        })
+        .await
+    }
+
+    async fn commit(&self, epoch: &str, commit: &Commit) -> Result<Committed, StoreError> {
+        let version: u64 = self
+            .run(&self.scripts.commit, self.timeout, |script| {
+                let (replica, question) =
+                    commit.lease.as_ref().map_or(("", &[][..]), |(replica, question)| (replica, &question[..]));
+                script.arg(epoch).arg(commit.invalidation).arg(replica).arg(question).arg(commit.expected.len());
+                for (key, version) in &commit.expected {
+                    script.arg(&key[..]).arg(version);
+                }
+                script.arg(commit.writes.len());
+                for write in &commit.writes {
+                    let content = write.content.as_deref();
+                    let (has, content) = (u8::from(content.is_some()), content.unwrap_or_default());
+                    script.arg(&write.key[..]).arg(write.field as usize).arg(has).arg(content);
+                }
+            })
+            .await?;
+        if version > 0 {
+            return Ok(Committed::Stored(version));
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.conflicts.inc();
+        }
+        Ok(Committed::Conflict)
+    }
+
+    async fn invalidate(&self, epoch: &str, selector: Bytes) -> Result<(), StoreError> {
+        self.run(&self.scripts.invalidate, self.timeout, |script| {
+            script.arg(epoch).arg(&selector[..]).arg(MAX_INVALIDATIONS);
+        })
+        .await
+    }
+
+    async fn register(&self, epoch: &str, revisions: &[(String, Bytes)]) -> Result<(), StoreError> {
+        self.run(&self.scripts.register, self.timeout, |script| {
+            script.arg(epoch);
+            for (route, revision) in revisions {
+                script.arg(route).arg(&revision[..]);
+            }
+        })
+        .await
+    }
+
+    async fn offer(&self, epoch: &str, offer: &Offer) -> Result<(), StoreError> {
+        self.run(&self.scripts.offer, self.bulk(), |script| {
+            script.arg(epoch).arg(u8::from(offer.is_alone));
+            for (key, record) in &offer.records {
+                script.arg(&key[..]).arg(record.version);
+                for field in Field::ALL {
+                    let content = record.get(field);
+                    script.arg(u8::from(content.is_some())).arg(content.map_or(&[][..], |content| &content[..]));
+                }
+            }
+        })
+        .await
+    }
+
+    async fn note(&self, list: &str, notes: &[(String, String)], kept: Duration) -> Result<(), StoreError> {
+        self.run(&self.scripts.note, self.timeout, |script| {
+            script.arg(list).arg(millis(kept));
+            for (name, value) in notes {
+                script.arg(name).arg(value);
+            }
+        })
+        .await
+    }
+
+    async fn notes(&self, list: &str) -> Result<Vec<(String, String)>, StoreError> {
+        self.run(&self.scripts.notes, self.timeout, |script| {
+            script.arg(list);
+        })
+        .await
+    }
+
+    async fn claim(&self, name: &str, lasts: Duration) -> Result<bool, StoreError> {
+        self.run(&self.scripts.claim, self.timeout, |script| {
+            script.arg(name).arg(millis(lasts));
+        })
+        .await
+    }
+
+    async fn name_key(&self, ids: &[String]) -> Result<Option<String>, StoreError> {
+        let other: String = self
+            .run(&self.scripts.name_key, self.timeout, |script| {
+                for id in ids {
+                    script.arg(id);
+                }
+            })
+            .await?;
+        Ok((!other.is_empty()).then_some(other))
+    }
+
+    async fn page(&self, epoch: &str, after: u64) -> Result<Page, StoreError> {
+        let reply: Value = self
+            .run(&self.scripts.page, self.bulk(), |script| {
+                script.arg(epoch).arg(after);
+            })
+            .await?;
+        reply::page(reply).ok_or_else(|| StoreError::Unavailable("its answer to `page` cannot be read".to_owned()))
+    }
+
+    async fn replace(
+        &self,
+        epoch: &str,
+        key: RecordKey,
+        version: u64,
+        fields: &[(Field, Bytes)],
+    ) -> Result<bool, StoreError> {
+        self.run(&self.scripts.replace, self.timeout, |script| {
+            script.arg(epoch).arg(&key[..]).arg(version);
+            for (field, content) in fields {
+                script.arg(*field as usize).arg(&content[..]);
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,103 @@
+-- What all scripts share. KEYS[1] is the hash of the store's state. All other keys have the same prefix, and so the same hash tag.
+-- This file comes before each script.
+local base = string.sub(KEYS[1], 1, -5)
+local index, written = base .. 'index', base .. 'written'
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local function record_of(key)
+  return base .. 'r:' .. key
+end
+
+-- Removes what somebody else wrote under `key`, if it is of another kind. Returns whether there is something.
+local function of_kind(key, kind)
+  local found = redis.call('TYPE', key).ok
+  if found ~= 'none' and found ~= kind then redis.call('DEL', key) end
+  return found == kind
+end
+
+-- The id of this server's process. Another one: a restart or a failover, which may have lost writes.
+local function run_id()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+end
+
+-- Whether the replica knows another epoch than the store holds. With `strict`, also while the store recovers.
+local function is_other_epoch(strict)
+  local state = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'recovering')
+  return state[1] ~= ARGV[1] or state[2] ~= run_id() or (strict and state[3] ~= '')
+end
+
+local OTHER_EPOCH = redis.error_reply('EPOCH the store holds another epoch, or recovers')
+
+local function notify()
+  of_kind(base .. 'wake', 'stream')
+  redis.call('XADD', base .. 'wake', 'MAXLEN', '~', '100', '*', 'at', whole(now))
+end
+
+local function next_number()
+  return redis.call('HINCRBY', KEYS[1], 'highest', 1)
+end
+
+-- How many records the two lists have: `index` has all of them by version, `written` by time.
+local function sizes()
+  return whole(redis.call('ZCARD', index)) .. ' ' .. whole(redis.call('ZCARD', written))
+end
+
+-- Changes the lists, and notes their sizes. If the sizes before were not those that were noted, something else has changed the lists.
+-- They are left wrong then, and the next sync sees that the store is in pieces.
+local function keeping_sizes(change)
+  local is_whole = redis.call('HGET', KEYS[1], 'sizes') == sizes()
+  change()
+  if is_whole then redis.call('HSET', KEYS[1], 'sizes', sizes()) end
+end
+
+-- Notes that the record under `key` has a new version.
+local function note(key, version)
+  keeping_sizes(function()
+    redis.call('ZADD', index, version, key)
+    redis.call('ZADD', written, whole(now), key)
+  end)
+end
+
+-- Numbers up to this one are of before the epoch.
+local function before_epoch()
+  return tonumber(redis.call('HGET', KEYS[1], 'since') or '0') or 0
+end
+
+-- Gives the record under `key` a new version, so that every replica reads it. 'o' remains the version that counts among offers, if no
+-- commit of this epoch has changed it.
+local function renumber(key, version)
+  local record, number = record_of(key), whole(next_number())
+  if not redis.call('HGET', record, 'o') and tonumber(version) <= before_epoch() then
+    redis.call('HSET', record, 'o', version)
+  end
+  redis.call('HSET', record, 'v', number)
+  note(key, number)
+  return number
+end
+
+-- Makes the record under `key` one that nobody can read: what it held is unknown.
+local function make_unreadable(key)
+  local record, number = record_of(key), whole(next_number())
+  redis.call('DEL', record)
+  redis.call('HSET', record, 'v', number, '0', '', '1', '', '2', '')
+  note(key, number)
+  return number
+end
+
+-- The version of the record under `key`; false if there never was one. Somebody may have removed a record, or put another value in its
+-- place: it then becomes unreadable. One that the list of versions lacks, or has with another version, gets a new one.
+local function version_of(key)
+  local record, listed = record_of(key), redis.call('ZSCORE', index, key)
+  local version = redis.pcall('HGET', record, 'v')
+  if type(version) == 'string' and string.match(version, '^%d+$') then
+    if listed and tonumber(listed) == tonumber(version) then return version end
+    return renumber(key, version)
+  end
+  if version == false and not listed and redis.call('EXISTS', record) == 0 then return false end
+  return make_unreadable(key)
+end

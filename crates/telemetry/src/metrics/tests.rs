@@ -1,0 +1,111 @@
+//! Each metric has a name by Prometheus' rules, a help text in plain English, and a place in the documentation.
+
+use std::{collections::BTreeSet, path::Path};
+
+use prometheus::proto::MetricType;
+
+use super::{Metrics, registry::MetricRegistry};
+
+/// The longest sentence of a help text, in words.
+const MAX_WORDS: usize = 25;
+
+/// The name, kind, help text and labels of every metric.
+fn every_metric() -> Vec<(String, MetricType, String, Vec<String>)> {
+    let mut registry = MetricRegistry::default();
+    Metrics::register(&mut registry).unwrap();
+    let metric = |made: super::registry::MadeMetric| {
+        let description = made.description;
+        (description.fq_name, made.kind, description.help, description.variable_labels)
+    };
+    registry.made.into_iter().map(metric).collect()
+}
+
+/// What is wrong with a help text, if something is.
+fn complaint_about_help(help: &str) -> Option<String> {
+    if !help.starts_with(|first: char| first.is_ascii_uppercase() || first.is_ascii_digit()) {
+        return Some("begins with neither a capital letter nor a digit".to_owned());
+    }
+    if !help.ends_with('.') || help.ends_with("..") {
+        return Some("does not end with one full stop".to_owned());
+    }
+    if help.contains("  ") || help.contains(char::is_control) {
+        return Some("has more than single spaces".to_owned());
+    }
+    let long = help.split(['.', ';', ':']).find(|sentence| sentence.split_whitespace().count() > MAX_WORDS);
+    long.map(|sentence| format!("has a sentence of more than {MAX_WORDS} words: {}", sentence.trim()))
+}
+
+/// What is wrong with a name, if something is: <https://prometheus.io/docs/practices/naming/>.
+fn complaint_about_name(name: &str, kind: MetricType) -> Option<&'static str> {
+    let is_own = name.starts_with("appset_gateway_") || name.starts_with("process_");
+    if !is_own || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') || name.contains("__")
+    {
+        return Some("is not appset_gateway_… or process_… in snake case");
+    }
+    if (kind == MetricType::COUNTER) != name.ends_with("_total") {
+        return Some("must end with _total if it is a counter, and only then");
+    }
+    if ["_count", "_sum", "_bucket"].iter().any(|suffix| name.ends_with(suffix)) {
+        return Some("ends as the series of a histogram do");
+    }
+    if kind == MetricType::HISTOGRAM && !["_seconds", "_bytes"].iter().any(|unit| name.ends_with(unit)) {
+        return Some("does not end with its unit");
+    }
+    let other_units = ["milliseconds", "minutes", "hours", "kilobytes", "megabytes", "percent"];
+    other_units.iter().any(|unit| name.contains(unit)).then_some("is not in a base unit (seconds, bytes)")
+}
+
+#[test]
+fn names_follow_the_rules_of_prometheus() {
+    for (name, kind, _, labels) in every_metric() {
+        assert_eq!(complaint_about_name(&name, kind), None, "the name `{name}`");
+        for label in labels {
+            let is_plain = label.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            assert!(is_plain && !["le", "quantile"].contains(&&*label), "the label `{label}` of `{name}`");
+        }
+    }
+}
+
+#[test]
+fn help_texts_are_short_sentences() {
+    for (name, _, help, _) in every_metric() {
+        assert_eq!(complaint_about_help(&help), None, "the help text of `{name}`: {help}");
+    }
+}
+
+/// `increase` sees the first failure only in a counter that was there before it.
+#[test]
+fn failures_that_alerts_look_for_are_counted_from_zero() {
+    let metrics = Metrics::new().unwrap();
+    let _route = metrics.route("r", "fixed");
+    let text = String::from_utf8(metrics.encode().unwrap()).unwrap();
+    for series in [
+        r#"appset_gateway_backend_failures_total{kind="crashed",route="r"} 0"#,
+        r#"appset_gateway_backend_failures_total{kind="unavailable",route="r"} 0"#,
+        r#"appset_gateway_requests_total{code="internal",route="r"} 0"#,
+        r#"appset_gateway_requests_total{code="forbidden",route="none"} 0"#,
+        r#"appset_gateway_requests_total{code="overloaded",route="none"} 0"#,
+    ] {
+        assert!(text.lines().any(|line| line == series), "{series} is not in {text}");
+    }
+}
+
+#[test]
+fn no_two_metrics_have_the_same_help_text() {
+    let mut seen = BTreeSet::new();
+    for (name, _, help, _) in every_metric() {
+        assert!(seen.insert(help), "`{name}` has the help text of another metric");
+    }
+}
+
+#[test]
+fn the_documentation_names_every_metric() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let pages = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let text: String =
+        pages.chain([root.join("README.md")]).map(|page| std::fs::read_to_string(page).unwrap()).collect();
+    for (name, _, _, _) in every_metric() {
+        assert!(text.contains(&format!("`{name}`")), "`{name}` stands in neither README.md nor a page of docs/");
+    }
+}

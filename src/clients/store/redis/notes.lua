@@ -1,2 +1,0 @@
--- ARGV: list
-return redis.call('HGETALL', base .. 'notes:' .. ARGV[1])

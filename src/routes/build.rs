@@ -1,0 +1,234 @@
+//! Builds a route from its configuration, and checks its name, lineage and deadline.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{RouteConfig, former::FormerNames, shadow::ShadowOf};
+use backend::{
+    BuildContext,
+    script::{Package, probe::CommandProbe},
+};
+use domain::{
+    problem::{Path, Problems},
+    spelling::near,
+    units::HumanDuration,
+};
+use engine::{
+    guard::Guard,
+    route::{Accepts, Origin, Route, RouteParts, announced::Announced, input::Input},
+    shape::{Shape, ShapeConfig},
+};
+use lang::scope::ValueType;
+use telemetry::metrics::Metrics;
+
+/// Notes what is wrong with a deadline for Argo CD's calls.
+pub(crate) fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Problems) {
+    problems.check_not_zero(path, deadline.0);
+    if deadline.0.as_secs() >= 30 {
+        problems.warning(
+            path,
+            "Argo CD gives up after 30 s and then shows no reason",
+            "keep it below 30 s, or raise `requestTimeout` in the plugin's ConfigMap",
+        );
+    }
+}
+
+pub(super) fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, problems: &mut Problems) {
+    let path = path.key("name");
+    let name = &config.name;
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    if name.is_empty()
+        || name.len() > 63
+        || !name.chars().all(fits)
+        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        let message = format!("`{}` cannot be a route's name", name.escape_debug());
+        let help =
+            "it has up to 63 of a-z, 0-9, `-`, `_` and `.`, and begins with a letter or a digit, such as `team-a`";
+        problems.error_with_help(&path, message, help);
+    }
+    if is_taken {
+        let help = "give one of them another name; the name is a part of the route's URL";
+        problems.error_with_help(&path, format!("two routes are called `{name}`"), help);
+    }
+}
+
+/// Says what is wrong with a lineage, or that there should be one: a commit that is asked about for the first time
+/// has no answer of its own, and an empty one deletes the preview of the commit before.
+fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut Problems) {
+    let path = path.key("lineage");
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    let is_all = config.input.is_some() && config.dynamic_input.is_none();
+    let Some(lineage) = &config.lineage else {
+        let uses = |name: &&&str| uses_parameter(config, raw, name, &declared);
+        if let Some(commit) = COMMITS.iter().find(uses) {
+            problems.warning(
+                &path,
+                format!("the route uses the commit `{commit}` and names no lineage"),
+                "name the parameters that stay when the commit moves on, such as `lineage: [branch]`; else each new commit \
+                 begins without a last good answer",
+            );
+        }
+        return;
+    };
+    if lineage.is_empty() {
+        problems.error_with_help(
+            &path,
+            "the lineage is empty, so that all questions would be one",
+            "leave it out, or name parameters",
+        );
+    }
+    for (index, name) in lineage.iter().enumerate().filter(|(_, name)| is_all && !declared.contains(&name.as_str())) {
+        problems.error_with_help(
+            &path.index(index),
+            format!("`{name}` is not declared in `input`"),
+            declare(name, &declared),
+        );
+    }
+}
+
+/// Whether an answer of the route depends on the parameter `name` for what is asked or answered.
+fn uses_parameter(config: &RouteConfig, raw: &Value, name: &str, declared: &[&str]) -> bool {
+    let mut own = raw.clone();
+    for unrelated in ["shadow", "match", "input"] {
+        own.as_object_mut().map(|own| own.remove(unrelated));
+    }
+    let text = own.to_string();
+    // A script and another plugin get all parameters.
+    let gets_all = ["\"script\":", "\"plugin\":"].iter().any(|kind| text.contains(kind))
+        || config.backend.kind() == "script"
+        || config.dynamic_input.is_some();
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let in_dots = format!("params.{name}");
+    let in_brackets = ["'", "\\\""].map(|quote| format!("params[{quote}{name}{quote}]"));
+    text.match_indices(&in_dots).any(|(at, _)| is_end(&text[at + in_dots.len()..]))
+        || in_brackets.iter().any(|written| text.contains(written))
+        || config.echo.iter().any(|echoed| echoed == name)
+        || gets_all && declared.contains(&name)
+}
+
+/// What to do about `name`, which is not among the `declared` parameters.
+fn declare(name: &str, declared: &[&str]) -> String {
+    match near(name, declared) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("declare it in `input`, or leave it out; declared: {}", declared.join(", ")),
+    }
+}
+
+/// Notes the names in `echo` that `input` does not declare.
+fn check_echo(config: &RouteConfig, input: &Input, path: &Path, problems: &mut Problems) {
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
+        problems.error_with_help(
+            &path.key("echo").index(index),
+            format!("`{name}` is not declared in `input`"),
+            declare(name, &declared),
+        );
+    }
+}
+
+/// Notes the parameters in `match` that `input` does not declare. A call with one of them is refused.
+fn check_match(config: &RouteConfig, input: &Input, path: &Path, problems: &mut Problems) {
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    for name in config.matches.iter().flat_map(|matches| matches.parameters.keys()).filter(|name| !input.has(name)) {
+        let message = format!("`{name}` is not declared in `input`, so each call that fits is refused");
+        problems.mistake(&path.key("match").key("parameters").key(name), message, declare(name, &declared));
+    }
+}
+
+/// What generators call a commit; Argo CD's pull request generator gives the first three.
+const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
+
+/// What is known of the parameters of a call: the names that `input` declares. Others are refused.
+fn parameters(config: &RouteConfig) -> ValueType {
+    match &config.input {
+        Some(input) if config.dynamic_input.is_none() => {
+            ValueType::object(input.iter().map(|parameter| parameter.name.as_str()))
+        }
+        _ => ValueType::Anything,
+    }
+}
+
+pub(super) fn build_route(
+    config: &RouteConfig,
+    raw: &Value,
+    deadline: HumanDuration,
+    around: BuildContext<'_>,
+    metrics: &Metrics,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<Route> {
+    let evaluator = around.evaluator.of_another_route();
+    let scope = around.scope.with("params", parameters(config));
+    let around = BuildContext { raw, evaluator: &evaluator, scope: &scope, ..around };
+    let build = |matches: &super::MatchConfig| matches.build(&config.backend, around, &path.key("match"), problems);
+    let matcher = config.matches.as_ref().map(build);
+    let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
+    let announces = config.dynamic_input.as_ref().map(|command| {
+        let path = path.key("dynamicInput").key("command");
+        CommandProbe::build(command, &config.backend, around, &path, problems)
+    });
+    if let (Some(input), None) = (&input, &announces) {
+        check_echo(config, input, path, problems);
+        check_match(config, input, path, problems);
+    }
+    check_lineage(config, raw, path, problems);
+    let deadline_path = path.key("deadline");
+    if let Some(deadline) = config.deadline {
+        check_deadline(deadline, &deadline_path, problems);
+    }
+    let backend = config.backend.build(around, &path.key("backend"), problems);
+    let item = backend.as_ref().map(|backend| backend.item()).unwrap_or_default();
+    let of_shape = ShapeConfig {
+        output: config.output.as_ref(),
+        echo: &config.echo,
+        stringify: config.stringify,
+        nulls: config.nulls,
+    };
+    let shape = Shape::build(of_shape, &scope.with_keys_of(&item), &evaluator, path, problems);
+    if let Some(keys) = shape.possible_keys(&item) {
+        config.guard.identity.check_keys(&keys, &path.key("guard").key("identity"), problems);
+    }
+    let usual = deadline;
+    let deadline = config.deadline.unwrap_or(usual);
+    let of = ShadowOf {
+        route: &config.name,
+        raw,
+        primary: backend.as_ref(),
+        shape: of_shape,
+        keys: shape.possible_keys(&item),
+        identity: &config.guard.identity,
+        deadline,
+    };
+    let shadow = config.shadow.as_ref().map(|shadow| shadow.build(&of, around, metrics, &path.key("shadow"), problems));
+    let input = match (input, announces) {
+        (fixed, Some(probe)) => {
+            let fixed = fixed.and(config.input.as_deref()).unwrap_or_default();
+            Accepts::Announced(Box::new(Announced::new(Arc::new(probe?), fixed, around.clock)))
+        }
+        (Some(input), None) => Accepts::Declared(input),
+        (None, None) => Accepts::All,
+    };
+    Some(Route::new(RouteParts {
+        name: config.name.clone(),
+        formerly: config.formerly.iter().flat_map(FormerNames::names).map(|name| name.as_str().into()).collect(),
+        kind: config.backend.kind(),
+        backend: backend?,
+        matcher: matcher.flatten(),
+        input,
+        shape,
+        cache: config.cache,
+        lineage: config.lineage.clone(),
+        guard: Guard::build(&config.guard, &path.key("guard"), problems),
+        deadline: deadline.0,
+        shadow: shadow.flatten(),
+        metrics: metrics.route(&config.name, config.backend.kind()),
+        origin: Origin {
+            raw: raw.clone(),
+            base: around.base.clone(),
+            deadline: usual,
+            package: around.package.map(Package::origin),
+        },
+    }))
+}
