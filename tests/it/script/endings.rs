@@ -234,15 +234,21 @@ async fn scripts_end_with_a_killed_gateway_whatever_else_is_killed() {
     }
 }
 
-/// Makes folders in each other, deeper than a path can name, and forbids access to some.
+/// Makes folders in each other, deeper than a path can name, and forbids access to some. It begins with the deepest, and goes up by 200:
+/// the kernel checks each path of a contained program up to its root, so to go down would take time with the square of the depth.
 const NESTING: &str = r#"
 import os, sys
 os.chdir(sys.argv[1])
-for n in range(int(sys.argv[2])):
-    os.mkdir(b"\xffn")
-    os.chdir(b"\xffn")
-    if n % 5000 == 4999:
-        os.chmod("..", 0)
+os.mkdir(b"\xffn")
+for n in range(int(sys.argv[2]) // 200):
+    inner = b"top" + b"/\xffn" * 199
+    os.makedirs(inner)
+    bottom = os.open(inner, os.O_RDONLY)
+    if n % 25 == 24:
+        os.chmod(b"top/\xffn", 0)
+    os.rename(b"\xffn", b"\xffn", dst_dir_fd=bottom)
+    os.close(bottom)
+    os.rename(b"top", b"\xffn")
 print("[]")
 "#;
 
