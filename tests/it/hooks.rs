@@ -334,6 +334,23 @@ async fn tags_for(gateway: &Gateway, set: &str) -> usize {
     reply.json()["output"]["parameters"].as_array().map_or(0, Vec::len)
 }
 
+/// Waits until no webhook has arrived for two seconds: a registry sends its notifications a moment after a push.
+async fn until_quiet(gateway: &Gateway) {
+    let counted = async || {
+        let text = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
+        text.lines().filter(|line| line.starts_with("appset_gateway_hook_")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut before = counted().await;
+    loop {
+        sleep(Duration::from_secs(2)).await;
+        let now = counted().await;
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
 /// The value of the metric `name` of `gateway`.
 async fn metric_of(gateway: &Gateway, name: &str) -> u64 {
     let text = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();

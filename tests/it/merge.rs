@@ -57,11 +57,11 @@ async fn an_api_and_a_program_are_joined() {
 
 #[tokio::test]
 async fn all_backends_run_at_the_same_time() {
-    let slow = sh("sleep 0.7; echo '[{\"cluster\":\"a\"}]'");
+    let slow = sh("sleep 2; echo '[{\"cluster\":\"a\"}]'");
     let app = serve("left", json!([slow, slow, slow])).await;
     let started = Instant::now();
     assert_eq!(app.ask("m", json!({})).await.sets(), r#"[{"cluster":"a"}]"#);
-    assert!(started.elapsed() < Duration::from_millis(1900), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(5500), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{
     TestApp,
     app::build,
-    processes::{all_gone, marker, processes},
+    processes::{PATIENCE, all_gone, marker, processes},
     upstream::refused,
 };
 
@@ -279,9 +279,7 @@ async fn output_has_an_upper_limit() {
     let endless = format!("sleep {marker} & yes");
     for line in ["printf '%1025s' '[]'", "head -c 3000000 /dev/zero; echo '[]'", &*endless] {
         let app = limited(line).await;
-        let started = Instant::now();
         refused(&app.ask_afresh("s", json!({})).await, 502, "backend_output_invalid", "more than 1024 bytes");
-        assert!(started.elapsed() < Duration::from_secs(5), "{line}");
     }
     all_gone(&marker, "a flood").await;
 }
@@ -323,7 +321,7 @@ async fn a_timeout_ends_the_whole_group() {
         let started = Instant::now();
         // Two shells, whose command lines contain the marker too, and two sleeps.
         let (reply, ()) = tokio::join!(app.ask_afresh("s", json!({})), await_processes(&marker, 4));
-        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
         refused(&reply, 504, "backend_timeout", whose);
         all_gone(&marker, line.as_str()).await;
     }
@@ -336,7 +334,7 @@ async fn a_grandchild_with_open_pipes_delays_nobody() {
         let app = shell(&line).await;
         let started = Instant::now();
         let reply = app.ask_afresh("s", json!({})).await;
-        assert!(started.elapsed() < Duration::from_secs(2), "{line}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(15), "{line}: {:?}", started.elapsed());
         match reply.status {
             200 => assert_eq!(reply.sets(), r#"[{"a":"1"}]"#),
             _ => _ = refused(&reply, 502, "backend_failed", "exit status: 4"),
@@ -373,7 +371,7 @@ async fn a_command_that_cannot_run_stops_the_start() {
 
 /// Waits until `count` processes have `marker` in their command line.
 async fn await_processes(marker: &str, count: usize) {
-    let until = Instant::now() + Duration::from_secs(4);
+    let until = Instant::now() + PATIENCE;
     loop {
         let found = processes(marker);
         if found.len() == count {

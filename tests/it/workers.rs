@@ -13,7 +13,7 @@ use crate::support::{
     Reply, TestApp,
     app::build,
     binary::Gateway,
-    processes::{all_gone, marker, processes},
+    processes::{PATIENCE, all_gone, marker, processes},
     upstream::refused,
 };
 
@@ -53,7 +53,7 @@ async fn pid(app: &TestApp) -> String {
 
 /// Waits until there are `count` processes.
 async fn wait_for_processes(marker: &str, count: usize) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + PATIENCE;
     while processes(marker).len() != count {
         assert!(Instant::now() < until, "{:?}", processes(marker));
         sleep(Duration::from_millis(10)).await;

@@ -69,12 +69,11 @@ async fn a_push_to_a_registry_is_told() {
         before.push(digest_for(&gateway, &format!("set-{n}"), &n.to_string()).await);
     }
     assert_eq!(tags_for(&gateway, "list").await, 3);
-    // The registry tells of these pushes a moment later.
-    sleep(Duration::from_secs(1)).await;
+    until_quiet(&gateway).await;
     let known = metric_of(&gateway, "appset_gateway_hook_questions_total").await;
     registry.push("back:feature-branch-1", "org/app:1").await;
     within("it is told", async || api.refreshed().len() == 2).await;
-    sleep(Duration::from_millis(500)).await;
+    until_quiet(&gateway).await;
     let mut told = api.refreshed_sets();
     told.sort();
     assert_eq!(told, ["argocd/list", "argocd/set-1"]);

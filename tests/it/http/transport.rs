@@ -81,7 +81,7 @@ async fn slowness_ends_with_the_timeout() {
         let started = Instant::now();
         let reply = ask(steps, json!({"timeout": "500ms"})).await;
         refused(&reply, 504, "backend_timeout", "GET http://127.0.0.1:");
-        assert!(started.elapsed() < Duration::from_secs(2), "{name}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(15), "{name}: {:?}", started.elapsed());
     });
     join_all(replies).await;
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{
     Reply, TOKEN, TestApp,
     binary::Gateway,
-    processes::{held, marker, processes, zombies},
+    processes::{PATIENCE, held, marker, processes, zombies},
     wire::{argo_request, exchange},
 };
 
@@ -55,10 +55,9 @@ impl Served {
         (found.len(), files)
     }
 
-    /// Fails unless the counts return to `before` without a zombie within 5 s: programs that ignore TERM get 2 s of grace, and
-    /// other tests run at the same time. Tests with their own gateway assert 3 s.
+    /// Fails unless the counts return to `before` without a zombie.
     async fn settle(&self, before: (usize, usize), what: &str) {
-        let until = Instant::now() + Duration::from_secs(5);
+        let until = Instant::now() + PATIENCE;
         loop {
             let (found, files) = held(self.gateway.id());
             let programs = processes(&self.marker);
@@ -153,7 +152,7 @@ async fn a_zombie_is_seen() {
     // The replacement of the shell does not know its child, and has the argument of a launcher.
     let line = "sleep 0 & exec tail -qf /dev/null launch";
     let mut parent = Command::new("sh").args(["-c", line]).stderr(Stdio::null()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(3);
+    let until = Instant::now() + PATIENCE;
     let dead = loop {
         let (found, _) = held(parent.id());
         if let Some((process, _)) = found.into_iter().find(|(_, state)| *state == 'Z') {

@@ -50,7 +50,7 @@ async fn answers_do_not_wait_for_a_collector() {
     assert_eq!(count(&app, "sent").await, 0);
     let started = Instant::now();
     exporting.finish(Duration::from_millis(100)).await;
-    assert!(started.elapsed() < Duration::from_secs(5), "the end waits for it no longer than it may");
+    assert!(started.elapsed() < Duration::from_secs(20), "the end waits for it no longer than it may");
 }
 
 #[tokio::test]

@@ -57,13 +57,13 @@ async fn a_hanging_worker_is_ended_with_its_descendants() {
     let asked = Instant::now();
     let (hung, fine) = tokio::join!(ask(&app, json!({"do": "hang"})), app.ask("w", json!({})));
     refused(&hung, 504, "backend_timeout", "stopped by its `timeout`");
-    assert!(asked.elapsed() < Duration::from_secs(3));
+    assert!(asked.elapsed() < Duration::from_secs(15));
     returned_field(&fine, "pid");
     let (next, another) = (pid(&app).await, returned_field(&fine, "pid"));
     assert_eq!(next, another);
     let left = || processes(&marker).iter().any(|line| line.contains("sleep"));
     while left() {
-        assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", processes(&marker));
+        assert!(asked.elapsed() < PATIENCE, "{:?}", processes(&marker));
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -163,7 +163,7 @@ async fn hundreds_of_ended_workers_leave_nothing() {
             assert_eq!(reply.sets(), "[]", "{}", reply.text());
         }
     }
-    let until = Instant::now() + Duration::from_secs(3);
+    let until = Instant::now() + PATIENCE;
     // The worker that is started ahead, which has no request yet.
     while processes(&marker).len() > 1 {
         assert!(Instant::now() < until, "{:?}", processes(&marker));

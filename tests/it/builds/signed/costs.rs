@@ -127,7 +127,7 @@ async fn documents_that_are_slow_to_judge() {
             assert_eq!(served_commit(&reply), "a", "{deadline}");
         } else {
             assert!(!may_be && reply.status >= 500, "{deadline}: {}: {}", reply.status, reply.text());
-            assert!(began.elapsed() < Duration::from_secs(5), "{deadline}: {:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(20), "{deadline}: {:?}", began.elapsed());
         }
     }
 }
