@@ -132,7 +132,7 @@ impl Source {
             failures: breaker.failures,
             failing_since: breaker.failing_since.map(date),
             reason: Some(breaker.why).filter(|why| !why.is_empty()),
-            rests_for_seconds: Some(breaker.rests.as_secs() + 1).filter(|_| !breaker.rests.is_zero()),
+            rests_for_seconds: Some(breaker.backoff.as_secs() + 1).filter(|_| !breaker.backoff.is_zero()),
             in_flight: destination.in_flight,
             concurrency: destination.concurrency,
             rate_per_second: destination.per_second,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::milliseconds;
-use domain::{document::exact, generator::watch::Step, secret::Secrets};
+use domain::{document::exact, generator::watch::RecordedStep, secret::Secrets};
 
 /// One backend's part in an answer. Without output and error, it did not finish in time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,12 +40,12 @@ pub(crate) struct StepView {
 }
 
 /// The views of `steps`, without `secrets`: the output of a single step may hold one that the answer does not.
-pub(crate) fn steps(steps: &[Step], secrets: &Secrets) -> Vec<StepView> {
+pub(crate) fn steps(steps: &[RecordedStep], secrets: &Secrets) -> Vec<StepView> {
     steps.iter().map(|step| StepView::of(step, secrets)).collect()
 }
 
 impl StepView {
-    fn of(step: &Step, secrets: &Secrets) -> Self {
+    fn of(step: &RecordedStep, secrets: &Secrets) -> Self {
         let stderr = step.stderr.as_ref().filter(|text| !text.trim().is_empty());
         Self {
             name: secrets.redact(&step.name),

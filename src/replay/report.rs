@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::play::Played;
 use domain::{
-    junit::{self, Outcome, TestCase},
+    junit::{self, TestCase, TestResult},
     visible::visible as printed,
 };
 
@@ -117,11 +117,11 @@ pub(crate) fn json(results: &[CaseResult]) -> Value {
 pub(crate) fn junit(results: &[CaseResult]) -> String {
     let cases = results.iter().map(|result| {
         let failures = result.failures();
-        let outcome = match failures.first() {
-            Some(first) if result.has_failed() => Outcome::Failed(first.clone(), failures.join("\n")),
-            _ => Outcome::Passed(failures.join("\n")),
+        let in_junit = match failures.first() {
+            Some(first) if result.has_failed() => TestResult::Failed(first.clone(), failures.join("\n")),
+            _ => TestResult::Passed(failures.join("\n")),
         };
-        TestCase { class: result.file.clone(), name: result.name.clone(), outcome }
+        TestCase { class: result.file.clone(), name: result.name.clone(), result: in_junit }
     });
     junit::write("appset-gateway test", &cases.collect::<Vec<_>>())
 }

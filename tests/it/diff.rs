@@ -412,7 +412,7 @@ async fn bad_input_gets_a_clear_error() {
         .says(2, &["cannot read missing.json", "a gateway's address begins with http://"]);
     let folder = scene.folder.path();
     for file in ["/dev/zero", folder.to_str().unwrap()] {
-        scene.diff_against(file, &[]).says(2, &["it is no regular file"]);
+        scene.diff_against(file, &[]).says(2, &["it is not a regular file"]);
     }
     scene.diff_against("current.yaml", &[]).says(2, &["say with --questions what to ask"]);
     scene.write("mine.yaml", "questions: [ { route: r, askedBy: [one] } ]");

@@ -204,7 +204,7 @@ impl Reviews {
                     }
                 }
             };
-            seat.land(|_| answer.map(|answer| reviews.settle(answer, hash, expires)))
+            seat.finish(|_| answer.map(|answer| reviews.settle(answer, hash, expires)))
         };
         self.flights.join(hash, recheck, || (), work)
     }

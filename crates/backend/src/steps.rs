@@ -132,8 +132,8 @@ impl Steps {
         let has_secrets = has_items && !evidence.is_empty();
         let secrets = if has_secrets { self.secrets() } else { Secrets::default() };
         let clean = |each: Evidence| Evidence {
-            asked: secrets.redact(&each.asked),
-            answered: secrets.redact(&each.answered),
+            query: secrets.redact(&each.query),
+            answer: secrets.redact(&each.answer),
             ..each.by(label)
         };
         evidence.into_iter().map(clean).collect()

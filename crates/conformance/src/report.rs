@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::rules::{Level, Results};
-use domain::junit::{self, Outcome, TestCase};
+use domain::junit::{self, TestCase, TestResult};
 
 /// Whether the plugin conforms, in words.
 fn conclusion(results: &Results) -> &'static str {
@@ -74,18 +74,18 @@ pub fn junit(results: &Results) -> String {
     let cases = results.all().iter().map(|judged| {
         let rule = judged.rule;
         let said = judged.findings().map(String::as_str).collect::<Vec<_>>().join("\n");
-        let outcome = match judged.result() {
-            "fail" if rule.level != Level::Should => Outcome::Failed(rule.asks.to_owned(), said),
-            "unknown" => Outcome::Failed(format!("not known: {}", rule.asks), said),
-            "skipped" => Outcome::Skipped,
-            _ => Outcome::Passed(said),
+        let result = match judged.result() {
+            "fail" if rule.level != Level::Should => TestResult::Failed(rule.asks.to_owned(), said),
+            "unknown" => TestResult::Failed(format!("not known: {}", rule.asks), said),
+            "skipped" => TestResult::Skipped,
+            _ => TestResult::Passed(said),
         };
-        TestCase { class: rule.level.as_str().to_owned(), name: rule.id.to_owned(), outcome }
+        TestCase { class: rule.level.as_str().to_owned(), name: rule.id.to_owned(), result }
     });
     let unfinished = results.unfinished.iter().map(|why| TestCase {
         class: "suite".to_owned(),
         name: "finished".to_owned(),
-        outcome: Outcome::Failed(why.clone(), String::new()),
+        result: TestResult::Failed(why.clone(), String::new()),
     });
     junit::write("plugin generator", &cases.chain(unfinished).collect::<Vec<_>>())
 }

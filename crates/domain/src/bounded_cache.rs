@@ -23,12 +23,12 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    build(Cache::builder().max_capacity(max))
+    from_builder(Cache::builder().max_capacity(max))
 }
 
 /// The map that `builder` describes.
 #[must_use]
-pub fn build<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
+pub fn from_builder<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

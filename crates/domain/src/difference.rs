@@ -22,7 +22,7 @@ type Paired<'a> = (Vec<(&'a ParameterSet, &'a ParameterSet)>, Vec<&'a ParameterS
 
 impl Difference {
     /// The difference from `before` to `after`. Two sets with the same values of `keys` are the same set. Without keys, only equal sets are
-    /// the same. Of the others, as many as both lists have count as changed, because they cannot be told apart.
+    /// the same. Of the others, as many as both lists have count as changed, because nothing identifies them.
     #[must_use]
     pub fn of(before: &[ParameterSet], after: &[ParameterSet], keys: &[String]) -> Self {
         let whole = |set: &ParameterSet| canonical(Value::Object(set.0.clone()));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_told_apart_by_keys() {
+    fn sets_are_identified_by_keys() {
         let before = json!([{"n": "a", "v": 1}, {"n": "b", "v": 1}, {"n": "c", "v": 1}]);
         let after = json!([{"n": "d", "v": 1}, {"v": 1, "n": "b"}, {"n": "a", "v": 2}]);
         assert_eq!(counts(before.clone(), after.clone(), &["n"]), (1, 1, 1));

@@ -1,7 +1,7 @@
 //! Reads one JSON document strictly: exactly one value, no repeated keys, limited depth.
 //!
-//! `serde_json` alone keeps the last of two equal keys. A repeated `output` key could so become an empty answer, which nobody
-//! meant. Here it is an error.
+//! `serde_json` by itself keeps the last of two equal keys. A repeated `output` key could so become an empty answer by mistake.
+//! Here it is an error.
 
 mod digits;
 mod errors;
@@ -87,7 +87,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// Parses JSON that the gateway wrote itself: without the limits for documents from outside.
 ///
 /// # Errors
-/// When it is no JSON.
+/// When it is not JSON.
 pub fn read_back(bytes: &[u8]) -> Result<Value, String> {
     strict::read(bytes).map(Value::from).map_err(|error| error.to_string())
 }
@@ -100,10 +100,10 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     parse(bytes).and_then(read_object)
 }
 
-/// Reads an object into `T`. Serde alone would also take a list, as the fields in their order.
+/// Reads an object into `T`. Serde by itself would also take a list, as the fields in their order.
 ///
 /// # Errors
-/// When it is no object, or does not fit `T`.
+/// When it is not an object, or does not fit `T`.
 pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     if !value.is_object() {
         return Err(format!("expected an object, found {}", kind_of(&value)));
@@ -147,7 +147,7 @@ impl Document<'_> {
     /// `left` sufficed. Stops as soon as it does not.
     #[must_use]
     pub fn spend(&self, left: &mut usize) -> bool {
-        let mut take = |bytes: usize| left.checked_sub(bytes).map(|rest| *left = rest).is_some();
+        let mut take = |bytes: usize| left.checked_sub(bytes).map(|remaining| *left = remaining).is_some();
         match self {
             Self::Null | Self::Bool(_) => take(NODE),
             Self::Number(number) => take(NODE + number.as_str().len()),
@@ -156,7 +156,8 @@ impl Document<'_> {
             Self::Object(object) => {
                 take(NODE)
                     && object.iter().all(|(key, value)| {
-                        left.checked_sub(NODE + key.len()).map(|rest| *left = rest).is_some() && value.spend(left)
+                        left.checked_sub(NODE + key.len()).map(|remaining| *left = remaining).is_some()
+                            && value.spend(left)
                     })
             }
         }
@@ -261,7 +262,7 @@ pub const fn kind_of(value: &Value) -> &'static str {
 /// `message` as JSON, with a newline at its end.
 ///
 /// # Panics
-/// When a key of `message` is no text.
+/// When a key of `message` is not a text.
 #[must_use]
 pub fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = text(message);
@@ -272,10 +273,10 @@ pub fn line(message: &impl Serialize) -> Vec<u8> {
 /// `message` as JSON.
 ///
 /// # Panics
-/// When a key of `message` is no text.
+/// When a key of `message` is not a text.
 #[must_use]
 pub fn text(message: &impl Serialize) -> String {
-    #[expect(clippy::expect_used, reason = "only keys that are no text cannot be written")]
+    #[expect(clippy::expect_used, reason = "only keys that are not texts cannot be written")]
     serde_json::to_string(message).expect("a document")
 }
 

@@ -15,7 +15,7 @@ pub struct BackendError {
     /// What failed, where, and what to do. The operator reads it in a condition of the ApplicationSet. Holds no secret
     /// (invariant I6).
     pub message: String,
-    /// What was found out about each item, if there are several.
+    /// The evidence for each item, if there are several.
     pub evidence: Vec<Evidence>,
 }
 
@@ -61,7 +61,7 @@ impl ErrorKind {
 }
 
 impl BackendError {
-    /// An error of the given kind.
+    /// An error of the kind `kind`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), evidence: Vec::new() }
     }

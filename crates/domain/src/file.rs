@@ -19,7 +19,7 @@ const MAX_FILE_MIB: u64 = 1;
 /// The text of `file`, which is not secret.
 ///
 /// # Errors
-/// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
+/// When it is not a regular file with up to 1 MiB of UTF-8, or cannot be read.
 pub fn read(file: &Path) -> Result<String, String> {
     Ok(std::mem::take(&mut *secret(file)?))
 }
@@ -36,7 +36,7 @@ pub fn read_up_to(file: &Path, max_mib: u64) -> Result<String, String> {
 /// The text of the secret `file`. It is zeroed when dropped, and no other copy stays in memory.
 ///
 /// # Errors
-/// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
+/// When it is not a regular file with up to 1 MiB of UTF-8, or cannot be read.
 pub fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
     match String::from_utf8(std::mem::take(&mut *bytes(file)?)) {
         Ok(text) => Ok(Zeroizing::new(text)),
@@ -50,7 +50,7 @@ pub fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
 /// The bytes of the secret `file`. They are zeroed when dropped, and no other copy stays in memory.
 ///
 /// # Errors
-/// When it is no regular file with up to 1 MiB, or cannot be read.
+/// When it is not a regular file with up to 1 MiB, or cannot be read.
 pub fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     limited(file, MAX_FILE_MIB)
 }
@@ -58,11 +58,11 @@ pub fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 /// Opens `file` with `options`, without ever waiting.
 ///
 /// # Errors
-/// When it cannot be opened, or is no regular file.
+/// When it cannot be opened, or is not a regular file.
 pub fn open(file: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let opened = options.custom_flags(OFlag::O_NONBLOCK.bits()).open(file)?;
     if !opened.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(opened)
 }
@@ -115,8 +115,8 @@ mod tests {
             ("large", "it is larger than 1 MiB"),
             ("binary", "it is not UTF-8"),
             ("dangling", "it is a link to nowhere, which is not there"),
-            ("fifo", "it is no regular file"),
-            (".", "it is no regular file"),
+            ("fifo", "it is not a regular file"),
+            (".", "it is not a regular file"),
             ("none", "No such file or directory (os error 2)"),
         ] {
             assert_eq!(read(&at(name)).unwrap_err(), says, "{name}");

@@ -1,4 +1,4 @@
-//! What Argo CD's plugin generator asks, and what it may be told. No I/O.
+//! The queries of Argo CD's plugin generator, and the possible answers. No I/O.
 
 mod note;
 mod trust;
@@ -76,7 +76,7 @@ impl Query {
     }
 }
 
-/// What was asked. Kept with the answer, so that the answer can be named and renewed.
+/// The query that an answer belongs to. Kept with the answer, so that the answer can be named and renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The route's name.
@@ -104,7 +104,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Selects `question` alone.
+    /// Selects only `question`.
     #[must_use]
     pub fn only(question: &Question) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Selector {
         Self { formerly: formerly.iter().map(ToString::to_string).collect(), ..self }
     }
 
-    /// Whether it gives nothing, and so selects all questions.
+    /// Whether nothing is set, so that it selects all questions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.route.is_none() && self.application_set.is_none() && self.parameters.is_empty()
@@ -153,7 +153,7 @@ pub struct ParameterSet(pub Parameters);
 pub struct Outcome {
     /// The parameter sets. None: there is evidence for that.
     pub sets: Vec<ParameterSet>,
-    /// What the backend asked its sources, and what they answered.
+    /// The queries of the backend to its sources, and their answers.
     pub evidence: Vec<Evidence>,
     /// How long the answer is fresh, if the backend says so.
     pub lasting: Option<Lasting>,
@@ -164,9 +164,9 @@ pub struct Outcome {
 /// How long an answer is fresh, as its backend says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasting {
-    /// For this time, whatever the route's `ttl`.
+    /// For this time, independent of the route's `ttl`.
     For(Duration),
-    /// For the route's `ttl`, but at most this long. Then the backend is asked before the answer is served again.
+    /// For the route's `ttl`, but at most this long. Then the backend runs before the answer is served again.
     AtMost(Duration),
 }
 
@@ -189,10 +189,10 @@ impl Outcome {
         Self { sets, evidence, lasting: None, note: None }
     }
 
-    /// The outcome of a complete list that `asked` gave. `empty` is the source's answer when the list is empty.
+    /// The outcome of a complete list that the source returned for `query`. `empty` is the source's answer when the list is empty.
     #[must_use]
-    pub fn of_list(sets: Vec<ParameterSet>, asked: impl Into<String>, empty: impl Into<String>) -> Self {
-        let evidence = if sets.is_empty() { vec![Evidence::absent(asked, empty)] } else { Vec::new() };
+    pub fn of_list(sets: Vec<ParameterSet>, query: impl Into<String>, empty: impl Into<String>) -> Self {
+        let evidence = if sets.is_empty() { vec![Evidence::absent(query, empty)] } else { Vec::new() };
         Self { sets, evidence, lasting: None, note: None }
     }
 
@@ -222,7 +222,7 @@ impl Outcome {
     }
 }
 
-/// What was found out about one item, and how.
+/// The verdict on one item, and the query and answer that it follows from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Which of several items, such as an image's name.
@@ -230,13 +230,15 @@ pub struct Evidence {
     pub item: Option<String>,
     /// Whether the item exists.
     pub verdict: Verdict,
-    /// What was asked: `the manifest of registry.example.com/org/front:main`.
-    pub asked: String,
-    /// What was answered: `404, the registry has no such tag or no such repository`.
-    pub answered: String,
+    /// The query in words: `the manifest of registry.example.com/org/front:main`.
+    #[serde(rename = "asked")]
+    pub query: String,
+    /// The answer in words: `404, the registry has no such tag or no such repository`.
+    #[serde(rename = "answered")]
+    pub answer: String,
 }
 
-/// What a run of a backend brought.
+/// The kinds of results of a backend's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutcomeKind {
@@ -289,23 +291,23 @@ impl Verdict {
 
 impl Evidence {
     /// Evidence that the item exists.
-    pub fn present(asked: impl Into<String>, answered: impl Into<String>) -> Self {
-        Self { item: None, verdict: Verdict::Present, asked: asked.into(), answered: answered.into() }
+    pub fn present(query: impl Into<String>, answer: impl Into<String>) -> Self {
+        Self { item: None, verdict: Verdict::Present, query: query.into(), answer: answer.into() }
     }
 
     /// Evidence that the item does not exist.
-    pub fn absent(asked: impl Into<String>, answered: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Absent, ..Self::present(asked, answered) }
+    pub fn absent(query: impl Into<String>, answer: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Absent, ..Self::present(query, answer) }
     }
 
     /// Evidence that this is unknown.
-    pub fn unknown(asked: impl Into<String>, answered: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Unknown, ..Self::present(asked, answered) }
+    pub fn unknown(query: impl Into<String>, answer: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Unknown, ..Self::present(query, answer) }
     }
 
     /// Evidence that the item must not be used.
-    pub fn refused(asked: impl Into<String>, answered: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Refused, ..Self::present(asked, answered) }
+    pub fn refused(query: impl Into<String>, answer: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Refused, ..Self::present(query, answer) }
     }
 
     /// Sets the name of the item.
@@ -327,6 +329,6 @@ impl fmt::Display for Evidence {
         if let Some(item) = &self.item {
             write!(f, "{item}: ")?;
         }
-        write!(f, "{}, {}: {}", self.verdict.as_str(), self.asked, self.answered)
+        write!(f, "{}, {}: {}", self.verdict.as_str(), self.query, self.answer)
     }
 }

@@ -18,7 +18,7 @@ pub enum NameGlob {
     Glob(Regex),
 }
 
-/// The glob that matches `text` alone.
+/// The glob that matches only `text`.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     text.chars().flat_map(|c| SPECIAL.contains(&c).then_some('\\').into_iter().chain([c])).collect()
@@ -28,7 +28,7 @@ impl NameGlob {
     /// Compiles `glob`, in which `*` also matches `/`.
     ///
     /// # Errors
-    /// When it is no glob, or too large.
+    /// When it is not a glob, or too large.
     pub fn parse(glob: &str) -> Result<Self, String> {
         if glob == "*" { Ok(Self::Any) } else { Self::compile(glob, false) }
     }
@@ -36,7 +36,7 @@ impl NameGlob {
     /// Compiles `glob` for paths: `*` and `?` do not match `/`, and `**` does.
     ///
     /// # Errors
-    /// When it is no glob, or too large.
+    /// When it is not a glob, or too large.
     pub fn parse_path(glob: &str) -> Result<Self, String> {
         Self::compile(glob, true)
     }
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_escaped_text_matches_itself_alone(text in "[ab*?!,/.{}\\[\\]\\\\-]{0,8}", other in "[ab*?!,/.{}\\[\\]\\\\-]{0,8}") {
+        fn an_escaped_text_matches_only_itself(text in "[ab*?!,/.{}\\[\\]\\\\-]{0,8}", other in "[ab*?!,/.{}\\[\\]\\\\-]{0,8}") {
             let glob = NameGlob::parse(&escaped(&text)).unwrap();
             prop_assert!(glob.matches(&text));
             prop_assert_eq!(glob.matches(&other), text == other);

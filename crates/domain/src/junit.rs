@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// The result of a test case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TestResult {
     /// It passed. The text is shown beside it, if it is not empty.
     Passed(String),
     /// It failed: in short, and in full.
@@ -21,14 +21,14 @@ pub struct TestCase {
     /// The name within the group.
     pub name: String,
     /// The result.
-    pub outcome: Outcome,
+    pub result: TestResult,
 }
 
 /// The report of `cases`, which together are called `suite`.
 pub fn write(suite: &str, cases: &[TestCase]) -> String {
-    let count = |is_meant: fn(&Outcome) -> bool| cases.iter().filter(|case| is_meant(&case.outcome)).count();
-    let failures = count(|outcome| matches!(outcome, Outcome::Failed(..)));
-    let skipped = count(|outcome| *outcome == Outcome::Skipped);
+    let count = |is_meant: fn(&TestResult) -> bool| cases.iter().filter(|case| is_meant(&case.result)).count();
+    let failures = count(|result| matches!(result, TestResult::Failed(..)));
+    let skipped = count(|result| *result == TestResult::Skipped);
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" \
          skipped=\"{skipped}\">\n",
@@ -37,15 +37,15 @@ pub fn write(suite: &str, cases: &[TestCase]) -> String {
     );
     for case in cases {
         let _ = write!(text, "<testcase classname=\"{}\" name=\"{}\">", escape(&case.class), escape(&case.name));
-        match &case.outcome {
-            Outcome::Passed(said) if said.is_empty() => {}
-            Outcome::Passed(said) => {
+        match &case.result {
+            TestResult::Passed(said) if said.is_empty() => {}
+            TestResult::Passed(said) => {
                 let _ = write!(text, "<system-out>{}</system-out>", escape(said));
             }
-            Outcome::Failed(short, whole) => {
+            TestResult::Failed(short, whole) => {
                 let _ = write!(text, "<failure message=\"{}\">{}</failure>", escape(short), escape(whole));
             }
-            Outcome::Skipped => text.push_str("<skipped/>"),
+            TestResult::Skipped => text.push_str("<skipped/>"),
         }
         text.push_str("</testcase>\n");
     }

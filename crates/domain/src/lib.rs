@@ -1,4 +1,4 @@
-//! The types that every crate uses. They do no I/O, apart from [`mod@file`] and [`secret`], which read files.
+//! The types that every crate uses. They do no I/O, except for [`mod@file`] and [`secret`], which read files.
 //!
 //! - [`generator`]: the words of the plugin generator: `Query`, `Question`, `ParameterSet`, and a backend's `Outcome`.
 //! - [`error`]: why a backend has no answer.

@@ -11,7 +11,7 @@ pub enum Phase {
     Draining,
     /// It accepts no new connections and finishes the requests under way.
     Closing,
-    /// The last request is finished or was given up. Now the admin listener closes too.
+    /// The last request is finished, or its time is over. Now the admin listener closes too.
     Ended,
 }
 

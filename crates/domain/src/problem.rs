@@ -48,8 +48,8 @@ impl Path {
     /// The path without its last step; `None` at the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
-        let (_, rest) = self.0.split_last()?;
-        Some(Self(rest.to_vec()))
+        let (_, parent) = self.0.split_last()?;
+        Some(Self(parent.to_vec()))
     }
 
     /// Whether `self` is `other` or lies below it.
@@ -83,7 +83,7 @@ impl fmt::Display for Path {
 pub enum Severity {
     /// The gateway does not start.
     Error,
-    /// It cannot work once it is asked, so `check` fails. The gateway starts: an earlier release accepted the configuration.
+    /// It cannot work once it is called, so `check` fails. The gateway starts: an earlier release accepted the configuration.
     Mistake,
     /// The gateway starts. `check` and the log report it.
     Warning,
@@ -98,7 +98,7 @@ pub enum ProblemKind {
     MissingKey,
     /// A file or variable with a secret, a key or a certificate cannot be read or used on this machine.
     Secret,
-    /// The value seems to be a secret that stands in the file. It is not shown.
+    /// The value seems to be a secret, written in the file itself. It is not shown.
     LiteralSecret,
     /// Anything else. It may follow from a problem in a part below it.
     Other,
@@ -172,7 +172,7 @@ impl Problems {
         self.push(path, message.into(), Some(help.into()), Severity::Warning);
     }
 
-    /// Notes something at `path` that may be wanted, and that an operator should know.
+    /// Notes something at `path` that may be wanted, and that an operator should see.
     pub fn notice(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Notice);
     }

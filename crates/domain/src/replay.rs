@@ -1,5 +1,5 @@
-//! What stands between the gateway and its sources in `appset-gateway test` and `record`: replies from a file in place of the sources, or a
-//! note of what the sources replied.
+//! The layer between the gateway and its sources in `appset-gateway test` and `record`. It replies from a file in place of the sources, or
+//! records their replies.
 
 use std::fmt::Debug;
 
@@ -29,19 +29,19 @@ pub enum HttpFault {
     Timeout,
     /// The reply breaks off.
     Broken,
-    /// There is no reply to this request. The text says what there is.
+    /// There is no reply to this request. The text lists the replies that there are.
     Missing(String),
 }
 
 /// Replies for sources, or notes of their replies.
 pub trait Sources: Debug + Send + Sync {
-    /// Whether all replies come from here, and no source is ever asked over the network.
+    /// Whether all replies come from here, and no request ever goes to a source.
     fn is_offline(&self) -> bool;
 
-    /// The reply to an HTTP request. `None`: the source itself is to be asked.
+    /// The reply to an HTTP request. `None`: the request is to go to the source.
     fn reply(&self, method: &Method, url: &Url) -> Option<Result<HttpReply, HttpFault>>;
 
-    /// Notes what the source replied. `secrets` are those of the request, which it may repeat.
+    /// Notes the reply of the source. `secrets` are those of the request, which it may repeat.
     fn note_reply(&self, method: &Method, url: &Url, reply: Result<HttpReply, HttpFault>, secrets: &Secrets);
 
     /// The list of a script, or why it fails. `None`: the script is to run.

@@ -2,10 +2,10 @@
 
 mod encoded;
 pub mod forms;
-mod found;
 pub mod literal;
 pub mod names;
 mod pairs;
+mod place;
 mod redaction;
 mod urls;
 mod views;
@@ -79,17 +79,17 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What stands for every secret in a configuration that never meets its sources.
-pub const STAND_IN: &str = "stand-in-for-a-secret";
+/// The value of every secret in a configuration that never meets its sources.
+pub const PLACEHOLDER: &str = "stand-in-for-a-secret";
 
 impl SecretRef {
-    /// Reads the value. Offline, another text stands in for it.
+    /// Reads the value. Offline, it is [`PLACEHOLDER`].
     ///
     /// # Errors
     /// When the file or variable cannot be read or is empty. The text names it, but not its content.
     pub fn read(&self, base: &BaseDir) -> Result<Secret, String> {
         if base.is_offline() {
-            return Ok(Secret::from(STAND_IN.to_owned()));
+            return Ok(Secret::from(PLACEHOLDER.to_owned()));
         }
         let value = match self {
             Self::File(path) => {
@@ -315,7 +315,7 @@ mod tests {
                 let read = memory.read_at(&mut seen, at).unwrap_or(0);
                 let is_there = |window: &[u8]| window.iter().zip(hidden).all(|(byte, hidden)| *byte == !*hidden);
                 let begins = seen[..read].iter().enumerate().filter(|(_, byte)| **byte == !hidden[0]);
-                begins.map(|(at, _)| &seen[at..read]).any(|rest| rest.len() >= hidden.len() && is_there(rest))
+                begins.map(|(at, _)| &seen[at..read]).any(|window| window.len() >= hidden.len() && is_there(window))
             })
         })
     }

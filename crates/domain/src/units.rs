@@ -35,7 +35,7 @@ impl std::fmt::Display for HumanDuration {
     }
 }
 
-/// Reads a text, and tells whoever wrote a bare number which unit to add.
+/// Reads a text. The error for a bare number proposes a unit.
 struct WithUnit {
     what: &'static str,
     /// The value with a unit that a bare number may stand for.

@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Steers a terminal in two ways, turns text round, hides text, and is hidden itself.
+    /// Steers a terminal in two ways, reverses text, hides text, and is hidden itself.
     const HOSTILE: &str = "a\u{1b}[31m\u{9b}31m\u{202e}gnp.exe\u{200b}\u{e0041}\t\u{0}\u{7f}";
 
     #[test]

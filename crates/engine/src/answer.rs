@@ -330,7 +330,7 @@ impl Engine {
         }
         let deadline = asked.query.deadline;
         let (landed, shared) = match self.join(asked, Wanted::Now) {
-            FlightJoin::Landed(landed) => (landed, true),
+            FlightJoin::Finished(landed) => (landed, true),
             FlightJoin::Joined(result) => (wait(result, deadline).await, true),
             FlightJoin::Started(result) => (wait(result, deadline).await, false),
         };

@@ -48,7 +48,7 @@ struct Flight<L, T> {
 #[derive(Debug)]
 pub enum FlightJoin<T> {
     /// `recheck` found the value.
-    Landed(T),
+    Finished(T),
     /// Another call started the work.
     Joined(SharedResult<T>),
     /// This call started the work.
@@ -68,8 +68,8 @@ where
     T: Clone + Send + Sync + 'static,
 {
     /// Joins the flight for `key`, or starts `work`, which is about `label`. Without a flight, `recheck` runs under the
-    /// lock: a flight may have ended since the caller looked. So `work` must record its result with
-    /// [`FlightGuard::land`] before it ends.
+    /// lock: a flight may have ended since the caller's own lookup. So `work` must record its result with
+    /// [`FlightGuard::finish`] before it ends.
     pub fn join<W>(
         &self,
         key: K,
@@ -86,10 +86,11 @@ where
             return FlightJoin::Joined(flight.result.clone());
         }
         if let Some(value) = recheck() {
-            return FlightJoin::Landed(value);
+            return FlightJoin::Finished(value);
         }
-        let (land, landed) = oneshot::channel();
-        let result = landed.map(Result::ok).boxed().shared();
+        let (finish, finished) = oneshot::channel();
+        // A dropped sender is a panic of `work`: callers then get `None`.
+        let result = finished.map(Result::ok).boxed().shared();
         let number = self.0.next_number.fetch_add(1, Ordering::Relaxed);
         let span = trace::current().map(|current| current.context());
         under_way.insert(key, Flight { number, label: label(), span, result: result.clone() });
@@ -98,13 +99,14 @@ where
         // Boxed here, so that the future is not moved several times on its way into a task.
         let work = Box::pin(work(FlightGuard { table: Arc::clone(&self.0), key, number }));
         tokio::spawn(trace::carry(work.map(|value| {
-            let _ = land.send(value);
+            // Nobody may wait any more: all callers have left.
+            let _ = finish.send(value);
         })));
         FlightJoin::Started(result)
     }
 
     /// Cuts off the flights whose label `is_selected`. Callers that wait already still get their value; later callers
-    /// start another flight. Runs `record` before any of these flights can land. Returns how many were cut off.
+    /// start another flight. Runs `record` before any of these flights can finish. Returns how many were cut off.
     pub fn supersede(&self, is_selected: impl Fn(&L) -> bool, record: impl FnOnce()) -> usize {
         let mut under_way = self.0.lock();
         let before = under_way.len();
@@ -143,7 +145,7 @@ impl<K: Hash + Eq, L, T> FlightGuard<K, L, T> {
 
     /// Records the flight's end. `record` gets whether the flight is current, that is, was not cut off. No caller joins or
     /// cuts off a flight until `record` returns.
-    pub fn land<R>(&self, record: impl FnOnce(bool) -> R) -> R {
+    pub fn finish<R>(&self, record: impl FnOnce(bool) -> R) -> R {
         let under_way = self.table.lock();
         record(under_way.get(&self.key).is_some_and(|flight| flight.number == self.number))
     }
@@ -167,9 +169,9 @@ mod tests {
 
     use super::*;
 
-    async fn landed<T: Clone>(join: FlightJoin<T>) -> Option<T> {
+    async fn finished<T: Clone>(join: FlightJoin<T>) -> Option<T> {
         match join {
-            FlightJoin::Landed(value) => Some(value),
+            FlightJoin::Finished(value) => Some(value),
             FlightJoin::Joined(result) | FlightJoin::Started(result) => result.await,
         }
     }
@@ -187,10 +189,10 @@ mod tests {
                     let stored = stored.clone();
                     let work = |guard: FlightGuard<_, _, _>| async move {
                         tokio::time::sleep(Duration::from_secs(1)).await;
-                        guard.land(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
+                        guard.finish(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
                         1
                     };
-                    landed(flights.join(1, recheck, || (), work)).await
+                    finished(flights.join(1, recheck, || (), work)).await
                 })
             })
             .collect();
@@ -213,22 +215,22 @@ mod tests {
             };
             flights.join(1, || recheck, || (), work)
         };
-        assert_eq!(landed(join(None, None)).await, None);
+        assert_eq!(finished(join(None, None)).await, None);
         let next = join(None, Some(7));
         assert!(matches!(next, FlightJoin::Started(_)));
-        assert_eq!(landed(next).await, Some(7));
-        assert!(matches!(join(Some(8), Some(9)), FlightJoin::Landed(8)));
+        assert_eq!(finished(next).await, Some(7));
+        assert!(matches!(join(Some(8), Some(9)), FlightJoin::Finished(8)));
     }
 
     #[tokio::test]
-    async fn a_flight_knows_that_it_was_cut_off_and_does_not_end_the_next() {
+    async fn a_flight_that_was_cut_off_is_not_current_and_does_not_end_the_next() {
         let flights = Flights::<u8, &str, (bool, u64)>::default();
         let (first_gate, second_gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
         let join = |gate: &Arc<tokio::sync::Notify>| {
             let gate = Arc::clone(gate);
             let work = |guard: FlightGuard<_, _, _>| async move {
                 gate.notified().await;
-                (guard.land(|is_current| is_current), guard.number())
+                (guard.finish(|is_current| is_current), guard.number())
             };
             flights.join(1, || None, || "about x", work)
         };
@@ -238,12 +240,12 @@ mod tests {
         let second = join(&second_gate);
         assert!(matches!(second, FlightJoin::Started(_)));
         first_gate.notify_one();
-        let (is_current, first_turn) = landed(first).await.unwrap();
+        let (is_current, first_number) = finished(first).await.unwrap();
         assert!(!is_current);
-        assert_eq!(flights.len(), 1, "the second still flies");
+        assert_eq!(flights.len(), 1, "the second still runs");
         second_gate.notify_one();
-        let (is_current, second_turn) = landed(second).await.unwrap();
-        assert!(is_current && second_turn > first_turn);
+        let (is_current, second_number) = finished(second).await.unwrap();
+        assert!(is_current && second_number > first_number);
         assert!(flights.len() == 0);
     }
 }

@@ -14,18 +14,18 @@ pub async fn wait<T: Clone>(
     join: impl Fn() -> FlightJoin<Result<T, BackendError>>,
     deadline: Instant,
 ) -> Result<T, BackendError> {
-    let failed = || Err(BackendError::unavailable("asking it failed"));
+    let failed = || Err(BackendError::unavailable("the call to it failed"));
     loop {
         let result = match join() {
-            FlightJoin::Landed(value) => return value,
-            // The work has this caller's deadline, and its error says what was not done in time.
+            FlightJoin::Finished(value) => return value,
+            // The work has this caller's deadline, so its own error is the better one: it names the step that was late.
             FlightJoin::Started(result) => return result.await.unwrap_or_else(failed),
             FlightJoin::Joined(result) => result,
         };
         match timeout_at(deadline, result).await {
             Ok(Some(Err(error))) if error.kind == ErrorKind::Timeout && Instant::now() < deadline => {}
             Ok(value) => return value.unwrap_or_else(failed),
-            Err(_) => return Err(BackendError::timeout("it was asked, but no whole answer came in time")),
+            Err(_) => return Err(BackendError::timeout("it was called, but no whole answer came in time")),
         }
     }
 }

@@ -163,7 +163,7 @@ impl HookConfig {
                 if self.header.is_some() {
                     problems.error(&path.key("header"), "a caller's token is in `Authorization`");
                 }
-                let names = NameGlob::parse(caller).map_err(|error| format!("it is no glob: {error}"));
+                let names = NameGlob::parse(caller).map_err(|error| format!("it is not a glob: {error}"));
                 return Some(Proof::Caller(problems.note(&path.key("caller"), names)?));
             }
             ([(secrets, key)], None) => ((*secrets).clone().into_vec(), *key),

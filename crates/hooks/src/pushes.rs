@@ -59,11 +59,11 @@ impl Pushes {
     fn known_to(&self, evidence: &[Evidence]) -> Pushed {
         let mut pushed = Pushed::Untold;
         for each in evidence {
-            let found = Digest::parse(&each.answered).ok();
+            let found = Digest::parse(&each.answer).ok();
             if found.is_none() && !matches!(each.verdict, Verdict::Absent | Verdict::Refused) {
                 continue;
             }
-            for digests in words(&each.asked).filter_map(|word| self.of(word)) {
+            for digests in words(&each.query).filter_map(|word| self.of(word)) {
                 if found.as_ref().is_none_or(|found| digests.iter().any(|digest| digest != found)) {
                     return Pushed::Behind;
                 }

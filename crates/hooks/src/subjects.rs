@@ -87,7 +87,7 @@ impl Subjects {
     /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` gives the question.
     pub fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
         let is_named = |text: &str| words(text).any(|word| self.names(word));
-        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.asked) || self.reads(&each.asked)) {
+        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.query) || self.reads(&each.query)) {
             return true;
         }
         if self.selectors.is_empty() {
@@ -101,14 +101,14 @@ impl Subjects {
         if self.selectors.select_route_of(question) {
             return Others::Many;
         }
-        let texts = evidence.iter().map(|each| &*each.asked).chain([parameters]);
+        let texts = evidence.iter().map(|each| &*each.query).chain([parameters]);
         let named = texts.flat_map(words).fold(Others::None, |others, word| {
             let commit = self.commit_in(word).map_or(Others::None, |sha| Others::one(("commit", sha)));
             let tags = self.tags_of(word).filter(|(.., told)| *told == Told::Change);
             let images = tags.fold(Others::None, |all, (name, tag, _)| all.and(Others::one(("image", name, tag))));
             others.and(commit).and(images)
         });
-        let urls = evidence.iter().filter_map(|each| self.url_in(&each.asked)).map(|url| Others::one(("url", url)));
+        let urls = evidence.iter().filter_map(|each| self.url_in(&each.query)).map(|url| Others::one(("url", url)));
         let selectors = self.selectors.matching(question).map(|selector| Others::one(("selector", selector)));
         urls.chain(selectors).fold(named, Others::and)
     }

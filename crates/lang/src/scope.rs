@@ -231,7 +231,7 @@ impl NameScope {
     /// Follows the dotted name `dotted`, as far as values are known.
     ///
     /// # Errors
-    /// When its first part is no known name, or a further part cannot be there.
+    /// When its first part is not a known name, or a further part cannot be there.
     pub fn follow(&self, dotted: &str) -> Result<ValueType, UnknownName> {
         self.follow_parts(dotted.split('.'))
     }

@@ -152,7 +152,7 @@ impl Level {
     }
 }
 
-/// Opens the folder `name` in `parent`, which is on `device`. `None` if it is no folder any more.
+/// Opens the folder `name` in `parent`, which is on `device`. `None` if it is not a folder any more.
 fn enter(parent: BorrowedFd<'_>, name: &CStr, device: u64) -> io::Result<Option<OwnedFd>> {
     let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

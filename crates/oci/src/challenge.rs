@@ -37,7 +37,7 @@ impl Challenge {
         }
     }
 
-    /// The challenges in the order in which they should be answered: a token may be given to anybody, a password must be there.
+    /// The challenges in the order in which they should be answered: anybody may get a token, but a password must be configured.
     #[must_use]
     pub(super) fn best_first(mut all: Vec<Self>) -> Vec<Self> {
         all.sort_by_key(|challenge| matches!(challenge, Self::Basic));

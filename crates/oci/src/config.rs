@@ -20,7 +20,7 @@ use outbound::{ClientCertificate, ClientOptions, Outbound, Tls, TlsKeys, warn_of
 /// Docker Hub's name in image references.
 const HUB: &str = "docker.io";
 
-/// How one registry is reached, and what its answers mean.
+/// How one registry is reached, and how its answers are read.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RegistryConfig {
@@ -35,11 +35,11 @@ pub struct RegistryConfig {
     /// Accept any certificate. An attacker on the network can then read the credential and decide what is deployed.
     pub insecure_skip_verify: bool,
     /// A Docker `config.json` with the credential, relative to the configuration file. Read again when it changes. Without this
-    /// key the registry is asked anonymously.
+    /// key the requests are anonymous.
     pub docker_config: Option<PathBuf>,
     /// The credential helpers of that file that may run: `ecr-login` for the program `docker-credential-ecr-login`.
     pub(crate) credential_helpers: Vec<String>,
-    /// The registry that this one mirrors. The mirror is asked first. If it has no answer, the other registry is asked.
+    /// The registry that this one mirrors. Requests go to the mirror first. If it has no answer, they go to the other registry.
     pub(crate) mirror_of: Option<String>,
     /// Whether a 404 to a `HEAD` is accepted. Such a 404 has no body that shows who sent it.
     pub confirm404: Confirm404,
@@ -74,14 +74,14 @@ impl RegistryConfig {
             return None;
         }
         if self.concurrency == Some(0) {
-            problems.error(&path.key("concurrency"), "with 0 it would never be asked");
+            problems.error(&path.key("concurrency"), "with 0 no request would ever be sent");
             return None;
         }
         if let Some(of) = self.mirror_of.as_ref().filter(|of| !is_registry(of) || registry_key(of) == name) {
             problems.error_with_help(
                 &path.key("mirrorOf"),
                 format!("`{}` is not another registry's host", of.escape_debug()),
-                "write the host as it stands in image references, such as `docker.io`",
+                "write the host as in image references, such as `docker.io`",
             );
         }
         let keys = TlsKeys {
@@ -123,7 +123,7 @@ impl RegistryConfig {
         let read = DockerConfig::read(file).map_err(|why| format!("{}: {why}", file.display()));
         let Some(config) = problems.note_secret(path, read) else { return };
         let own = config.find(name, "").map_err(|why| format!("{}: {why}", file.display()));
-        // An error of its own entry is told below.
+        // An error of its own entry is reported below.
         for (key, why) in config.unreadable().filter(|(key, _)| own.is_ok() || !DockerConfig::concerns(key, name)) {
             problems.warning(
                 path,
@@ -142,11 +142,11 @@ impl RegistryConfig {
             return;
         }
         if let Some(None) = problems.note(path, own)
-            && !config.knows(name)
+            && !config.has_entry(name)
         {
             problems.warning(
                 path,
-                format!("the file holds no user and password for `{name}`, which is then asked anonymously"),
+                format!("the file holds no user and password for `{name}`, so its requests are anonymous"),
                 "log in to it with `docker login`",
             );
         }
@@ -163,7 +163,7 @@ mod tests {
     use domain::{clock::SystemClock, problem::Severity};
 
     #[test]
-    fn docker_hub_is_asked_less_than_others() {
+    fn docker_hub_gets_fewer_requests_than_others() {
         let terms = |host: &str, entry: Value| {
             let config: RegistryConfig = serde_json::from_value(entry).unwrap();
             config.terms(&registry_key(host), Tls::default())

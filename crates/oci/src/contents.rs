@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     Digest,
-    lookup::vouched_for,
+    lookup::verified_manifest,
     manifest::{Annotations, Manifest, OciImageConfig, is_image_config},
     platform::Platform,
     registry::{Registry, RegistryRequest},
@@ -157,7 +157,7 @@ impl Registry {
     /// The bytes of the manifest `digest`, which have that digest.
     ///
     /// # Errors
-    /// When they are not read by `deadline`, or are no manifest.
+    /// When they are not read by `deadline`, or are not manifests.
     pub(super) async fn manifest_bytes(
         &self,
         repository: &str,
@@ -174,12 +174,12 @@ impl Registry {
         deadline: Instant,
     ) -> Result<(Manifest, Bytes), BackendError> {
         let path = format!("manifests/{digest}");
-        let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
-        let reply = self.ask(&question, deadline).await?;
+        let request = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
+        let reply = self.fetch(&request, deadline).await?;
         if reply.status.as_u16() != 200 {
             return Err(reply.refusal().within(format_args!("the content of {digest}")));
         }
-        let (target, manifest) = vouched_for(&reply).map_err(|error| error.within(digest))?;
+        let (target, manifest) = verified_manifest(&reply).map_err(|error| error.within(digest))?;
         check(digest, &target.digest)?;
         Ok((manifest, reply.body))
     }

@@ -20,7 +20,7 @@ use domain::{
     secret::Secret,
 };
 
-/// How long a helper's credential is used before the helper is asked again.
+/// How long a helper's credential is used before the helper runs again.
 const HELPER_LIFE: Duration = Duration::from_mins(5);
 
 /// A credential for a registry.
@@ -84,7 +84,7 @@ impl Credentials {
     /// what is remembered.
     ///
     /// # Errors
-    /// When the file or the helper gives no clear answer. The message holds no secret.
+    /// When the file or the helper returns no clear answer. The message holds no secret.
     pub async fn find(
         &self,
         registry: &str,
@@ -111,7 +111,7 @@ impl Credentials {
         {
             return Ok(Some(credential.clone()));
         }
-        let found = helper::ask(name, registry).await.map_err(|why| denied(file, &why))?;
+        let found = helper::credential(name, registry).await.map_err(|why| denied(file, &why))?;
         *helped = found.clone().map(|credential| (name.to_owned(), Instant::now() + HELPER_LIFE, credential));
         Ok(found)
     }

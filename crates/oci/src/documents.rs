@@ -13,12 +13,12 @@ pub struct Documents {
     pub candidates: Vec<Candidate>,
     /// Why there may be more, if not everything was read.
     pub gap: Option<BackendError>,
-    /// Where the documents were looked for, in words. Without a gap, this is the proof of an absence.
+    /// The places that were searched, in words. Without a gap, this is the proof of an absence.
     pub places: Vec<&'static str>,
-    /// Whether the referrers API was not asked, since it is remembered that the registry has none. Nothing may be taken for absent before it
-    /// was asked.
+    /// Whether the referrers API was not called, since it is remembered that the registry has none. Nothing may be taken for absent before it
+    /// was called.
     pub relies_on_memory: bool,
-    /// What was read for the look-up so far.
+    /// The documents that the lookup has read so far.
     pub reading: Arc<Reading>,
 }
 
@@ -28,7 +28,7 @@ impl Documents {
         self.gap.get_or_insert(error);
     }
 
-    /// Adds what was read elsewhere.
+    /// Adds documents from another place.
     pub(super) fn add(&mut self, other: Self) {
         self.candidates.extend(other.candidates);
         self.places.extend(other.places);

@@ -35,7 +35,7 @@ struct Descriptor {
 }
 
 impl Layout {
-    /// The layout in `folder`. It is read again for each question.
+    /// The layout in `folder`. It is read again for each request.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -103,10 +103,10 @@ mod tests {
         std::fs::write(at("oci-layout"), "{}").unwrap();
         nix::unistd::mkfifo(&at("index.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let layout = Layout::new(folder.path());
-        assert!(layout.digest("a").await.unwrap_err().message.contains("it is no regular file"));
+        assert!(layout.digest("a").await.unwrap_err().message.contains("it is not a regular file"));
         std::fs::remove_file(at("index.json")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", at("index.json")).unwrap();
-        assert!(layout.digest("a").await.unwrap_err().message.contains("it is no regular file"));
+        assert!(layout.digest("a").await.unwrap_err().message.contains("it is not a regular file"));
         std::fs::remove_file(at("index.json")).unwrap();
         std::fs::write(at("index.json"), vec![b' '; 4 * 1024 * 1024 + 1]).unwrap();
         assert!(layout.digest("a").await.unwrap_err().message.contains("is larger than 4194304 bytes"));

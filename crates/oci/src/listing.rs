@@ -18,7 +18,7 @@ use super::{
 use domain::{document, error::BackendError};
 use outbound::{Reply, link};
 
-/// The number of names to ask for per page. Registries may give fewer. The last page has no `Link` and is not full.
+/// The number of names to request per page. Registries may return fewer. The last page has no `Link` and is not full.
 const PAGE: usize = 250;
 /// The most names in one list.
 const MAX_NAMES: usize = 50_000;
@@ -41,7 +41,7 @@ struct Catalogue {
 }
 
 impl Registries {
-    /// All tags of `repository`, from the registry itself: a mirror only has what passed through it.
+    /// All tags of `repository`, from the registry itself: a mirror has only the images that passed through it.
     ///
     /// # Errors
     /// When the whole list is not known by `deadline`.
@@ -68,7 +68,7 @@ impl Registries {
     /// # Errors
     /// When its credential cannot be read.
     pub(super) fn origin(&self, registry: &str) -> Result<std::sync::Arc<Registry>, BackendError> {
-        self.chain(registry)?.pop().ok_or_else(|| BackendError::unavailable("there is no registry to ask"))
+        self.chain(registry)?.pop().ok_or_else(|| BackendError::unavailable("there is no registry for it"))
     }
 }
 
@@ -82,10 +82,10 @@ impl Registry {
     ) -> Result<ListResult, BackendError> {
         let (mut names, mut seen) = (IndexSet::new(), HashSet::new());
         let query = format!("n={PAGE}");
-        let question = RegistryRequest { method: Method::GET, repository, path, query: Some(&query), url: None };
-        let (mut next, mut is_linked) = (Some(PageAt::new(self.url(&question)?)), true);
-        while let Some(asked) = next {
-            let (reply, at) = self.page(&asked, &question, deadline).await?;
+        let request = RegistryRequest { method: Method::GET, repository, path, query: Some(&query), url: None };
+        let (mut next, mut is_linked) = (Some(PageAt::new(self.url(&request)?)), true);
+        while let Some(current) = next {
+            let (reply, at) = self.page(&current, &request, deadline).await?;
             match reply.status.as_u16() {
                 200 => {}
                 404 if seen.is_empty() => return missing(&reply).map(Err),
@@ -96,7 +96,7 @@ impl Registry {
                 check_repeated(&names, &page)?;
                 break;
             }
-            let linked = next_page(&reply, &at, &question)?;
+            let linked = next_page(&reply, &at, &request)?;
             is_linked = linked.is_some();
             next = linked.or_else(|| after_full_page(&at, &page).map(PageAt::new));
             names.extend(page);
@@ -104,7 +104,7 @@ impl Registry {
                 let why = format!("it has more than {MAX_NAMES} names or {MAX_PAGES} pages");
                 return Err(BackendError::invalid_output(why));
             }
-            if !seen.insert(asked.url) {
+            if !seen.insert(current.url) {
                 return Err(BackendError::invalid_output("its pages lead in a circle"));
             }
         }
@@ -118,12 +118,12 @@ impl Registry {
     pub(super) async fn page(
         &self,
         page: &PageAt,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         deadline: Instant,
     ) -> Result<(Reply, Url), BackendError> {
-        let (reply, at) = self.ask_at(page.url.clone(), question, deadline).await?;
+        let (reply, at) = self.fetch_at(page.url.clone(), request, deadline).await?;
         match &page.own {
-            Some(own) if reply.status.as_u16() == 404 => self.ask_at(own.clone(), question, deadline).await,
+            Some(own) if reply.status.as_u16() == 404 => self.fetch_at(own.clone(), request, deadline).await,
             _ => Ok((reply, at)),
         }
     }
@@ -145,22 +145,22 @@ impl PageAt {
     }
 }
 
-/// The URL of the page after `page`, if `page` is full: the registry may have left out the `Link`. Asks for one more name
-/// than `asked`, since [`check_repeated`] relies on that.
-fn after_full_page(asked: &Url, page: &[String]) -> Option<Url> {
-    let (_, wanted) = form_urlencoded::parse(asked.query()?.as_bytes()).find(|(name, _)| name == "n")?;
+/// The URL of the page after `page`, if `page` is full: the registry may have left out the `Link`. Requests one more name
+/// than `full`, since [`check_repeated`] relies on that.
+fn after_full_page(full: &Url, page: &[String]) -> Option<Url> {
+    let (_, wanted) = form_urlencoded::parse(full.query()?.as_bytes()).find(|(name, _)| name == "n")?;
     if wanted.parse() != Ok(page.len()) {
         return None;
     }
     let last = page.last()?;
     let more = (page.len() + 1).to_string();
-    let mut url = asked.clone();
+    let mut url = full.clone();
     url.query_pairs_mut().clear().append_pair("n", &more).append_pair("last", last);
     Some(url)
 }
 
-/// Checks an answer that repeats some of `names` when asked for what follows them: the registry does not know `last`. If it
-/// repeats exactly all of them although one more name was asked for, they are the whole list. Registries that do not know `n`
+/// Checks a page that repeats some of `names`, though the request was for the names after them: the registry ignores `last`. If the
+/// page repeats exactly all of them although the request was for one more name, they are the whole list. Registries that ignore `n`
 /// answer so, too.
 fn check_repeated(names: &IndexSet<String>, page: &[String]) -> Result<(), BackendError> {
     if names.iter().eq(page) {
@@ -184,7 +184,7 @@ fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
 pub(super) fn next_page(
     reply: &Reply,
     here: &Url,
-    question: &RegistryRequest<'_>,
+    request: &RegistryRequest<'_>,
 ) -> Result<Option<PageAt>, BackendError> {
     let wrong = |link: &str| {
         // The query may hold a secret.
@@ -204,8 +204,8 @@ pub(super) fn next_page(
     if is_cut || target.path() == here.path() {
         return Ok(Some(PageAt::new(own)));
     }
-    let name = question.repository.rsplit('/').next().unwrap_or_default();
-    let list = if name.is_empty() { format!("/{}", question.path) } else { format!("/{name}/{}", question.path) };
+    let name = request.repository.rsplit('/').next().unwrap_or_default();
+    let list = if name.is_empty() { format!("/{}", request.path) } else { format!("/{name}/{}", request.path) };
     if !target.path().ends_with(&list) {
         return Err(wrong(target.as_str()));
     }

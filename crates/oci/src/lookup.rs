@@ -1,4 +1,4 @@
-//! Looks a tag up: a digest, *missing*, or *unknown*. The three are kept apart (invariant I2).
+//! The lookup of a tag: a digest, *missing*, or *unknown*. These are three separate results (invariant I2).
 
 use http::{HeaderValue, Method, header};
 use serde_json::Value;
@@ -59,26 +59,26 @@ impl Missing {
 }
 
 impl Registry {
-    /// Asks with a `HEAD`, and with a `GET` if that does not suffice: `Docker-Content-Digest` is only a SHOULD in the
+    /// Sends a `HEAD`, and with a `GET` if that does not suffice: `Docker-Content-Digest` is only a SHOULD in the
     /// distribution specification 1.1, and the 404 to a `HEAD` has no body that shows who sent it. Also returns the manifest if
     /// it was fetched.
     ///
     /// # Errors
-    /// When the registry gives no clear answer by `deadline`.
+    /// When the registry returns no clear answer by `deadline`.
     pub(super) async fn look_up(
         &self,
         reference: &Reference,
         deadline: tokio::time::Instant,
     ) -> Result<Lookup, BackendError> {
         let path = format!("manifests/{}", reference.selector());
-        let question = RegistryRequest {
+        let request = RegistryRequest {
             method: Method::HEAD,
             repository: &reference.repository,
             path: &path,
             query: None,
             url: None,
         };
-        let head = self.ask(&question, deadline).await?;
+        let head = self.fetch(&request, deadline).await?;
         match head.status.as_u16() {
             200 => {
                 if let Some(value) = head.headers.get(DIGEST) {
@@ -94,22 +94,22 @@ impl Registry {
             }
             // 405 and 501: the registry does not support `HEAD`.
             404 | 405 | 501 => {}
-            403 if self.rules.denied_means_missing && head.rest.is_none() => {}
+            403 if self.rules.denied_means_missing && head.retry_after.is_none() => {}
             _ => return Err(head.refusal()),
         }
         if self.is_low(&reference.repository).await {
             let why = "little is left of what it allows, so that only its `HEAD`s are accepted until it allows more";
             return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
         }
-        let reply = self.ask(&RegistryRequest { method: Method::GET, ..question }, deadline).await?;
+        let reply = self.fetch(&RegistryRequest { method: Method::GET, ..request }, deadline).await?;
         match reply.status.as_u16() {
             200 => {
-                let (target, _) = vouched_for(&reply)?;
+                let (target, _) = verified_manifest(&reply)?;
                 check_pin(reference, &target)?;
                 Ok(Lookup::There(target))
             }
             404 => missing(&reply).map(Lookup::Missing),
-            403 if self.rules.denied_means_missing && reply.rest.is_none() && !errors(&reply).is_empty() => {
+            403 if self.rules.denied_means_missing && reply.retry_after.is_none() && !errors(&reply).is_empty() => {
                 Ok(Lookup::Missing(Missing::Denied))
             }
             _ => Err(reply.refusal()),
@@ -121,7 +121,7 @@ impl Registry {
 fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError> {
     match &reference.digest {
         Some(pinned) if *pinned != target.digest => {
-            let why = format!("it answered {} when asked for {pinned}", target.digest);
+            let why = format!("it answered {} to a request for {pinned}", target.digest);
             Err(BackendError::invalid_output(why))
         }
         _ => Ok(()),
@@ -129,7 +129,7 @@ fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError>
 }
 
 /// What a 404 says is missing, by the error body of the distribution specification 1.1, "Error Codes". `NOT_FOUND` is Harbor's
-/// code. A 404 alone proves nothing: proxies send it too.
+/// code. A mere 404 proves nothing: proxies send it too.
 ///
 /// # Errors
 /// When the body says anything else, or nothing.
@@ -155,7 +155,7 @@ fn errors(reply: &Reply) -> Vec<Value> {
 }
 
 /// A whole manifest. A sign-in page or a cut body is refused.
-pub(super) fn vouched_for(reply: &Reply) -> Result<(Target, Manifest), BackendError> {
+pub(super) fn verified_manifest(reply: &Reply) -> Result<(Target, Manifest), BackendError> {
     let wrong = |why: String| BackendError::invalid_output(format!("it answered {}, but {why}", reply.status));
     let media_type = content_type(reply);
     if !manifest::is_manifest(&media_type) {

@@ -59,7 +59,7 @@ pub struct Descriptor {
 /// The parts of an image's configuration that matter here.
 #[derive(Debug, Clone, Deserialize)]
 pub struct OciImageConfig {
-    /// When it was built (RFC 3339), if that is given.
+    /// When it was built (RFC 3339), if it says so.
     pub created: Option<String>,
     os: Option<String>,
     #[serde(rename = "os.version")]
@@ -101,7 +101,7 @@ impl Manifest {
     /// Reads a manifest's bytes.
     ///
     /// # Errors
-    /// When they are no manifest.
+    /// When they are not manifests.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let manifest: Self = document::parse_object(bytes).map_err(|error| format!("no manifest: {error}"))?;
         match manifest.schema_version {
@@ -143,7 +143,7 @@ impl OciImageConfig {
     /// Reads a configuration's bytes.
     ///
     /// # Errors
-    /// When they are no configuration.
+    /// When they are not a configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         document::parse_object(bytes).map_err(|error| format!("no image configuration: {error}"))
     }

@@ -13,7 +13,7 @@ const OPEN: u32 = 1000;
 /// The first build of Windows whose hosts run images of earlier builds: Windows Server 2022.
 const WINDOWS_2022: u32 = 20348;
 
-/// A platform, written `linux/amd64`, `linux/arm/v7` or `windows(10.0.20348.587)/amd64`. It keeps the words of whoever wrote it.
+/// A platform, written `linux/amd64`, `linux/arm/v7` or `windows(10.0.20348.587)/amd64`. It keeps the spelling of its author.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
     /// `linux`
@@ -39,7 +39,7 @@ struct Normal {
 }
 
 impl Platform {
-    /// Whether somebody has named it. Builders write `unknown/unknown` for what is no image.
+    /// Whether somebody has named it. Builders write `unknown/unknown` for documents that are not images.
     pub(super) fn is_named(&self) -> bool {
         ![&self.os, &self.architecture].into_iter().any(|name| name.trim().is_empty())
     }
@@ -165,10 +165,10 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Platform {
-        let (os, rest) = text.split_once('/').unwrap_or((text, ""));
-        let (architecture, variant) = match rest.split_once('/') {
+        let (os, after_os) = text.split_once('/').unwrap_or((text, ""));
+        let (architecture, variant) = match after_os.split_once('/') {
             Some((architecture, variant)) => (architecture, Some(variant.to_owned())),
-            None => (rest, None),
+            None => (after_os, None),
         };
         let (os, os_version) = match os.split_once('(') {
             Some((os, version)) => (os, Some(version.trim_end_matches(')').to_owned())),

@@ -1,5 +1,5 @@
-//! What is read for one look-up, and how much more may be. A look-up asks about an image and the index that it was picked from, by API, fallback
-//! tag and cosign's older tag. All of them share one budget, since whoever may push can put documents beside each.
+//! The documents that one lookup has read, and how many more it may read. A lookup covers an image and the index that it was picked from, by
+//! API, fallback tag and cosign's older tag. All of them share one budget: everybody who may push can put documents beside each.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,17 +14,17 @@ use tokio::sync::OnceCell;
 use super::Digest;
 use domain::error::{BackendError, ErrorKind};
 
-/// The most documents that are opened for one look-up, and the most signatures in them.
+/// The most documents that are opened for one lookup, and the most signatures in them.
 const MAX_OPENED: usize = 128;
-/// The most bytes of one look-up: manifests and signatures. Real ones have about 15 KiB each.
+/// The most bytes of one lookup: manifests and signatures. Real ones have about 15 KiB each.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// After so many documents that the registry fails to give, the others are not asked for: it may be down. A few may be damaged.
+/// After so many documents that the registry fails to return, the others are not fetched: it may be down. A few may be damaged.
 const MAX_FAILURES: usize = 3;
 
 /// The content of a blob, or why it is not known.
 type Blob = Arc<OnceCell<Result<Bytes, BackendError>>>;
 
-/// What one look-up has read so far. Nothing is read twice.
+/// What one lookup has read so far. Nothing is read twice.
 #[derive(Debug, Default)]
 pub struct Reading(Mutex<State>);
 
@@ -55,9 +55,9 @@ pub(super) enum SignatureLayer {
 pub(super) enum Next {
     /// It is new.
     New,
-    /// It was read for this look-up already.
+    /// It was read for this lookup already.
     Known,
-    /// It is not read. The reason is a gap; there is none if the reason was given before.
+    /// It is not read. The reason is a gap; there is none if the reason was returned before.
     Over(Option<BackendError>),
 }
 
@@ -68,7 +68,7 @@ impl Clone for Reading {
 }
 
 impl Reading {
-    /// The same for the same things read. Look-ups that go on from there alike share one.
+    /// A hash of all that was read. Lookups that continue from the same state share one flight.
     pub(super) fn fingerprint(&self) -> [u8; 32] {
         let state = self.0.lock();
         let mut hash = Sha256::new();
@@ -77,7 +77,7 @@ impl Reading {
         hash.finalize().into()
     }
 
-    /// Whether nothing more is read. The reason was given as a gap.
+    /// Whether nothing more is read. The reason was returned as a gap.
     pub(super) fn is_over(&self) -> bool {
         self.0.lock().is_over
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_read_once_and_the_reason_for_the_end_is_given_once() {
+    fn everything_is_read_once_and_the_reason_for_the_end_is_returned_once() {
         let reading = Reading::default();
         for number in 0..MAX_OPENED {
             assert!(matches!(reading.open(&digest(number)), Next::New));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_that_read_the_same_are_alike() {
+    fn lookups_that_read_the_same_are_alike() {
         let (one, other) = (Reading::default(), Reading::default());
         assert_eq!(one.fingerprint(), other.fingerprint());
         one.open(&digest(1));

@@ -14,7 +14,7 @@ pub struct Reference {
     pub registry: String,
     /// The name within the registry: `org/front`. Docker Hub's official images are in `library/`.
     pub repository: String,
-    /// The tag. `None` when only a digest is given.
+    /// The tag. `None` when it has only a digest.
     pub tag: Option<String>,
     /// The digest that pins the reference, if there is one.
     pub digest: Option<Digest>,
@@ -138,7 +138,7 @@ pub fn is_registry(text: &str) -> bool {
 }
 
 fn is_host_and_port(text: &str) -> bool {
-    // The colons of an address stand in brackets.
+    // The colons of an address are in brackets.
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),

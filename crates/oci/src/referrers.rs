@@ -1,8 +1,8 @@
 //! The documents beside an image: what the referrers API or its fallback tag lists, and cosign's older tag `sha256-….sig`. Source: OCI
 //! distribution specification 1.1, "Listing Referrers" and "Referrers Tag Schema".
 //!
-//! Only the origin is asked: a mirror may lack what was added to an image later. Whatever is not read is a *gap*. The documents that were
-//! read are still valid then, but nothing may be taken for absent.
+//! Only the origin is read: a mirror may lack documents that were added to an image later. Each list or document that is not read is a *gap*.
+//! The documents that were read are still valid then, but nothing may be taken for absent.
 
 mod artifact;
 mod list;
@@ -38,14 +38,14 @@ pub struct Subject<'a> {
     pub digest: &'a Digest,
 }
 
-/// What is wanted of the documents beside an image.
+/// Which of the documents beside an image are wanted.
 #[derive(Debug, Clone)]
 pub struct Search {
     /// The forms of signatures.
     pub formats: Formats,
     /// The lists that are read.
     pub lists: Lists,
-    /// What the look-up has read already. It is not read again.
+    /// The documents that the lookup has read already. They are not read again.
     pub reading: Arc<Reading>,
 }
 
@@ -54,13 +54,13 @@ pub struct Search {
 pub enum Lists {
     /// All that the formats need.
     All,
-    /// The referrers API alone, also if it is remembered that there is none.
+    /// Only the referrers API, also if it is remembered that there is none.
     Api,
 }
 
 impl Registries {
-    /// The documents beside `subject` that were not read yet. One look-up serves all callers who wait. With `joins` false, a look-up that has begun earlier is not
-    /// waited for: it may have missed a change.
+    /// The documents beside `subject` that were not read yet. One lookup serves all callers who wait. With `joins` false, this does not wait for
+    /// a lookup that has begun earlier: it may have missed a change.
     ///
     /// # Errors
     /// When nothing is known by `deadline`. Part of it may be unknown without an error: [`Documents::gap`].
@@ -80,9 +80,9 @@ impl Registries {
         let origin = self.origin(registry).map_err(within)?;
         let searches = self.searches();
         if !joins {
-            searches.supersede(|flying| *flying == key, || ());
+            searches.supersede(|running| *running == key, || ());
         }
-        let ask = || {
+        let join = || {
             let (origin, repository, digest) = (Arc::clone(&origin), repository.to_owned(), digest.clone());
             let search = search.clone();
             let work = move |seat: FlightGuard<_, _, _>| async move {
@@ -91,11 +91,11 @@ impl Registries {
             };
             searches.join(key, || None, || key, work)
         };
-        wait(ask, deadline).await.map_err(within)
+        wait(join, deadline).await.map_err(within)
     }
 }
 
-/// The look-up of the documents beside one image.
+/// The lookup of the documents beside one image.
 struct Beside<'a> {
     registry: &'a Registry,
     repository: &'a str,
@@ -122,7 +122,7 @@ impl Registry {
         let beside = Beside { registry: self, repository, digest, formats, reading, deadline };
         let mut all = Box::pin(beside.read(lists)).await;
         all.reading = Arc::new(beside.reading);
-        // Nothing was learned, and a caller with a later deadline may ask again.
+        // Nothing was read, and a caller with a later deadline may try again.
         match all.gap {
             Some(gap) if all.candidates.is_empty() && gap.kind == ErrorKind::Timeout => Err(gap),
             _ => Ok(all),

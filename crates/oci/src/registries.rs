@@ -1,4 +1,4 @@
-//! All registries. Mirrors are asked before their origin, and what is known is shared by all callers.
+//! All registries. Mirrors come before their origin, and all callers share the remembered results.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,12 +36,12 @@ use outbound::Outbound;
 const MAX_CONTENTS: usize = 16 * 1024 * 1024;
 /// How many tags are remembered.
 const MAX_TAGS: usize = 10_000;
-/// How many threads judge what is beside images, at most.
-const JUDGED_AT_ONCE: usize = 2;
+/// How many threads verify the documents beside images, at most.
+const VERIFIED_AT_ONCE: usize = 2;
 /// How much longer a remembered tag is used when little is left of its registry's rate limit.
 const STRETCH: u32 = 4;
 
-/// The configured registries, and what is known of each.
+/// The configured registries, and the remembered results of each.
 #[derive(Debug, Clone)]
 pub struct Registries(Arc<Shared>);
 
@@ -57,10 +57,10 @@ struct Shared {
     lookups: Flights<[u8; 32], [u8; 32], Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
     searches: Searches,
-    judging: Arc<Semaphore>,
+    verifications: Arc<Semaphore>,
 }
 
-/// Look-ups of the documents beside images that are under way.
+/// Lookups of the documents beside images that are under way.
 type Searches = Flights<[u8; 32], [u8; 32], Result<Arc<Documents>, BackendError>>;
 
 /// How long a caller waits for a tag, and how old the answer may be.
@@ -70,7 +70,7 @@ pub struct Patience {
     pub deadline: Instant,
     /// The age up to which another caller's answer is used.
     pub max_age: Duration,
-    /// Whether a look-up that another caller began is waited for. It may have missed a change.
+    /// Whether to wait for a lookup that another caller began. It may have missed a change.
     pub joins: bool,
 }
 
@@ -91,7 +91,7 @@ impl Registries {
                 problems.error_with_help(
                     &path,
                     format!("`{host}` is not a registry's host"),
-                    "write the host and port as they stand in image references, such as `registry.example.com:5000`",
+                    "write the host and port as in image references, such as `registry.example.com:5000`",
                 );
                 continue;
             }
@@ -110,7 +110,7 @@ impl Registries {
                 problems.error_with_help(
                     &path.key(host).key("mirrorOf"),
                     "that registry is a mirror itself",
-                    "name the origin, which is asked when a mirror has no answer",
+                    "name the origin, which is used when a mirror has no answer",
                 );
             }
         }
@@ -125,14 +125,14 @@ impl Registries {
             lookups: Flights::default(),
             readings: Flights::default(),
             searches: Flights::default(),
-            judging: Arc::new(Semaphore::new(JUDGED_AT_ONCE)),
+            verifications: Arc::new(Semaphore::new(VERIFIED_AT_ONCE)),
         }))
     }
 
-    /// What `reference` stands for now. One request serves all callers who wait.
+    /// The manifest that `reference` names now. One request serves all callers who wait.
     ///
     /// # Errors
-    /// When the registry gives no clear answer in time.
+    /// When the registry returns no clear answer in time.
     pub async fn look_up(&self, reference: &Reference, patience: Patience) -> Result<Lookup, BackendError> {
         let name = &reference.registry;
         if let Some(target) = self.remembered(reference, patience.max_age).await {
@@ -140,16 +140,17 @@ impl Registries {
         }
         let key: [u8; 32] = Sha256::digest(reference.text()).into();
         if !patience.joins {
-            self.0.lookups.supersede(|flying| *flying == key, || ());
+            self.0.lookups.supersede(|running| *running == key, || ());
         }
-        let ask = || {
-            let (shared, asked) = (Arc::clone(&self.0), reference.clone());
+        let join = || {
+            let (shared, wanted) = (Arc::clone(&self.0), reference.clone());
             let work = move |seat: FlightGuard<_, _, _>| async move {
-                let asked_at = shared.clock.now();
-                let found = shared.look_up(&asked, patience.deadline).await;
-                seat.land(|is_current| {
+                // From before the request: the tag may move while the answer is on its way.
+                let queried_at = shared.clock.now();
+                let found = shared.look_up(&wanted, patience.deadline).await;
+                seat.finish(|is_current| {
                     if let (Ok(Lookup::There(target)), true) = (&found, is_current) {
-                        shared.tags.insert(asked, (target.clone(), asked_at));
+                        shared.tags.insert(wanted, (target.clone(), queried_at));
                     }
                 });
                 found
@@ -157,16 +158,16 @@ impl Registries {
             let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
             self.0.lookups.join(key, known, || key, work)
         };
-        wait(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
+        wait(join, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
     }
 
-    /// What `digest` contains, if it is in memory.
+    /// The contents of `digest`, if they are in memory.
     #[must_use]
     pub fn known_contents(&self, digest: &Digest) -> Option<Arc<Contents>> {
         self.0.contents.get(digest)
     }
 
-    /// What `digest` contains.
+    /// The contents of `digest`.
     ///
     /// # Errors
     /// When the whole content is not read by `deadline`.
@@ -181,7 +182,7 @@ impl Registries {
             return Ok(contents);
         }
         let key = Sha256::digest(format!("{registry}/{repository}@{digest}")).into();
-        let ask = || {
+        let join = || {
             let shared = Arc::clone(&self.0);
             let (name, repository, wanted) = (registry.to_owned(), repository.to_owned(), digest.clone());
             let work = move |seat: FlightGuard<_, _, _>| async move {
@@ -192,25 +193,25 @@ impl Registries {
             };
             self.0.readings.join(key, || self.known_contents(digest).map(Ok), || (), work)
         };
-        wait(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
+        wait(join, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }
 
-    /// Forgets all tags, so that each is asked for again, and so is what is beside images. Callers who already wait for an answer still get it.
+    /// Forgets all tags, so that each is looked up again, and so are the documents beside images. Callers who already wait for an answer still get it.
     pub fn forget_tags(&self) {
         self.0.lookups.supersede(|_| true, || self.0.tags.clear());
         self.0.searches.supersede(|_| true, || ());
     }
 
-    /// A turn to judge what is beside an image, which computes. Turns are given in the order of asking, so whoever has much to judge should take
-    /// several short ones.
+    /// A permit to verify the documents beside an image, which takes a processor. Permits are served in the order of the calls, so a caller with many
+    /// documents should take several short ones.
     ///
     /// # Errors
     /// When there is none by `deadline`.
-    pub async fn turn_to_judge(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, BackendError> {
-        let turn = Arc::clone(&self.0.judging).acquire_owned();
-        match timeout_at(deadline, turn).await {
-            Ok(Ok(turn)) => Ok(turn),
-            Ok(Err(_)) => Err(BackendError::unavailable("nothing is judged any more")),
+    pub async fn verification_permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, BackendError> {
+        let permit = Arc::clone(&self.0.verifications).acquire_owned();
+        match timeout_at(deadline, permit).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) => Err(BackendError::unavailable("no signatures are verified any more")),
             Err(_) => {
                 Err(BackendError::timeout("there was no time to verify the signatures and attestations of the image"))
             }
@@ -222,7 +223,7 @@ impl Registries {
         self.0.chain(name)
     }
 
-    /// Look-ups of the documents beside images that are under way.
+    /// Lookups of the documents beside images that are under way.
     pub(super) fn searches(&self) -> &Searches {
         &self.0.searches
     }
@@ -238,7 +239,7 @@ impl Registries {
 }
 
 impl Shared {
-    /// What is remembered of `reference`, if it is younger than `max_age`.
+    /// The remembered manifest of `reference`, if it is younger than `max_age`.
     fn tag(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
         if max_age.is_zero() {
             return None;
@@ -272,7 +273,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        Err(BackendError::unavailable("there is no registry to ask"))
+        Err(BackendError::unavailable("there is no registry for it"))
     }
 
     async fn read(
@@ -284,7 +285,7 @@ impl Shared {
     ) -> Result<Contents, BackendError> {
         let chain = self.chain(name)?;
         let last = chain.len() - 1;
-        let mut result = Err(BackendError::unavailable("there is no registry to ask"));
+        let mut result = Err(BackendError::unavailable("there is no registry for it"));
         for (index, registry) in chain.iter().enumerate() {
             result = registry.contents(repository, digest, share(deadline, last - index)).await;
             if result.is_ok() {
@@ -309,14 +310,14 @@ impl Shared {
         let mut problems = Problems::default();
         let config = RegistryConfig::default();
         let built = config.build(name, &self.base, &self.outbound, &Path::root(), &mut problems);
-        let registry = built.ok_or_else(|| BackendError::unavailable(format!("{name} cannot be asked")))?;
+        let registry = built.ok_or_else(|| BackendError::unavailable(format!("{name} cannot be reached")))?;
         let registry = Arc::new(registry);
         registries.insert(name.to_owned(), Arc::clone(&registry));
         Ok(registry)
     }
 }
 
-/// Half of the time that is left, if other registries are to be asked after this one.
+/// Half of the time that is left, if other registries follow this one.
 fn share(deadline: Instant, others: usize) -> Instant {
     if others == 0 {
         return deadline;

@@ -1,4 +1,4 @@
-//! One registry: its host, the credential for it, and how it is asked. Source: OCI distribution specification 1.1, and the
+//! One registry: its host, the credential for it, and the requests to it. Source: OCI distribution specification 1.1, and the
 //! distribution project's authentication, which all registries support.
 
 mod authorized;
@@ -39,19 +39,19 @@ pub enum Confirm404 {
     Head,
 }
 
-/// What a registry's answers mean.
+/// How a registry's answers are read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RegistryRules {
     pub(crate) confirm_404: Confirm404,
     pub(crate) denied_means_missing: bool,
 }
 
-/// A registry, and what is known of it.
+/// A registry, and the state that is remembered for it.
 #[derive(Debug)]
 pub(super) struct Registry {
     /// Its name in image references.
     pub name: String,
-    /// What its answers mean.
+    /// How its answers are read.
     pub rules: RegistryRules,
     base: Url,
     client: Arc<HttpClient>,
@@ -63,7 +63,7 @@ pub(super) struct Registry {
     pub(super) referrers_api: ReferrersApi,
 }
 
-/// What is known of a registry's referrers API.
+/// Whether a registry lacks the referrers API.
 #[derive(Debug, Default)]
 pub(super) struct ReferrersApi(Mutex<Option<Instant>>);
 
@@ -111,7 +111,7 @@ impl RegistryRequest<'_> {
 }
 
 impl Registry {
-    /// A registry at `base` that has not been asked yet.
+    /// A registry at `base`, to which no request has been sent yet.
     pub(crate) fn new(
         name: String,
         base: Url,
@@ -131,9 +131,9 @@ impl Registry {
     }
 
     /// The URL of a request.
-    pub(crate) fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
-        let RegistryRequest { repository, path, .. } = question;
-        if let Some(url) = question.url {
+    pub(crate) fn url(&self, request: &RegistryRequest<'_>) -> Result<Url, BackendError> {
+        let RegistryRequest { repository, path, .. } = request;
+        if let Some(url) = request.url {
             return Ok(url.clone());
         }
         let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
@@ -141,27 +141,27 @@ impl Registry {
             .base
             .join(&path)
             .map_err(|error| BackendError::invalid_input(format!("{}{path}: {error}", self.base)))?;
-        url.set_query(question.query);
+        url.set_query(request.query);
         Ok(url)
     }
 
     async fn send(
         &self,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         pass: Option<&TokenPass>,
         credential: Option<&RegistryCredential>,
         deadline: Instant,
     ) -> Result<Reply, BackendError> {
         let mut headers = HeaderMap::new();
-        if question.path.starts_with("manifests/") {
+        if request.path.starts_with("manifests/") {
             headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
-        } else if question.path.starts_with("referrers/") {
+        } else if request.path.starts_with("referrers/") {
             headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::INDEX));
         }
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));
-        let (method, account) = (question.method.clone(), Some(self.account(credential)));
-        let url = self.url(question)?;
+        let (method, account) = (request.method.clone(), Some(self.account(credential)));
+        let url = self.url(request)?;
         let call = Call::get(url, MAX_REPLY_BYTES, deadline).led_from(&self.base);
         self.client.fetch(Call { method, headers, account, ..call }).await
     }

@@ -78,7 +78,7 @@ impl Purpose {
     /// have no inner address, unless it is the registry's own host.
     ///
     /// # Errors
-    /// When the realm must not be asked.
+    /// When no request may go to the realm.
     pub fn check(
         realm: &str,
         service: Option<String>,
@@ -126,7 +126,7 @@ impl RegistryTokens {
             let work = move |seat: FlightGuard<_, _, _>| async move {
                 let bought = buy(&purpose, credential.as_ref(), &client, deadline).await;
                 let bought = bought.map_err(|error| error.within("token server"));
-                seat.land(|_| {
+                seat.finish(|_| {
                     let (authorization, lasts) = bought?;
                     let mut keep = keep.lock();
                     let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Which addresses may be asked. A name is looked up when it is used, and the client connects only to addresses that passed
+//! Which addresses may get requests. A name is resolved when it is used, and the client connects only to addresses that passed
 //! the check here. So a name cannot change its address after the check (DNS rebinding).
 
 use std::{
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Looks names up. A trait, so that tests can give a name any address.
+/// Resolves names. A trait, so that a name can have any address in tests.
 #[async_trait]
 pub trait Names: fmt::Debug + Send + Sync {
     /// The addresses of `host`.
@@ -32,7 +32,7 @@ impl Names for SystemNames {
     }
 }
 
-/// Looks names up, and keeps the addresses that may be asked.
+/// Resolves names, and keeps the addresses that may get requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Addresses {
     names: Arc<dyn Names>,
@@ -43,10 +43,10 @@ pub(crate) struct Addresses {
     is_led: bool,
 }
 
-/// The error for a name without an address that may be asked.
+/// The error for a name without an address that may get requests.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: \
+    "the name {name} is at {address}, {what}, and gets no requests there unless that is allowed: \
      `outbound: {{ allowAddresses: [{address}] }}`{}", self.advice()
 )]
 pub(crate) struct RefusedAddress {
@@ -57,7 +57,7 @@ pub(crate) struct RefusedAddress {
 }
 
 impl RefusedAddress {
-    /// The advice for the error. Services of a cluster are often called `<name>.<namespace>`, which looks like a public name.
+    /// The advice for the error. Services of a cluster are often called `<name>.<namespace>`, which has the form of a public name.
     fn advice(&self) -> String {
         let is_short = !self.is_led && self.what == Inner::Private && self.name.matches('.').count() == 1;
         if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() }
@@ -83,7 +83,7 @@ impl Addresses {
         Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into), is_led: false }
     }
 
-    /// The same for names that come from answers. Somebody who can change an answer must not choose which inner host is asked.
+    /// The same for names that come from answers. Somebody who can change an answer must not choose an inner host for a request.
     pub(crate) fn led(&self) -> Self {
         Self { is_led: true, ..self.clone() }
     }
@@ -105,7 +105,7 @@ impl Addresses {
         self.allowed.iter().any(|net| net.contains(&address) || net.contains(&plain))
     }
 
-    /// The addresses of `name` that may be asked.
+    /// The addresses of `name` that may get requests.
     async fn find(&self, name: &str) -> Result<Vec<IpAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let found = self.names.lookup(name).await?;
         let mut refused = None;
@@ -146,7 +146,7 @@ pub fn is_inner_name(name: &str) -> bool {
 /// Whether `name` is one of `zones`, or below one.
 pub(crate) fn is_below(name: &str, zones: &[&str]) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    zones.iter().any(|zone| name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+    zones.iter().any(|zone| name.strip_suffix(zone).is_some_and(|below| below.is_empty() || below.ends_with('.')))
 }
 
 impl Inner {

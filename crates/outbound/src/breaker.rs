@@ -1,5 +1,5 @@
-//! The circuit breaker of one destination. It opens after several failures in a row, or when an answer asks for a pause. After
-//! the rest, one call probes whether the destination works again.
+//! The circuit breaker of one destination. It opens after several failures in a row, or when an answer demands a pause. After
+//! the backoff, one call probes whether the destination works again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,12 +9,12 @@ use domain::{clock::Timestamp, error::BackendError};
 
 /// The breaker opens after this number of failures in a row.
 const FAILURES: u32 = 5;
-/// The first rest.
+/// The first backoff.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest rest that the breaker chooses itself.
+/// The longest backoff that the breaker chooses itself.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The longest rest that an answer may ask for. It is short because one answer stops all calls to the destination.
-const LONGEST_ASKED: Duration = Duration::from_mins(10);
+/// The longest pause that an answer may demand. It is short because one answer stops all calls to the destination.
+const LONGEST_DEMANDED: Duration = Duration::from_mins(10);
 
 /// The breaker of one destination.
 #[derive(Debug, Default)]
@@ -34,20 +34,20 @@ struct BreakerState {
 struct Open {
     since: Timestamp,
     lasts: Duration,
-    /// The rest that the breaker chooses itself. It doubles each time.
-    rest: Duration,
+    /// The backoff that the breaker chooses itself. It doubles each time.
+    backoff: Duration,
     is_probed: bool,
 }
 
-/// The result of a call, and what it says about the destination.
+/// The result of a call, as evidence about the destination.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The destination works.
     Well,
     /// The destination failed, with the reason.
     Failed(String),
-    /// The destination failed, with the reason, and asks for a pause of this length.
-    Asked(String, Duration),
+    /// The destination failed, with the reason, and demands a pause of this length.
+    RetryAfter(String, Duration),
     /// The destination may work or not. Counts as a failure only for a probe.
     Unclear(String),
 }
@@ -69,10 +69,10 @@ pub struct BreakerNow {
     pub failures: u32,
     /// When the first of these failures came.
     pub failing_since: Option<Timestamp>,
-    /// What the last of these failures was. Empty without a failure.
+    /// The last of these failures. Empty without a failure.
     pub why: String,
     /// How long no call passes.
-    pub rests: Duration,
+    pub backoff: Duration,
 }
 
 /// Whether calls pass a breaker.
@@ -90,13 +90,13 @@ impl Breaker {
     /// The state at `now`.
     pub(crate) fn now(&self, now: Timestamp) -> BreakerNow {
         let state = self.state();
-        let rests = state.open.as_ref().and_then(|open| open.left(now)).unwrap_or_default();
+        let backoff = state.open.as_ref().and_then(|open| open.left(now)).unwrap_or_default();
         let position = match &state.open {
             None => BreakerPosition::Closed,
-            Some(_) if !rests.is_zero() => BreakerPosition::Open,
+            Some(_) if !backoff.is_zero() => BreakerPosition::Open,
             Some(_) => BreakerPosition::Probing,
         };
-        BreakerNow { position, failures: state.failures, failing_since: state.first, why: state.why.clone(), rests }
+        BreakerNow { position, failures: state.failures, failing_since: state.first, why: state.why.clone(), backoff }
     }
 
     /// Checks whether a call may pass at `now`.
@@ -107,7 +107,7 @@ impl Breaker {
         self.state().check(now)
     }
 
-    /// Lets a call through. While the breaker is open, only one call at a time passes, and only after the rest.
+    /// Lets a call through. While the breaker is open, only one call at a time passes, and only after the backoff.
     ///
     /// # Errors
     /// When the call may not pass. The error names the reason.
@@ -157,7 +157,7 @@ impl Drop for BreakerPass {
 }
 
 impl Open {
-    /// How long the rest still lasts. If the clock was set back, the elapsed time is unknown, and the rest counts as over.
+    /// How long the backoff still lasts. If the clock was set back, the elapsed time is unknown, and the backoff counts as over.
     fn left(&self, now: Timestamp) -> Option<Duration> {
         self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
     }
@@ -171,27 +171,27 @@ impl BreakerState {
         }
         // The text has no counts or waits, so it stays the same. Argo CD writes a condition again if its text changes.
         let since = self.first.map(|first| format!(" since {}", first.to_date())).unwrap_or_default();
-        Err(BackendError::unavailable(format!("not asked: it failed{since} (last: {})", self.why)))
+        Err(BackendError::unavailable(format!("no request sent: it failed{since} (last: {})", self.why)))
     }
 
     fn note(&mut self, end: End, is_probe: bool, now: Timestamp) {
-        let (why, asked) = match end {
+        let (why, demanded) = match end {
             End::Well => return *self = Self { era: self.era + u64::from(is_probe), ..Self::default() },
             End::Unclear(_) if !is_probe => return,
             End::Unclear(why) | End::Failed(why) => (why, Duration::ZERO),
-            End::Asked(why, rest) => (why, rest.min(LONGEST_ASKED)),
+            End::RetryAfter(why, pause) => (why, pause.min(LONGEST_DEMANDED)),
         };
         self.failures = self.failures.saturating_add(1);
         self.first.get_or_insert(now);
         self.why = why;
-        let rest = match &self.open {
-            Some(open) => (open.rest * 2).min(LONGEST),
+        let backoff = match &self.open {
+            Some(open) => (open.backoff * 2).min(LONGEST),
             None => SHORTEST,
         };
-        if is_probe || self.failures >= FAILURES || !asked.is_zero() {
+        if is_probe || self.failures >= FAILURES || !demanded.is_zero() {
             let enough = is_probe || self.failures >= FAILURES;
-            let lasts = asked.max(if enough { rest } else { Duration::ZERO });
-            self.open = Some(Open { since: now, lasts, rest, is_probed: false });
+            let lasts = demanded.max(if enough { backoff } else { Duration::ZERO });
+            self.open = Some(Open { since: now, lasts, backoff, is_probed: false });
             self.era += 1;
         }
     }
@@ -229,7 +229,7 @@ mod tests {
         assert!(breaker.check(NOW).is_ok());
         fail(&breaker, 1, NOW);
         let message = breaker.enter(NOW).unwrap_err().message;
-        assert_eq!(message, "not asked: it failed since 1994-11-06T08:49:37Z (last: cannot connect)");
+        assert_eq!(message, "no request sent: it failed since 1994-11-06T08:49:37Z (last: cannot connect)");
     }
 
     #[test]
@@ -250,11 +250,11 @@ mod tests {
     fn a_probe_that_fails_doubles_the_rest() {
         let breaker = opened();
         let mut now = 1;
-        for rest in [2, 4, 8, 16, 30, 30] {
+        for backoff in [2, 4, 8, 16, 30, 30] {
             breaker.enter(later(now)).unwrap().end(End::Unclear("reset".into()), later(now));
-            assert!(breaker.check(later(now + rest - 1)).is_err(), "{rest}");
-            now += rest;
-            assert!(breaker.check(later(now)).is_ok(), "{rest}");
+            assert!(breaker.check(later(now + backoff - 1)).is_err(), "{backoff}");
+            now += backoff;
+            assert!(breaker.check(later(now)).is_ok(), "{backoff}");
         }
     }
 
@@ -273,15 +273,15 @@ mod tests {
         early.end(End::Well, NOW);
         assert!(breaker.check(NOW).is_err());
         breaker.enter(later(1)).unwrap().end(End::Well, later(1));
-        late.end(End::Asked("503".into(), Duration::from_secs(9)), later(1));
+        late.end(End::RetryAfter("503".into(), Duration::from_secs(9)), later(1));
         assert!(breaker.check(later(1)).is_ok());
     }
 
     #[test]
     fn it_rests_as_long_as_it_asks_for() {
         let breaker = Arc::new(Breaker::default());
-        for (asked, lasts) in [(120, 120), (100_000, 600)] {
-            breaker.enter(NOW).unwrap().end(End::Asked("503".into(), Duration::from_secs(asked)), NOW);
+        for (demanded, lasts) in [(120, 120), (100_000, 600)] {
+            breaker.enter(NOW).unwrap().end(End::RetryAfter("503".into(), Duration::from_secs(demanded)), NOW);
             assert!(breaker.check(later(lasts - 1)).is_err());
             breaker.enter(later(lasts)).unwrap().end(End::Well, later(lasts));
         }

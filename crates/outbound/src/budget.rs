@@ -72,15 +72,15 @@ impl Budgets {
         let Some(left) = pause.left(now) else { return Ok(()) };
         Err(BackendError::new(
             ErrorKind::Throttled { retry_after: Some(left) },
-            format!("not asked: {}; this account pauses", pause.why),
+            format!("no request sent: {}; this account pauses", pause.why),
         ))
     }
 
-    /// Learns from `reply`, which `owner` received at `now`. Sets `reply.rest` to the pause that the answer asks for.
+    /// Learns from `reply`, which `owner` received at `now`. Sets `reply.retry_after` to the pause that the answer demands.
     pub(crate) fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
         let rate_limit = AccountLimit::read(&reply.headers, now);
-        reply.rest = rest(reply.status, rate_limit, retry::retry_after(&reply.headers, now));
-        let pause = pause(reply.status, rate_limit, reply.rest, now);
+        reply.retry_after = demanded(reply.status, rate_limit, retry::retry_after(&reply.headers, now));
+        let pause = pause(reply.status, rate_limit, reply.retry_after, now);
         if pause.is_none() && rate_limit.remaining.is_none() {
             return;
         }
@@ -222,30 +222,30 @@ impl AccountLimit {
     }
 }
 
-/// The pause that an answer asks for.
-fn rest(status: StatusCode, rate_limit: AccountLimit, retry_after: Option<Duration>) -> Option<Duration> {
+/// The pause that an answer demands: in `Retry-After`, or by the end of the rate limit's window.
+fn demanded(status: StatusCode, rate_limit: AccountLimit, retry_after: Option<Duration>) -> Option<Duration> {
     let refuses = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
-    let rest =
+    let demanded =
         retry_after.or_else(|| (refuses && rate_limit.is_used_up()).then(|| rate_limit.reset.unwrap_or(UNNAMED)));
-    rest.map(|rest| rest.min(retry::LONGEST_REST))
+    demanded.map(|pause| pause.min(retry::LONGEST_PAUSE))
 }
 
 /// The pause for the account that received the answer.
-fn pause(status: StatusCode, rate_limit: AccountLimit, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
+fn pause(status: StatusCode, rate_limit: AccountLimit, demanded: Option<Duration>, now: Timestamp) -> Option<Pause> {
     let used_up = || {
         let limit = rate_limit.limit.map(|limit| format!(" of {limit} requests")).unwrap_or_default();
         format!("the account's budget{limit} is used up")
     };
     let (lasts, why) = match status {
-        StatusCode::FORBIDDEN if rate_limit.is_used_up() => (rest?, used_up()),
-        StatusCode::FORBIDDEN => (rest?, format!("it asked for a pause with {status}")),
+        StatusCode::FORBIDDEN if rate_limit.is_used_up() => (demanded?, used_up()),
+        StatusCode::FORBIDDEN => (demanded?, format!("it asked for a pause with {status}")),
         StatusCode::TOO_MANY_REQUESTS => {
-            (rest.or(rate_limit.reset).unwrap_or(UNNAMED), format!("it asked for a pause with {status}"))
+            (demanded.or(rate_limit.reset).unwrap_or(UNNAMED), format!("it asked for a pause with {status}"))
         }
         _ if rate_limit.is_used_up() => (rate_limit.reset?, used_up()),
         _ => return None,
     };
-    let lasts = lasts.min(retry::LONGEST_REST);
+    let lasts = lasts.min(retry::LONGEST_PAUSE);
     (!lasts.is_zero()).then(|| Pause { since: now, lasts, why: why.into() })
 }
 
@@ -273,7 +273,7 @@ mod tests {
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
         let (status, secrets) = (StatusCode::from_u16(status).unwrap(), Secrets::default());
-        Reply { status, headers, body: Bytes::new(), secrets, rest: None, attempts: 1 }
+        Reply { status, headers, body: Bytes::new(), secrets, retry_after: None, attempts: 1 }
     }
 
     #[test]

@@ -48,7 +48,7 @@ struct Made {
     certificates: LoadedCertificates,
     password: Option<Secret>,
     read_at: Instant,
-    /// Built at their first use, because reading the system's certificates takes longer than the rest of the start.
+    /// Built at their first use, because reading the system's certificates takes longer than all else at the start.
     client: Option<reqwest::Client>,
     /// For URLs that come from answers.
     led: Option<reqwest::Client>,
@@ -74,7 +74,7 @@ pub(crate) struct ExchangeFailure {
 pub(crate) enum FailureKind {
     /// The connection failed, so nothing was sent.
     Connect,
-    /// The host has only addresses that may not be asked.
+    /// The host has only addresses to which no request may go.
     Refused,
     /// The server's certificate is not trusted.
     Untrusted,
@@ -208,7 +208,7 @@ impl Transport {
         }
         if call.is_led && self.is_hidden_by_proxy(&call.url) {
             let message =
-                "an answer leads to this inner name, whose address only the proxy would learn, so it is not asked"
+                "an answer leads to this inner name, whose address only the proxy would learn, so no request is sent"
                     .to_owned();
             return Ok(Err(ExchangeFailure { kind: FailureKind::Refused, message }));
         }
@@ -228,7 +228,7 @@ impl Transport {
         Ok(exchanged)
     }
 
-    /// Whether `url` names a host of an inner network that would be reached through the proxy, which looks names up by itself.
+    /// Whether `url` names a host of an inner network that would be reached through the proxy, which resolves names by itself.
     fn is_hidden_by_proxy(&self, url: &reqwest::Url) -> bool {
         let Some(proxy) = &self.proxy else { return false };
         let except: Vec<&str> = proxy.except.iter().map(String::as_str).collect();
@@ -281,7 +281,7 @@ impl Transport {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Reply { status, headers, body: body.freeze(), secrets: secrets.clone(), rest: None, attempts: 1 })
+        Ok(Reply { status, headers, body: body.freeze(), secrets: secrets.clone(), retry_after: None, attempts: 1 })
     }
 
     pub(super) fn failure(&self, error: &reqwest::Error) -> ExchangeFailure {
@@ -294,7 +294,7 @@ impl Transport {
         }
         if matches!(find(error), Some(rustls::Error::InvalidCertificate(_))) {
             let advice = match &self.tls.ca {
-                Some(file) => format!("neither the system nor the CA file {} vouches for it", file.display()),
+                Some(file) => format!("neither the system nor the CA file {} verifies it", file.display()),
                 None => "if a private CA signed it, name that CA's file as `ca`".to_owned(),
             };
             let message = format!("cannot connect: its certificate is not trusted ({why}); {advice}");
@@ -362,7 +362,7 @@ fn replayed(reply: Result<HttpReply, HttpFault>, call: &Call, secrets: &Secrets)
             failure(FailureKind::TooLarge, &format!("the answer is larger than {} bytes", call.max_bytes))
         }
         Ok(HttpReply { status, headers, body }) => {
-            Ok(Reply { status, headers, body, secrets: secrets.clone(), rest: None, attempts: 1 })
+            Ok(Reply { status, headers, body, secrets: secrets.clone(), retry_after: None, attempts: 1 })
         }
         Err(HttpFault::Connect) => failure(FailureKind::Connect, "cannot connect: Connection refused"),
         Err(HttpFault::Timeout) => failure(FailureKind::Timeout, "no whole answer in time"),

@@ -86,7 +86,7 @@ impl ConditionalCache {
     ///
     /// # Errors
     /// When a 304 is about another version than the kept answer.
-    pub(crate) fn settle(&self, request: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
+    pub(crate) fn complete(&self, request: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &request.answer) {
             let is_other = match &answer.validator {
                 Validator::Tag(known) => {
@@ -98,7 +98,7 @@ impl ConditionalCache {
             if is_other {
                 self.0.remove(&request.key);
                 return Err(BackendError::invalid_output(
-                    "304 Not Modified, but for another version than the one asked for",
+                    "304 Not Modified, but for another version than the requested one",
                 ));
             }
             // RFC 9111, section 3.2: newer headers replace older ones, except those that describe the body. A header such as

@@ -149,7 +149,7 @@ impl TlsKeys<'_> {
         if self.insecure_skip_verify {
             problems.warning(
                 &path.key("insecureSkipVerify"),
-                "whoever is between the gateway and this destination can read its credential and decide what is answered, which \
+                "everybody between the gateway and this destination can read its credential and change the answers, which \
                  deletes Applications",
                 "name the CA's certificate as `ca` instead",
             );
@@ -207,11 +207,10 @@ pub fn warn_of_cleartext(url: &Url, path: &Path, problems: &mut Problems) {
     }
 }
 
-/// As [`warn_of_cleartext`], for a `host` that is asked without TLS. With TLS its URL begins with `scheme`.
+/// As [`warn_of_cleartext`], for requests to `host` without TLS. With TLS its URL begins with `scheme`.
 pub fn warn_of_cleartext_to(host: &str, scheme: &str, path: &Path, problems: &mut Problems) {
-    let message = format!(
-        "the credential goes to {host} in cleartext: whoever is in between can read it, and decide what is answered"
-    );
+    let message =
+        format!("the credential goes to {host} in cleartext: everybody in between can read it, and change the answers");
     let help = format!("use TLS: a URL that begins with {scheme}");
     if is_inner_name(host) { problems.notice(path, message, help) } else { problems.warning(path, message, help) }
 }
@@ -221,7 +220,7 @@ pub fn warn_of_cleartext_to(host: &str, scheme: &str, path: &Path, problems: &mu
 /// # Errors
 /// When `text` is not a URL with `http` or `https` and a host, or holds a user or a password.
 pub fn fixed_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err("it must begin with `http://` or `https://` and a host".to_owned());
     }

@@ -122,7 +122,9 @@ impl Destination {
     pub(crate) async fn acquire(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
             let (max, s) = (self.concurrency, plural(self.concurrency));
-            BackendError::timeout(format!("no turn in time: {max} request{s} to it were under way until the deadline"))
+            BackendError::timeout(format!(
+                "no free slot in time: {max} request{s} to it were under way until the deadline"
+            ))
         };
         let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| full())?.map_err(|_| full())?;
         if let Some(rate) = &self.rate {
@@ -136,7 +138,7 @@ impl Rate {
     async fn acquire(&self, deadline: Instant) -> Result<(), BackendError> {
         let late = || {
             BackendError::timeout(format!(
-                "no turn in time: more than {} requests per second were waiting",
+                "no free slot in time: more than {} requests per second were waiting",
                 self.per_second
             ))
         };

@@ -105,7 +105,7 @@ impl ApiServer {
         &self.url
     }
 
-    /// The request as messages show it, and its answer, whatever its status.
+    /// The request as messages show it, and its answer with any status.
     pub async fn send(&self, call: ApiCall<'_>) -> (String, Result<Reply, BackendError>) {
         let mut url = self.url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {

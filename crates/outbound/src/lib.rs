@@ -113,7 +113,7 @@ impl Default for ClientOptions {
 }
 
 impl Outbound {
-    /// Starts without clients. `clock` measures rests and pauses.
+    /// Starts without clients. `clock` measures backoffs and pauses.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
         Self {
@@ -217,13 +217,13 @@ impl HttpClient {
     /// Sends `call` and reads the whole answer. Tries again if that may help and there is time.
     ///
     /// # Errors
-    /// When no whole answer arrives in time, or the destination must not be asked now. The message names the method and the
+    /// When no whole answer arrives in time, or the destination gets no requests now. The message names the method and the
     /// URL, without the query.
     pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
         let account = call.account();
         let request = self.conditional.prepare(&mut call, &account);
         let reply = self.send_with_retries(&call, account).await.and_then(|reply| match request {
-            Some(request) => self.conditional.settle(&request, reply),
+            Some(request) => self.conditional.complete(&request, reply),
             None => Ok(reply),
         });
         reply.map_err(|error| error.within(&call))
@@ -247,7 +247,7 @@ impl HttpClient {
                 break;
             }
             sleep(if self.client.is_offline() { Duration::ZERO } else { wait }).await;
-            // Another call may have opened the breaker meanwhile. Then the last outcome stands.
+            // Another call may have opened the breaker meanwhile. Then the last outcome is final.
             let Ok(next) = self.attempt(&mut state).await else { break };
             outcome = next;
         }
@@ -321,13 +321,13 @@ impl RetryState<'_> {
     }
 }
 
-/// What the outcome of a call says about its destination. All callers of that destination may read the text, so it holds
+/// The outcome of a call, as evidence about its destination. All callers of that destination may read the text, so it holds
 /// nothing of the answer's body.
 fn end_of(outcome: &Outcome) -> End {
     match outcome {
         Ok(reply) if is_failure(reply.status) => {
             let why = format!("it answered {}", reply.status);
-            reply.rest.map_or_else(|| End::Failed(why.clone()), |rest| End::Asked(why.clone(), rest))
+            reply.retry_after.map_or_else(|| End::Failed(why.clone()), |pause| End::RetryAfter(why.clone(), pause))
         }
         Ok(_) => End::Well,
         Err(failure) => match failure.kind {

@@ -21,15 +21,15 @@ impl ExpiresIn {
     /// The time. `None` if the server names none.
     ///
     /// # Errors
-    /// When it names something else. The text says what.
+    /// When it names something else. The text names it.
     pub fn time(self) -> Result<Option<Duration>, &'static str> {
         let seconds = match self.0 {
             None => return Ok(None),
             Some(Written::Number(seconds)) => seconds.as_f64().unwrap_or(f64::INFINITY),
             Some(Written::Text(text)) if text.trim().is_empty() => return Ok(None),
-            Some(Written::Text(text)) => text.trim().parse().map_err(|_| "`expires_in` is no number")?,
+            Some(Written::Text(text)) => text.trim().parse().map_err(|_| "`expires_in` is not a number")?,
         };
-        Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| "`expires_in` is no time")
+        Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| "`expires_in` is not a time")
     }
 }
 
@@ -54,11 +54,11 @@ mod tests {
             assert_eq!(read(json), Ok(seconds.map(Duration::from_secs_f64)), "{json}");
         }
         for (json, says) in [
-            ("\"soon\"", "no number"),
-            ("-1", "no time"),
-            ("\"-1\"", "no time"),
-            ("1e300", "no time"),
-            ("\"NaN\"", "no time"),
+            ("\"soon\"", "not a number"),
+            ("-1", "not a time"),
+            ("\"-1\"", "not a time"),
+            ("1e300", "not a time"),
+            ("\"NaN\"", "not a time"),
         ] {
             assert!(read(json).unwrap_err().contains(says), "{json}");
         }

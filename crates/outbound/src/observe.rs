@@ -1,4 +1,4 @@
-//! Sends one request, and keeps the reply as far as it came, for a reader who judges parts too. It has no retries and no limits of
+//! Sends one request, and keeps the reply as far as it arrived, for a reader who evaluates parts, too. It has no retries and no limits of
 //! the destination, and an answer may begin as late as it ends.
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +11,7 @@ use super::{
 };
 use domain::error::BackendError;
 
-/// A reply, as far as it came.
+/// A reply, as far as it arrived.
 #[derive(Debug)]
 pub struct Observed {
     /// Its status.

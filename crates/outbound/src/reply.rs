@@ -21,8 +21,8 @@ pub struct Reply {
     pub body: Bytes,
     /// The secrets of the call's headers, which no message about this answer may repeat.
     pub secrets: Secrets,
-    /// For how long the answer asks the gateway to pause.
-    pub rest: Option<Duration>,
+    /// The pause that the answer demands of the gateway.
+    pub retry_after: Option<Duration>,
     /// How often the request was sent.
     pub attempts: u32,
 }
@@ -71,7 +71,7 @@ impl Reply {
         let encoding = self.headers.get(header::CONTENT_ENCODING).map_or_else(Default::default, HeaderValue::as_bytes);
         if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
             return invalid(format!(
-                "it is encoded (`{}`), which was not asked for",
+                "it is encoded (`{}`), which was not requested",
                 self.secrets.excerpt(encoding, 40)
             ));
         }
@@ -81,7 +81,8 @@ impl Reply {
     /// Whether the answer says that a rate limit is reached. GitHub sends a 403 with a time for that.
     #[must_use]
     pub fn is_limit(&self) -> bool {
-        self.status == StatusCode::TOO_MANY_REQUESTS || (self.status == StatusCode::FORBIDDEN && self.rest.is_some())
+        self.status == StatusCode::TOO_MANY_REQUESTS
+            || (self.status == StatusCode::FORBIDDEN && self.retry_after.is_some())
     }
 
     /// The error for an unwelcome status. It quotes the start of the body, which often names the reason.
@@ -92,8 +93,8 @@ impl Reply {
         let excerpt = if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") };
         match status {
             _ if self.is_limit() => {
-                let kind = ErrorKind::Throttled { retry_after: self.rest };
-                BackendError::new(kind, format!("it asks for a pause with {status}{excerpt}"))
+                let kind = ErrorKind::Throttled { retry_after: self.retry_after };
+                BackendError::new(kind, format!("it demands a pause with {status}{excerpt}"))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 BackendError::new(ErrorKind::Denied, format!("access denied ({status}){excerpt}; check the credential"))

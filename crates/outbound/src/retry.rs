@@ -19,8 +19,8 @@ const BASE: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(2);
 /// The least time that must be left for another attempt.
 const LEAST_ROOM: Duration = Duration::from_millis(100);
-/// The longest rest that a destination may ask for.
-pub(crate) const LONGEST_REST: Duration = Duration::from_hours(1);
+/// The longest pause that a destination may demand.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// How long to wait before the request is sent again. `None` if `outcome` is final.
 ///
@@ -38,16 +38,16 @@ pub(crate) fn wait(
     if attempts > RETRIES {
         return None;
     }
-    let asked = match outcome {
+    let demanded = match outcome {
         Err(failure) if failure.kind == FailureKind::Connect => Duration::ZERO,
-        Ok(reply) if is_failure(reply.status) => reply.rest.unwrap_or_default(),
+        Ok(reply) if is_failure(reply.status) => reply.retry_after.unwrap_or_default(),
         _ => return None,
     };
-    // The destination may ask for a wait of half of the time that is left. The other half is for the answer.
-    if asked > left / 2 {
+    // The destination may demand a wait of half of the time that is left. The other half is for the answer.
+    if demanded > left / 2 {
         return None;
     }
-    let wait = asked + jitter(attempts.saturating_sub(1), random);
+    let wait = demanded + jitter(attempts.saturating_sub(1), random);
     (wait + took.max(LEAST_ROOM) <= left).then_some(wait)
 }
 
@@ -56,14 +56,14 @@ fn jitter(retry: u32, random: f64) -> Duration {
     BASE.saturating_mul(1_u32.checked_shl(retry).unwrap_or(u32::MAX)).min(CAP).mul_f64(random.clamp(0.0, 1.0))
 }
 
-/// The time in `Retry-After`, which is in seconds or a date (RFC 9110, section 10.2.3), but at most [`LONGEST_REST`].
+/// The time in `Retry-After`, which is in seconds or a date (RFC 9110, section 10.2.3), but at most [`LONGEST_PAUSE`].
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(text.parse().map_or(LONGEST_REST, Duration::from_secs).min(LONGEST_REST));
+        return Some(text.parse().map_or(LONGEST_PAUSE, Duration::from_secs).min(LONGEST_PAUSE));
     }
     let date = httpdate::parse_http_date(text).ok()?;
-    Some(until(date, now).min(LONGEST_REST))
+    Some(until(date, now).min(LONGEST_PAUSE))
 }
 
 /// The time until `date`. Zero if `date` is in the past.
@@ -81,19 +81,19 @@ mod tests {
     use super::*;
     use domain::secret::Secrets;
 
-    fn reply(status: u16, rest: Option<u64>) -> Reply {
+    fn reply(status: u16, retry_after: Option<u64>) -> Reply {
         Reply {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new(),
             body: Bytes::new(),
             secrets: Secrets::default(),
-            rest: rest.map(Duration::from_secs),
+            retry_after: retry_after.map(Duration::from_secs),
             attempts: 1,
         }
     }
 
     #[test]
-    fn only_what_may_be_over_soon_is_asked_again() {
+    fn only_requests_that_may_soon_succeed_are_sent_again() {
         let long = Duration::from_mins(1);
         let again = |outcome| wait(&outcome, 1, Duration::ZERO, long, 1.0).is_some();
         for status in [408, 500, 501, 502, 503, 504, 507, 599] {
@@ -117,16 +117,16 @@ mod tests {
     #[test]
     fn there_must_be_room() {
         let seconds = Duration::from_secs_f64;
-        let asked = |rest, attempts, took, left| {
-            wait(&Ok(reply(503, rest)), attempts, seconds(took), seconds(left), 0.0).map(|wait| wait.as_secs())
+        let waits = |retry_after, attempts, took, left| {
+            wait(&Ok(reply(503, retry_after)), attempts, seconds(took), seconds(left), 0.0).map(|wait| wait.as_secs())
         };
-        assert_eq!(asked(None, 1, 0.0, 10.0), Some(0));
-        assert_eq!(asked(None, 2, 0.0, 10.0), Some(0));
-        assert_eq!(asked(None, 3, 0.0, 10.0), None, "two retries");
-        assert_eq!(asked(None, 1, 0.0, 0.05), None, "no time");
-        assert_eq!(asked(None, 1, 6.0, 5.0), None, "it takes longer than that");
-        assert_eq!(asked(Some(4), 1, 0.0, 10.0), Some(4));
-        assert_eq!(asked(Some(6), 1, 0.0, 10.0), None, "it asks for too much");
+        assert_eq!(waits(None, 1, 0.0, 10.0), Some(0));
+        assert_eq!(waits(None, 2, 0.0, 10.0), Some(0));
+        assert_eq!(waits(None, 3, 0.0, 10.0), None, "two retries");
+        assert_eq!(waits(None, 1, 0.0, 0.05), None, "no time");
+        assert_eq!(waits(None, 1, 6.0, 5.0), None, "it takes longer than that");
+        assert_eq!(waits(Some(4), 1, 0.0, 10.0), Some(4));
+        assert_eq!(waits(Some(6), 1, 0.0, 10.0), None, "it demands too much");
     }
 
     proptest! {
@@ -158,7 +158,7 @@ mod tests {
             ("soon", None),
         ] {
             let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(text))]);
-            assert_eq!(retry_after(&headers, now).map(|rest| rest.as_secs()), seconds, "{text}");
+            assert_eq!(retry_after(&headers, now).map(|pause| pause.as_secs()), seconds, "{text}");
         }
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }

@@ -1,4 +1,4 @@
-//! What the clients know of their destinations, for operators. Nothing here is secret: no path, no query, no body, and accounts without
+//! The state of the clients' destinations, for operators. Nothing here is secret: no path, no query, no body, and accounts without
 //! their credentials.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};

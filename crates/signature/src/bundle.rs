@@ -50,7 +50,7 @@ pub(super) enum Content {
 /// Why a document cannot be judged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// It is no bundle.
+    /// It is not a bundle.
     Junk(String),
     /// It is a bundle of an unknown version.
     Unsupported(String),
@@ -60,7 +60,7 @@ impl Bundle {
     /// Reads a bundle.
     ///
     /// # Errors
-    /// When it is no bundle, or does not say who signed it.
+    /// When it is not a bundle, or does not say who signed it.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Unread> {
         let document =
             document::read(bytes).map_err(|why| Unread::Junk(format!("it is not one JSON document: {why}")))?;
@@ -71,7 +71,7 @@ impl Bundle {
                 let shown = excerpt(version.as_bytes(), 80);
                 return Err(Unread::Unsupported(format!("it is a bundle of an unknown version, `{shown}`")));
             }
-            _ => return Err(Unread::Junk("it is no bundle: its `mediaType` is not that of one".to_owned())),
+            _ => return Err(Unread::Junk("it is not a bundle: its `mediaType` is not that of one".to_owned())),
         }
         let material = Material::read(&document).map_err(Unread::Junk)?;
         Ok(Self { material, content: Content::read(&document) })

@@ -21,7 +21,7 @@ pub struct Judgement {
     digests: Vec<String>,
     /// What the documents say to the demand for a signature of each signer.
     signed: Vec<Tally>,
-    /// What the documents that are no provenance of a signer say to the demand for provenance.
+    /// What the documents that are not provenance of a signer say to the demand for provenance.
     built: Tally,
     builds: Vec<SignedBuild>,
 }

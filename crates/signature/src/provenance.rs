@@ -247,7 +247,7 @@ fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) ->
     if is_full {
         Ok(written.to_owned())
     } else {
-        Err(format!("`{}` in its provenance is no full commit", excerpt(written.as_bytes(), 64)))
+        Err(format!("`{}` in its provenance is not a full commit", excerpt(written.as_bytes(), 64)))
     }
 }
 

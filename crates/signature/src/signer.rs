@@ -216,7 +216,7 @@ impl Loaded {
         match &self.content {
             Ok(Content::Key(key)) => Ok(key),
             #[cfg(feature = "keyless")]
-            Ok(Content::Root(_)) => Err("it is no key"),
+            Ok(Content::Root(_)) => Err("it is not a key"),
             Err(why) => Err(why),
         }
     }
@@ -225,7 +225,7 @@ impl Loaded {
     fn root(&self) -> Result<&Root, &str> {
         match &self.content {
             Ok(Content::Root(root)) => Ok(root),
-            Ok(Content::Key(_)) => Err("it is no root"),
+            Ok(Content::Key(_)) => Err("it is not a root"),
             Err(why) => Err(why),
         }
     }
@@ -286,5 +286,5 @@ pub(super) fn build_glob(glob: &str, path: &Path, problems: &mut Problems) -> Op
         problems.error(path, "it is empty, so nothing would match");
         return None;
     }
-    problems.note(path, NameGlob::parse(glob).map_err(|error| format!("it is no glob: {error}")))
+    problems.note(path, NameGlob::parse(glob).map_err(|error| format!("it is not a glob: {error}")))
 }

@@ -77,14 +77,14 @@ impl Envelope {
     /// The statement, about one of `digests`.
     ///
     /// # Errors
-    /// When it is no statement, or about something else.
+    /// When it is not a statement, or about something else.
     pub(super) fn statement(&self, digests: &[String]) -> Result<Statement, String> {
         let document =
             document::read(&self.payload).map_err(|why| format!("its statement is not one JSON document: {why}"))?;
         let text = |key: &str| document.get(key).and_then(Document::as_text);
-        let version = text("_type").ok_or("its payload is no statement: it has no `_type`")?;
+        let version = text("_type").ok_or("its payload is not a statement: it has no `_type`")?;
         if !STATEMENTS.contains(&version) {
-            return Err(format!("its payload is no statement, but `{}`", excerpt(version.as_bytes(), 80)));
+            return Err(format!("its payload is not a statement, but `{}`", excerpt(version.as_bytes(), 80)));
         }
         let subjects = document.get("subject").and_then(Document::as_list).unwrap_or_default();
         let named = subjects.iter().filter_map(|subject| subject.get("digest")?.get("sha256")?.as_text());

@@ -175,8 +175,8 @@ pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
                             }
                             " "
                             @if let Some(item) = &each.item { strong { (outside(item)) } " " }
-                            span.asked { (prose(&each.asked)) }
-                            @if !each.answered.is_empty() { ": " span.answered { (prose(&each.answered)) } }
+                            span.asked { (prose(&each.query)) }
+                            @if !each.answer.is_empty() { ": " span.answered { (prose(&each.answer)) } }
                         }
                     }
                 }
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn evidence_is_only_text() {
         let hostile = || "<script>alert(1)</script>\"'><img src=x>\u{202e}".to_owned();
-        let piece = Evidence { item: Some(hostile()), verdict: Verdict::Absent, asked: hostile(), answered: hostile() };
+        let piece = Evidence { item: Some(hostile()), verdict: Verdict::Absent, query: hostile(), answer: hostile() };
         let drawn = evidence(&[piece], true).into_string();
         assert_eq!(drawn.matches("&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&gt;&lt;img").count(), 3, "{drawn}");
         assert!(!drawn.contains("<script") && !drawn.contains("<img") && !drawn.contains('\u{202e}'), "{drawn}");

@@ -153,7 +153,7 @@ impl Expected<'_> {
             return Some("Retry-After".to_owned());
         }
         if self.is_spared() {
-            wanted.push(": not asked: it ".to_owned());
+            wanted.push(": no request sent: it ".to_owned());
         }
         wanted.into_iter().find(|wanted| !condition.contains(wanted))
     }

@@ -81,12 +81,12 @@ pub(super) fn docker_config(data: &[u8]) {
                 Ok(Some(credential)) => {
                     let entry = auths.iter().find(|(key, entry)| covers(key, registry) && holds(entry, &credential));
                     assert!(entry.is_some(), "{registry} gets a credential that is not its own");
-                    assert!(config.knows(registry), "{registry}");
+                    assert!(config.has_entry(registry), "{registry}");
                 }
                 Ok(None) => {}
                 Err(error) => {
                     is_one_line(&error);
-                    assert!(config.knows(registry), "{registry}: {error}");
+                    assert!(config.has_entry(registry), "{registry}: {error}");
                 }
             }
         }
@@ -162,7 +162,7 @@ pub(super) fn registry_answer(data: &[u8]) {
         headers: HeaderMap::new(),
         body: data.to_vec().into(),
         secrets: Secrets::default(),
-        rest: None,
+        retry_after: None,
         attempts: 1,
     };
     if let Ok(missing) = missing(&reply) {

@@ -112,7 +112,7 @@ async fn the_newest_run_and_its_newest_attempt_decide() {
     is(ask(&gate).await, RulingState::Pending);
     forge.change(|state| state.runs = vec![repeated("completed success")]);
     let ruling = is(ask(&gate).await, RulingState::Passed);
-    assert_eq!(ruling.evidence[0].answered, "success (run 7, attempt 2)");
+    assert_eq!(ruling.evidence[0].answer, "success (run 7, attempt 2)");
     // Another run of the same commit, started later.
     forge.change(|state| state.runs.push(run(8, "build", HEAD, "completed failure")));
     let ruling = is(ask(&gate).await, RulingState::Failed);

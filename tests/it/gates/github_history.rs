@@ -96,7 +96,7 @@ async fn no_passed_commit_in_range_proves_absence_only_at_the_end_of_history() {
     // A truncated list is not the end of the history.
     forge.change(|state| state.page = 2);
     let ruling = is(ask_a(&gate).await, RulingState::Pending);
-    assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
+    assert!(ruling.evidence[1].answer.contains("none of all 3 passed"));
 
     // An unclear commit in between might be the newest that passed.
     forge.change(|state| {
@@ -156,7 +156,7 @@ async fn merged_commits_do_not_hide_the_first_parents() {
     // The whole history, in which no commit passed.
     forge.change(|state| state.commits = merges("abcd", 120));
     let ruling = is(ask_a(&gate).await, RulingState::Pending);
-    assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
+    assert!(ruling.evidence[1].answer.contains("none of all 3 passed"));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100), list('c', 100), list('d', 100)]);
 
     // Five lists without an end of the history: unknown, whatever follows.

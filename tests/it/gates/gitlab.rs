@@ -221,7 +221,7 @@ async fn an_incomplete_list_is_unknown() {
             "is not at the address of the first",
         ),
         (format!("Link: <{PATH}/other?page=2>; rel=\"next\""), "is not at the address of the first"),
-        ("Link: <http://[>; rel=\"next\"".to_owned(), "is no URL"),
+        ("Link: <http://[>; rel=\"next\"".to_owned(), "is not a URL"),
         ("X-Next-Page: 2".to_owned(), "but no `Link` to it"),
         ("X-Total: 2".to_owned(), "not whole"),
         ("X-Total: 0".to_owned(), "not whole"),

@@ -138,7 +138,7 @@ fn plugin_mistakes_are_reported_at_startup() {
             json!({"plugin": {"baseUrl": "http://h"}, "parameters": "body"}),
             "http.parameters: it does not go with `plugin`",
         ),
-        (json!({"plugin": {"baseUrl": "h"}}), "plugin.baseUrl: `h` is no URL"),
+        (json!({"plugin": {"baseUrl": "h"}}), "plugin.baseUrl: `h` is not a URL"),
         (json!({"plugin": {"baseUrl": "http://h", "token": {"file": "none"}}}), "plugin.token: "),
         (json!({"plugin": {"baseUrl": "https://h"}, "ca": "none.crt"}), "http.ca: "),
     ] {

@@ -24,7 +24,7 @@ use crate::support::{
 };
 
 /// A good call that waits for a slow connection to end takes seconds. So this limit for the 99th percentile tells waiting from
-/// a busy machine. It is no statement about speed: compare the printed times.
+/// a busy machine. It is not a statement about speed: compare the printed times.
 const WAITING: Duration = Duration::from_secs(1);
 
 /// A client like Argo CD's, which keeps its connection. It has its own thread, so that it measures the gateway only.

@@ -131,7 +131,7 @@ async fn a_digest_other_than_the_pinned_one_is_refused() {
         let reference = |digest: &Digest| format!("{}/org/app:1@{digest}", registry.address);
         assert_eq!(expect_digest(look_up(&registries, &reference(&manifest_digest())).await), manifest_digest());
         let other = look_up(&registries, &reference(&Digest::of(b"other"))).await;
-        refused(other, ErrorKind::InvalidOutput, "when asked for sha256:");
+        refused(other, ErrorKind::InvalidOutput, "to a request for sha256:");
     }
 }
 

@@ -84,7 +84,7 @@ async fn what_is_elsewhere_is_judged_as_at_home() {
     let store = Upstream::start(move |request| request.answer(200, OCI, MANIFEST)).await;
     let registry = redirecting(307, format!("http://{}", store.address)).await;
     let pinned = format!("org/app@{}", Digest::of(b"other"));
-    refused(find(&registry, &pinned).await, ErrorKind::InvalidOutput, "when asked for");
+    refused(find(&registry, &pinned).await, ErrorKind::InvalidOutput, "to a request for");
 }
 
 #[tokio::test]

@@ -170,11 +170,13 @@ async fn an_answer_from_before_the_tags_were_cleared_is_not_cached() {
 #[tokio::test(start_paused = true)]
 async fn turns_to_judge_are_limited() {
     let registries = registries(&json!({}));
-    let turns =
-        [registries.turn_to_judge(deadline()).await.unwrap(), registries.turn_to_judge(deadline()).await.unwrap()];
-    let late = registries.turn_to_judge(deadline()).await.unwrap_err();
+    let turns = [
+        registries.verification_permit(deadline()).await.unwrap(),
+        registries.verification_permit(deadline()).await.unwrap(),
+    ];
+    let late = registries.verification_permit(deadline()).await.unwrap_err();
     assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to verify"), "{late}");
-    let next = registries.turn_to_judge(deadline());
+    let next = registries.verification_permit(deadline());
     let give = async {
         tokio::task::yield_now().await;
         drop(turns);

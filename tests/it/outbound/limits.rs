@@ -63,7 +63,7 @@ async fn waiting_for_a_slot_ends_at_the_deadline() {
     // Waiting requests do not count as failures of the destination, however many wait.
     for _ in 0..8 {
         let late = client.fetch(get(&upstream, "/", 0.03)).await;
-        fails(late, ErrorKind::Timeout, "no turn in time: 2 requests to it were under way until the deadline");
+        fails(late, ErrorKind::Timeout, "no free slot in time: 2 requests to it were under way until the deadline");
     }
     assert_eq!(request_count(&upstream), 2);
     // A cancelled caller frees its slot.
@@ -89,7 +89,7 @@ async fn requests_per_second_are_limited() {
         .into_iter()
         .filter_map(Result::err)
         .collect();
-    let expected = "no turn in time: more than 10 requests per second were waiting";
+    let expected = "no free slot in time: more than 10 requests per second were waiting";
     assert!(late.iter().all(|error| error.kind == ErrorKind::Timeout), "{late:?}");
     assert!(late.iter().any(|error| error.message.ends_with(expected)), "{late:?}");
 }
@@ -118,7 +118,7 @@ async fn an_account_without_rate_limit_budget_waits() {
         }
         let error = client.fetch(get_as(&upstream, "one")).await.unwrap_err();
         assert!(
-            matches!(error.kind, ErrorKind::Throttled { .. }) && error.message.contains(": not asked: "),
+            matches!(error.kind, ErrorKind::Throttled { .. }) && error.message.contains(": no request sent: "),
             "{error}"
         );
         assert!(!error.message.contains("one") && error.message.ends_with("; this account pauses"), "{error}");

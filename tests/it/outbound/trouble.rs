@@ -32,7 +32,8 @@ async fn five_failures_in_a_row_open_the_breaker_and_one_call_probes() {
     let assert_open_for = async |seconds: u64| {
         // The pause ends exactly after `seconds`: 1 ms earlier no request is sent.
         clock.advance(Duration::from_millis(seconds * 1000 - 1));
-        let message = fails(client.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "not asked: it failed since 2");
+        let message =
+            fails(client.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "no request sent: it failed since 2");
         clock.put_back(Duration::from_millis(seconds * 1000 - 1));
         let ends = "(last: it answered 500 Internal Server Error)";
         assert!(message.ends_with(ends) && !message.contains("why"), "{message}");
@@ -54,7 +55,7 @@ async fn five_failures_in_a_row_open_the_breaker_and_one_call_probes() {
     let (ok_response, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(Result::is_ok);
     assert_eq!((ok_response.len(), others.len(), request_count(&upstream)), (1, 29, 13));
     for other in others {
-        fails(other, UNAVAILABLE, "not asked: it failed since 2");
+        fails(other, UNAVAILABLE, "no request sent: it failed since 2");
     }
     for reply in join_all((0..10).map(|_| client.fetch(get(&upstream, "/", 10.0)))).await {
         assert_eq!(reply.unwrap().status.as_u16(), 200);
@@ -103,7 +104,7 @@ async fn a_long_retry_after_opens_the_breaker() {
             "(last: it answered 503 Service Unavailable)",
         );
         clock.advance(Duration::from_secs(118));
-        fails(client.fetch(get_as(&upstream, "other")).await, UNAVAILABLE, "not asked: it failed since ");
+        fails(client.fetch(get_as(&upstream, "other")).await, UNAVAILABLE, "no request sent: it failed since ");
         assert_eq!(request_count(&upstream), 1);
         clock.advance(Duration::from_secs(2));
         assert_eq!(client.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);

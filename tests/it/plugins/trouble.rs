@@ -35,7 +35,7 @@ fn an_unreadable_plugin_is_an_error() {
         "test.yaml:2:12: plugins.path: plugins/none holds no plugin.yaml (each folder here is a plugin; move others \
          elsewhere)"
             .to_owned(),
-        format!("plugins/fifo/plugin.yaml:{cannot} it is no regular file"),
+        format!("plugins/fifo/plugin.yaml:{cannot} it is not a regular file"),
         format!("plugins/huge/plugin.yaml:{cannot} it is larger than 1 MiB"),
         format!("plugins/link/plugin.yaml:{cannot} it is a link to ..data/plugin.yaml, which is not there"),
     ];
@@ -59,7 +59,7 @@ fn reading_a_pipe_never_blocks() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let stderr = String::from_utf8(check.wait_with_output().unwrap().stderr).unwrap();
-    assert!(stderr.contains("it is no regular file"), "{stderr}");
+    assert!(stderr.contains("it is not a regular file"), "{stderr}");
 }
 
 #[test]

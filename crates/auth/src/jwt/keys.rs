@@ -179,7 +179,7 @@ impl Keys {
                     KeySource::Published(published) => published.fetch(&keys.algorithms, deadline).await,
                     KeySource::Local(local) => local.read(&keys.algorithms).map_err(BackendError::unavailable),
                 };
-                seat.land(|_| keys.settle(fetched))
+                seat.finish(|_| keys.settle(fetched))
             };
             self.flights.join((), &recheck, || (), work)
         };

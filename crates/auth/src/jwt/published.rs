@@ -171,7 +171,7 @@ mod tests {
                 headers: HeaderMap::new(),
                 body: Bytes::copy_from_slice(body.as_bytes()),
                 secrets: Secrets::default(),
-                rest: None,
+                retry_after: None,
                 attempts: 1,
             };
             keys_of(&reply, "https://i.example", &Url::parse(from).unwrap(), |_| false).map(|url| url.to_string())

@@ -39,7 +39,7 @@ impl Commit {
     /// The full commit that `template` gives with the values of `context`.
     ///
     /// # Errors
-    /// When a value is missing, or the result is no full commit.
+    /// When a value is missing, or the result is not a full commit.
     pub async fn render(template: &Template, context: &Context) -> Result<Self, BackendError> {
         let text = context.render(template).await;
         let parsed = text.and_then(|text| Ok(Self::parse(text.trim())?));

@@ -100,7 +100,10 @@ mod tests {
             let reference = variants.iter().find_map(|variant| variant["properties"][name]["$ref"].as_str()).unwrap();
             let properties = properties(&schema, reference.rsplit('/').next().unwrap());
             for key in *access_keys {
-                assert!(properties.contains_key(*key), "{name}: ACCESS_KEYS has `{key}`, which is no key of the gate");
+                assert!(
+                    properties.contains_key(*key),
+                    "{name}: ACCESS_KEYS has `{key}`, which is not a key of the gate"
+                );
             }
             let plain = json!({"gate": {*name: {}}});
             for (key, schema) in properties {

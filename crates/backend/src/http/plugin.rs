@@ -115,7 +115,7 @@ mod tests {
             assert_eq!(address(base).unwrap().as_str(), url);
         }
         for (base, says) in [
-            ("hello-plugin", "no URL"),
+            ("hello-plugin", "not a URL"),
             ("ftp://h", "http://"),
             ("https://u:p@h/", "password"),
             ("https://h/?a=1", "`?`"),

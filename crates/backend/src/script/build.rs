@@ -14,7 +14,7 @@ use crate::{BuildContext, ITEMS};
 use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
-    secret::{STAND_IN, TextOrSecret, literal},
+    secret::{PLACEHOLDER, TextOrSecret, literal},
 };
 use lang::{expression::Expression, scope::ValueType};
 use launcher::{First, LaunchOptions, LauncherPool, Program};
@@ -58,7 +58,7 @@ impl Script {
         let is_worker = config.mode == Mode::Worker;
         // Offline, a text stands in for what may be a secret.
         let stand_in = |name: &str| context.base.is_offline() && !PUBLIC.contains(&name);
-        let value = |name: &str| if stand_in(name) { Some(STAND_IN.into()) } else { std::env::var_os(name) };
+        let value = |name: &str| if stand_in(name) { Some(PLACEHOLDER.into()) } else { std::env::var_os(name) };
         let inherited = config.inherit_env.iter().filter_map(|name| Some((name.clone(), value(name)?)));
         Some(Self {
             workers: is_worker.then(|| Pool::new(&launchers, config.worker.unwrap_or_default())),

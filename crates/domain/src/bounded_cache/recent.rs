@@ -79,15 +79,15 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         entries.by_use.peek(key).is_some_and(|stored| !stored.is_over(entries.ttl, entries.now()))
     }
 
-    /// What `look` makes of the value under `key`. `look` must not use the map.
-    pub fn read<Q, T>(&self, key: &Q, look: impl FnOnce(&V) -> T) -> Option<T>
+    /// The result of `read` for the value under `key`. `read` must not use the map.
+    pub fn read<Q, T>(&self, key: &Q, read: impl FnOnce(&V) -> T) -> Option<T>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let mut entries = self.0.lock();
         let now = entries.now();
-        entries.get(key, now).map(look)
+        entries.get(key, now).map(read)
     }
 
     /// Stores `value` under `key`. Returns the entries that had to leave. `value` is among them if it is too heavy.

@@ -1,5 +1,5 @@
-//! JSON values in structs that serde reads. Their numbers keep the text in which they were written, which serde alone would
-//! write anew. For `#[serde(deserialize_with = "exact::read")]`, with JSON as text or as a [`Value`].
+//! JSON values in structs that serde reads. Their numbers keep the text in which they were written; serde by itself
+//! would write them anew. For `#[serde(deserialize_with = "exact::read")]`, with JSON as text or as a [`Value`].
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub fn read<'de, T: Exact, D: Deserializer<'de>>(deserializer: D) -> Result<T, D
 /// `value` as JSON.
 ///
 /// # Errors
-/// When a key is no text.
+/// When a key is not a text.
 pub fn to_value(value: &impl Serialize) -> Result<Value, String> {
     super::read_back(&serde_json::to_vec(value).map_err(|error| error.to_string())?)
 }
@@ -69,7 +69,7 @@ impl<T: Exact> Exact for Vec<T> {
     }
 }
 
-/// One of several: serde then knows the place of an error.
+/// One of several: so serde reports the place of an error.
 struct One<T>(T);
 
 impl<'de, T: Exact> Deserialize<'de> for One<T> {

@@ -1,6 +1,6 @@
 //! Numbers with the text in which they were written. `serde_json` keeps that text (its feature `arbitrary_precision`), except for
 //! exponents, which it writes in its own form: it reads `7222E2` as `7222e+2`. A name may be made of such a number, so the text
-//! itself is looked up where it was read.
+//! itself is taken from the document.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,7 +9,7 @@ use serde_json::Number;
 
 use super::digits::Numbers;
 
-/// The key under which `serde_json` hands over a number that is no whole number of 64 bits, as if it were an object.
+/// The key under which `serde_json` hands over a number that is not a whole number of 64 bits, as if it were an object.
 pub const TOKEN: &str = "$serde_json::private::Number";
 
 /// The numbers of one JSON text while it is read.
@@ -42,7 +42,7 @@ impl<'a> WrittenNumbers<'a> {
         if is_finite { Ok(Number::from_string_unchecked(text)) } else { Err(E::custom("number out of range")) }
     }
 
-    /// Whether a number was read since this was asked last.
+    /// Whether a number was read since the last call of this function.
     pub fn took_number(&self) -> bool {
         self.is_number.replace(false)
     }

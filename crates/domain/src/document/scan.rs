@@ -1,6 +1,6 @@
 //! Counts the values of a JSON text without building them in memory.
 
-/// The number of values, lists and objects included. For a text that is no JSON, any number.
+/// The number of values, lists and objects included. For a text that is not JSON, any number.
 pub(super) fn values(mut bytes: &[u8]) -> usize {
     let mut values = 1;
     while let Some(at) = bytes.iter().position(|byte| matches!(byte, b'"' | b',' | b'[' | b'{')) {

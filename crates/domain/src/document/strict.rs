@@ -15,7 +15,7 @@ const FEW: usize = 16;
 /// Reads exactly one JSON value.
 ///
 /// # Errors
-/// When `bytes` are no JSON, with a repeated key, and with a number that is not finite.
+/// When `bytes` are not JSON, with a repeated key, and with a number that is not finite.
 pub(super) fn read(bytes: &[u8]) -> serde_json::Result<Document<'_>> {
     let numbers = WrittenNumbers::of(bytes);
     let visitor = DocumentVisitor(&numbers);

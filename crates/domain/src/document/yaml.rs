@@ -31,7 +31,7 @@ fn read(bytes: &[u8], kept: fn(&str) -> Option<Number>) -> Result<Vec<Value>, St
     let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
     let documents = serde_saphyr::from_multiple_with_options::<Spanned<YamlTree<String>>>(text, options());
     let documents = documents.map_err(|error| message(&error))?;
-    documents.into_iter().map(|document| settle(document, text, kept)).collect()
+    documents.into_iter().map(|document| to_value(document, text, kept)).collect()
 }
 
 fn options() -> Options {
@@ -58,7 +58,7 @@ fn message(error: &Error) -> String {
 }
 
 /// The value. Every number must be written as it is printed, or be one that is `kept`.
-fn settle(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Option<Number>) -> Result<Value, String> {
+fn to_value(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Option<Number>) -> Result<Value, String> {
     let at = node.defined;
     match node.value {
         YamlTree::Scalar(Value::Number(number)) => {
@@ -76,7 +76,7 @@ fn settle(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Option<
             ))
         }
         YamlTree::Scalar(value) => Ok(value),
-        YamlTree::List(items) => items.into_iter().map(|item| settle(item, text, kept)).collect(),
+        YamlTree::List(items) => items.into_iter().map(|item| to_value(item, text, kept)).collect(),
         YamlTree::Mapping(entries) => {
             let mut map = Map::new();
             for (key, value) in entries {
@@ -84,7 +84,7 @@ fn settle(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Option<
                 if map.contains_key(&key) {
                     return Err(repeated_key(&key, value.referenced));
                 }
-                map.insert(key, settle(value, text, kept)?);
+                map.insert(key, to_value(value, text, kept)?);
             }
             Ok(Value::Object(map))
         }

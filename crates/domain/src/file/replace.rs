@@ -19,14 +19,14 @@ const ATTEMPTS: usize = 16;
 /// file keeps its mode.
 ///
 /// # Errors
-/// When the folder cannot be made, the file cannot be written, or is no regular file.
+/// When the folder cannot be made, the file cannot be written, or is not a regular file.
 pub fn replace(file: &Path, text: &str) -> io::Result<()> {
     let (file, mode) = match fs::symlink_metadata(file) {
         Ok(_) => {
             let real = file.canonicalize().map_err(|error| io::Error::new(error.kind(), why(file, &error)))?;
             let data = real.metadata()?;
             if !data.is_file() {
-                return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+                return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
             }
             (real, Some(data.permissions()))
         }
@@ -38,6 +38,7 @@ pub fn replace(file: &Path, text: &str) -> io::Result<()> {
         }
         Err(error) => return Err(error),
     };
+    // The new file is complete and on disk before it gets its name: a crash leaves the old text or the new one, never a part.
     let new = NewFile::write(&file, text, USUAL_MODE)?;
     if let Some(mode) = mode {
         fs::set_permissions(&new.path, mode)?;
@@ -127,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_left_alone() {
+    fn anything_but_a_regular_file_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("folder")).unwrap();
         symlink("nowhere", at("dangling")).unwrap();
-        assert!(replace(&at("folder"), "x").unwrap_err().to_string().contains("no regular file"));
+        assert!(replace(&at("folder"), "x").unwrap_err().to_string().contains("not a regular file"));
         assert!(replace(&at("dangling"), "x").unwrap_err().to_string().contains("a link to nowhere"));
         assert_eq!(names(folder.path()), ["dangling", "folder"]);
     }

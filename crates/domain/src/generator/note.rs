@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
 /// What a backend notes with an answer, and gets back with later requests: any JSON. It is kept as text, which takes a quarter of the
-/// memory, and is read only when the backend is asked again.
+/// memory, and is read only at the next run of the backend.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BackendNote(Arc<RawValue>);
 
 impl BackendNote {
-    /// `note` as text. `None` if JSON cannot hold it, such as a map whose keys are no text.
+    /// `note` as text. `None` if JSON cannot hold it, such as a map whose keys are not texts.
     #[must_use]
     pub fn of(note: &impl Serialize) -> Option<Self> {
         to_raw_value(note).ok().map(|text| Self(text.into()))

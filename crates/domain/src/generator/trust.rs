@@ -32,7 +32,8 @@ impl Trust {
         }
     }
 
-    /// Whether an answer that was made under the trust with this fingerprint may be served. Whoever verifies nothing serves all.
+    /// Whether an answer that was made under the trust with this fingerprint may be served. A backend that verifies nothing serves all
+    /// answers.
     #[must_use]
     pub const fn accepts(&self, fingerprint: u64) -> bool {
         self.fingerprint == 0 || self.fingerprint == fingerprint
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_verifies_nothing_serves_answers_under_any_keys() {
+    fn only_a_backend_that_verifies_nothing_serves_answers_under_any_keys() {
         let keys = Trust { fingerprint: 7, ..Trust::NONE };
         assert_eq!([keys.accepts(7), keys.accepts(8), keys.accepts(0)], [true, false, false]);
         assert!(Trust::NONE.accepts(7));

@@ -9,7 +9,7 @@ use super::ParameterSet;
 
 /// One backend's part in an answer. Without output and error, it did not finish in time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct RecordedStep {
     /// Its name: `step 2`, `step 2, backend 1`, or the route's name.
     pub name: String,
     /// The backend's kind.
@@ -33,7 +33,7 @@ pub struct Step {
 /// Records the steps of one request. Clones write to the same list. Each stands for one step.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
-    steps: Arc<Mutex<Vec<Step>>>,
+    steps: Arc<Mutex<Vec<RecordedStep>>>,
     at: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Watch {
         // The first step is the whole route, whose name is left out.
         let within = self.at.filter(|at| *at > 0).and_then(|at| steps.get(at));
         let name = within.map_or_else(|| name.to_owned(), |step| format!("{}, {name}", step.name));
-        steps.push(Step {
+        steps.push(RecordedStep {
             name,
             kind,
             input,
@@ -75,7 +75,7 @@ impl Watch {
     }
 
     /// Changes the record of the step.
-    pub fn note(&self, add: impl FnOnce(&mut Step)) {
+    pub fn note(&self, add: impl FnOnce(&mut RecordedStep)) {
         let mut steps = self.lock();
         if let Some(step) = self.at.and_then(|at| steps.get_mut(at)) {
             add(step);
@@ -84,7 +84,7 @@ impl Watch {
 
     /// All steps in the order in which they began. The whole is left out if it has parts.
     #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<RecordedStep> {
         let mut steps = self.lock().clone();
         if steps.len() > 1 {
             steps.remove(0);
@@ -92,7 +92,7 @@ impl Watch {
         steps
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Step>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<RecordedStep>> {
         self.steps.lock()
     }
 }

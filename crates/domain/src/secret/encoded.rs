@@ -8,7 +8,7 @@ use base64::{
 };
 use regex::Regex;
 
-use super::found::regex;
+use super::place::regex;
 
 /// With and without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(

@@ -6,9 +6,10 @@ use regex::Regex;
 
 use super::{
     REDACTED, REDACTED_IN_URL, encoded,
-    found::{Found, regex},
     names::is_random,
-    pairs, urls,
+    pairs,
+    place::{SecretPlace, regex},
+    urls,
 };
 
 /// `text` with [`REDACTED`] in place of each part that seems to be a secret.
@@ -16,7 +17,7 @@ use super::{
 pub fn redact(text: &str) -> String {
     let mut redacted = String::with_capacity(text.len());
     let mut end = 0;
-    for Found { range, is_in_url } in places(text) {
+    for SecretPlace { range, is_in_url } in places(text) {
         redacted.push_str(&text[end..range.start]);
         redacted.push_str(if is_in_url { REDACTED_IN_URL } else { REDACTED });
         end = range.end;
@@ -29,7 +30,7 @@ pub fn redact(text: &str) -> String {
 pub fn mask(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut end = 0;
-    for Found { range, .. } in places(text) {
+    for SecretPlace { range, .. } in places(text) {
         masked.push_str(&text[end..range.start]);
         masked.extend(text[range.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { '*' }));
         end = range.end;
@@ -44,10 +45,10 @@ pub fn holds_secret(text: &str) -> bool {
 }
 
 /// The places in `text`, in order and without overlaps.
-fn places(text: &str) -> Vec<Found> {
+fn places(text: &str) -> Vec<SecretPlace> {
     let mut found = plain(text);
     let in_base64 = encoded::texts(text).into_iter().filter(|(_, inner)| !plain(inner).is_empty());
-    found.extend(in_base64.map(|(range, _)| Found::new(range)));
+    found.extend(in_base64.map(|(range, _)| SecretPlace::new(range)));
     found.sort_by_key(|place| place.range.start);
     found.dedup_by(|later, earlier| {
         let overlaps = later.range.start < earlier.range.end;
@@ -59,14 +60,14 @@ fn places(text: &str) -> Vec<Found> {
     found
 }
 
-/// The same, without a look at what is encoded, and perhaps with overlaps.
-fn plain(text: &str) -> Vec<Found> {
-    let mut found: Vec<Found> = PRIVATE_KEY.find_iter(text).map(|key| Found::new(key.range())).collect();
+/// The same, without the encoded texts, and perhaps with overlaps.
+fn plain(text: &str) -> Vec<SecretPlace> {
+    let mut found: Vec<SecretPlace> = PRIVATE_KEY.find_iter(text).map(|key| SecretPlace::new(key.range())).collect();
     found.extend(
         KNOWN
             .captures_iter(text)
             .filter_map(|known| known.get(1).or_else(|| known.get(2)))
-            .map(|token| Found::new(token.range())),
+            .map(|token| SecretPlace::new(token.range())),
     );
     found.extend(in_schemes(text));
     found.extend(after_options(text));
@@ -108,7 +109,7 @@ static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Credentials after the scheme of an `Authorization` header, without the header's name.
-fn in_schemes(text: &str) -> impl Iterator<Item = Found> {
+fn in_schemes(text: &str) -> impl Iterator<Item = SecretPlace> {
     static SCHEME: LazyLock<Regex> =
         LazyLock::new(|| regex(r"(?i)(?:^|[^A-Za-z0-9])(bearer|basic|token)(?:\s+|%20)([A-Za-z0-9._~+/=-]{8,})"));
     SCHEME.captures_iter(text).filter_map(|captures| {
@@ -119,18 +120,18 @@ fn in_schemes(text: &str) -> impl Iterator<Item = Found> {
             "bearer" => is_random(value, 8) || value.len() >= 20,
             _ => is_random(value, 20) && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
         };
-        is_secret.then(|| Found::new(credential.range()))
+        is_secret.then(|| SecretPlace::new(credential.range()))
     })
 }
 
 /// A user and a password after `-u` or `--user`, as of curl. Two numbers are a user and a group.
-fn after_options(text: &str) -> impl Iterator<Item = Found> {
+fn after_options(text: &str) -> impl Iterator<Item = SecretPlace> {
     static OPTION: LazyLock<Regex> =
         LazyLock::new(|| regex(r#"(?:^|[\s"'])(?:-u|--user)[ =]*["']?([^\s:"'=-][^\s:"'=]*:([^\s"']+))"#));
     OPTION.captures_iter(text).filter_map(|captures| {
         let (both, password) = (captures.get(1)?, captures.get(2)?.as_str());
         let is_group = password.chars().all(|c| c.is_ascii_digit());
         let is_reference = password.starts_with('$') || password == REDACTED;
-        (!is_group && !is_reference).then(|| Found::new(both.range()))
+        (!is_group && !is_reference).then(|| SecretPlace::new(both.range()))
     })
 }

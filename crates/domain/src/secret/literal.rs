@@ -1,4 +1,4 @@
-//! Finds secrets that stand in a configuration, where references belong. A guess, so it only warns.
+//! Finds secrets that are written in a configuration, where references belong. A guess, so it only warns.
 
 use crate::problem::{Path, Problems};
 
@@ -49,7 +49,7 @@ pub fn check(name: &str, value: &str, path: &Path, problems: &mut Problems) {
     if seems_secret(name, value) {
         problems.literal_secret(
             path,
-            format!("`{name}` seems to hold a secret, which whoever reads this file can read"),
+            format!("`{name}` seems to hold a secret, which every reader of this file can see"),
             "write a reference to a file with the whole value, or to a variable: `{ file: … }` or `{ env: … }`",
         );
     }
@@ -60,7 +60,7 @@ pub fn check_sent(name: &str, value: &str, path: &Path, problems: &mut Problems)
     if seems_secret(name, value) {
         problems.literal_secret(
             path,
-            format!("`{name}` in the body seems to hold a secret, which whoever reads this file can read"),
+            format!("`{name}` in the body seems to hold a secret, which every reader of this file can see"),
             "send it as a header, from a file: `headers: { Authorization: { file: … } }`",
         );
     }
@@ -71,7 +71,7 @@ pub fn check_default(name: &str, value: &str, path: &Path, problems: &mut Proble
     if seems_secret(name, value) {
         problems.literal_secret(
             path,
-            format!("the default of `{name}` seems to be a secret, which whoever reads this file can read"),
+            format!("the default of `{name}` seems to be a secret, which every reader of this file can see"),
             "leave the parameter out; let the backend read the secret: `{ file: … }` or `{ env: … }` in its `headers` or `env`",
         );
     }
@@ -172,7 +172,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Whether `value` is no secret, whatever it is called. A template gets its value from the call; a number or a boolean is a setting.
+/// Whether `value` is not a secret, under any name. A template gets its value from the call; a number or a boolean is a setting.
 fn is_setting(value: &str) -> bool {
     let is_number = value.parse::<f64>().is_ok();
     value.trim().is_empty() || value.contains("{{") || is_number || matches!(value, "true" | "false")

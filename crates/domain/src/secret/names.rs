@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{REDACTED, REDACTED_IN_URL, encoded, found::regex};
+use super::{REDACTED, REDACTED_IN_URL, encoded, place::regex};
 
 /// How names of secrets end, in lower case and without other characters than letters and digits.
 const ENDS: [&str; 28] = [
@@ -57,7 +57,7 @@ const ABOUT_SECRETS: [&str; 17] = [
     "store",
     "type",
 ];
-/// Words for what is no secret.
+/// Words for values that are not secrets.
 const SETTINGS: [&str; 6] = ["", "true", "false", "null", "none", "nil"];
 /// Shorter numbers are settings, and counts.
 const SHORTEST_NUMBER: usize = 4;

@@ -5,8 +5,8 @@ use std::{ops::Range, sync::LazyLock};
 use regex::{Captures, Regex};
 
 use super::{
-    found::{Found, regex, start_of},
     names::{Named, is_password, is_random, is_value, named},
+    place::{SecretPlace, regex, start_of},
 };
 
 /// Names of parameters of a URL that open it, in lower case, with the shortest value that is a secret.
@@ -20,13 +20,13 @@ const MAX_VALUE_BYTES: usize = 64 * 1024;
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
 /// The values in `text` that stand behind the name of a secret.
-pub(super) fn places(text: &str) -> Vec<Found> {
+pub(super) fn places(text: &str) -> Vec<SecretPlace> {
     static NAME: LazyLock<Regex> = LazyLock::new(|| {
         regex(
             r#"([A-Za-z][A-Za-z0-9_.-]*)(\[?\]|\\*["'])?(\s*(?:=>|:=|[=:>]|%3[ADad])\s*(?:[|>][+-]?\s*\n\s*|-[ \t]+)?|[ ]+)"#,
         )
     });
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<SecretPlace> = Vec::new();
     for captures in NAME.captures_iter(text) {
         let start = captures.get(0).map_or(0, |whole| whole.start());
         // A name within a secret is a part of it.
@@ -47,7 +47,7 @@ struct Written<'t> {
     is_quoted_name: bool,
 }
 
-fn place(text: &str, captures: &Captures<'_>) -> Option<Found> {
+fn place(text: &str, captures: &Captures<'_>) -> Option<SecretPlace> {
     let (whole, name, separator) = (captures.get(0)?, captures.get(1)?, captures.get(3)?);
     let written = Written {
         name: name.as_str(),
@@ -63,7 +63,7 @@ fn place(text: &str, captures: &Captures<'_>) -> Option<Found> {
     let is_certain = written.is_certain() || is_password(written.name) || written.is_cookie() && value.contains('=');
     let is_secret = is_value(named, value) && (is_certain || is_random(value, 6) && !is_tag(value));
     let range = whole.end() + range.start..whole.end() + range.end;
-    (is_secret && written.is_pair()).then_some(Found { range, is_in_url })
+    (is_secret && written.is_pair()).then_some(SecretPlace { range, is_in_url })
 }
 
 fn named_in_url(name: &str) -> Option<Named> {

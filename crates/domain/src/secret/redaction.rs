@@ -14,7 +14,7 @@ use crate::{document::excerpt, error::BackendError};
 /// Secrets with fewer characters are not searched for: such texts are everywhere.
 pub(super) const SHORTEST: usize = 4;
 
-/// A message quotes only the beginning of a text. No more than this is looked through for it, in bytes.
+/// A message quotes only the beginning of a text. No more than this is searched for it, in bytes.
 const QUOTED: usize = 32 * 1024;
 
 /// Whether a secret is too short to be redacted.
@@ -63,7 +63,7 @@ impl Secrets {
     /// `text` with every secret replaced by [`REDACTED`]. Secrets are found whole, line by line, without the scheme of an `Authorization`
     /// header, as the password of a `Basic` one, and in all the forms of [`views`]. Overlapping secrets become one. A secret of fewer than
     /// [`SHORTEST`] characters stays: the gaps would reveal it, and spoil the text. Redact before a text is cut, since half a secret is not
-    /// recognised. The cost grows with the length of the text, so this is for failures, records and what operators look at.
+    /// recognised. The cost grows with the length of the text, so this is for failures, records and the pages of operators.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let mut redacted = String::with_capacity(text.len());
@@ -82,7 +82,7 @@ impl Secrets {
         walk::each(value, "", &|_, value| self.redact_scalar(value))
     }
 
-    /// `value`, which is no list or object, without secrets. A number may be one, too.
+    /// `value`, which is not a list or object, without secrets. A number may be one, too.
     #[must_use]
     pub fn redact_scalar(&self, value: Value) -> Value {
         match value {
@@ -136,7 +136,7 @@ impl Secrets {
     }
 }
 
-/// What is sought of a secret: all of it, and its parts.
+/// The texts to search for, for one secret: all of it, and its parts.
 fn needles(secret: &Secret) -> Vec<Zeroizing<String>> {
     let whole = secret.expose();
     let mut needles: Vec<Zeroizing<String>> = Vec::new();

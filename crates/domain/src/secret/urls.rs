@@ -6,14 +6,14 @@ use regex::Regex;
 
 use super::{
     REDACTED, REDACTED_IN_URL,
-    found::{Found, regex, start_of},
+    place::{SecretPlace, regex, start_of},
 };
 
 /// The longest user and password, so that the time grows with the length of a text only.
 const MAX_USER_BYTES: usize = 1024;
 
 /// The users and passwords of all URLs in `text`, of any scheme. A password may have a `/` that is not encoded.
-pub(super) fn places(text: &str) -> impl Iterator<Item = Found> {
+pub(super) fn places(text: &str) -> impl Iterator<Item = SecretPlace> {
     static BEGIN: LazyLock<Regex> = LazyLock::new(|| regex(r"([A-Za-z][A-Za-z0-9+.-]*):(?:\\?/){2}"));
     BEGIN.captures_iter(text).filter_map(|captures| {
         let (whole, scheme) = (captures.get(0)?, captures.get(1)?.as_str());
@@ -22,14 +22,14 @@ pub(super) fn places(text: &str) -> impl Iterator<Item = Found> {
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
         let length = authority.rfind('@').or_else(|| loose_end(authority, rest))?;
         let user = &rest[..length];
-        // `git@` in `ssh://git@example.com` is no secret, and neither is a name alone in most schemes.
+        // `git@` in `ssh://git@example.com` is not a secret, and neither is a mere name in most schemes.
         let is_name = !user.contains(':') && !scheme.to_ascii_lowercase().starts_with("http");
         let is_redacted = [REDACTED, REDACTED_IN_URL, ""].contains(&user);
-        (!is_name && !is_redacted).then(|| Found { range: whole.end()..whole.end() + length, is_in_url: true })
+        (!is_name && !is_redacted).then(|| SecretPlace { range: whole.end()..whole.end() + length, is_in_url: true })
     })
 }
 
-/// The end of a user and password, if there is a `/`, `?` or `#` in the password. A port is no password.
+/// The end of a user and password, if there is a `/`, `?` or `#` in the password. A port is not a password.
 fn loose_end(authority: &str, rest: &str) -> Option<usize> {
     let (_, after) = authority.split_once(':')?;
     let is_port = after.chars().all(|c| c.is_ascii_digit());

@@ -15,12 +15,12 @@ const LAYERS: usize = 3;
 const SHORTEST_TEXT: usize = 5;
 /// A run of digits with fewer bits cannot hold a secret.
 const SHORTEST_BITS: usize = 4 * 8;
-/// How much of a text is looked through at once, in bytes. This bounds the memory.
+/// How much of a text is searched at once, in bytes. This bounds the memory.
 const PART: usize = 64 * 1024;
 /// How much longer than the secret one of its forms is, at most.
 const GROWTH: usize = 16;
 
-/// The place of one byte of a view in the text that is looked through.
+/// The place of one byte of a view in the text that is searched.
 type Place = Range<u32>;
 
 /// A text after some decoding.
@@ -57,7 +57,7 @@ impl View {
     }
 }
 
-/// The ranges of `text` in which one of `needles` stands in some form, in no order, and perhaps with overlaps.
+/// The ranges of `text` in which one of `needles` occurs in some form, in no order, and perhaps with overlaps.
 pub(super) fn places(text: &str, needles: &[impl AsRef<[u8]>]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let Some(longest) = needles.iter().map(|needle| needle.as_ref().len()).max() else { return found };
@@ -66,7 +66,7 @@ pub(super) fn places(text: &str, needles: &[impl AsRef<[u8]>]) -> Vec<Range<usiz
     for begin in (0..text.len()).step_by(step) {
         let end = text.len().min(begin + step + overlap);
         let mut of_part = Vec::new();
-        look(&View::of(&text.as_bytes()[begin..end]), needles, LAYERS, &mut of_part);
+        search(&View::of(&text.as_bytes()[begin..end]), needles, LAYERS, &mut of_part);
         found.extend(of_part.into_iter().map(|place| {
             let [from, to] = [place.start, place.end].map(|at| begin + at as usize);
             text.floor_char_boundary(from)..text.ceil_char_boundary(to)
@@ -75,8 +75,8 @@ pub(super) fn places(text: &str, needles: &[impl AsRef<[u8]>]) -> Vec<Range<usiz
     found
 }
 
-/// Seeks `needles` in `view`, and in what stands in it in up to `layers` forms.
-fn look(view: &View, needles: &[impl AsRef<[u8]>], layers: usize, found: &mut Vec<Place>) {
+/// Searches `view` for `needles`, also in the texts that it holds in up to `layers` forms within each other.
+fn search(view: &View, needles: &[impl AsRef<[u8]>], layers: usize, found: &mut Vec<Place>) {
     for needle in needles {
         let (needle, mut from) = (needle.as_ref(), 0);
         while let Some(at) = memmem::find(&view.bytes[from..], needle).map(|at| from + at) {
@@ -90,10 +90,10 @@ fn look(view: &View, needles: &[impl AsRef<[u8]>], layers: usize, found: &mut Ve
     for text in view.texts() {
         let (bytes, places) = (&view.bytes[text.clone()], &view.places[text]);
         for plain in MARKS.into_iter().filter_map(|mark| unescaped(bytes, places, mark)) {
-            look(&plain, needles, layers - 1, found);
+            search(&plain, needles, layers - 1, found);
         }
         for digits in [HEXADECIMAL, BASE64] {
-            digits.decoded(bytes, places, |decoded| look(decoded, needles, layers - 1, found));
+            digits.decoded(bytes, places, |decoded| search(decoded, needles, layers - 1, found));
         }
     }
 }

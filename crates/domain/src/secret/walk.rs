@@ -1,12 +1,12 @@
-//! Walks through JSON with the name under which each value stands.
+//! Walks through JSON with the name of each value.
 
 use serde_json::{Map, Value};
 
-/// Keys that say nothing of their value: it is about the key above.
+/// Keys that do not describe their value: the key above does.
 const PLAIN_KEYS: [&str; 4] = ["content", "data", "text", "value"];
 
-/// `value`, which stands under `name`, with each key and each value that is no list or object changed by `change`. A key is changed as a
-/// text without a name.
+/// `value` under `name`, with each key and each value that is not a list or object changed by `change`. A key is changed as a text without
+/// a name.
 pub fn each(value: Value, name: &str, change: &impl Fn(&str, Value) -> Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(|item| each(item, name, change)).collect(),
@@ -25,12 +25,12 @@ pub fn each(value: Value, name: &str, change: &impl Fn(&str, Value) -> Value) ->
     }
 }
 
-/// The name of the value under `key` in an object that stands under `name`.
+/// The name of the value under `key` in an object under `name`.
 pub fn name_within<'a>(name: &'a str, key: &'a str) -> &'a str {
     if PLAIN_KEYS.contains(&key) { name } else { key }
 }
 
-/// The name that an object says itself, as in `{"name": "TOKEN", "value": "…"}`.
+/// The name that an object has in itself, as in `{"name": "TOKEN", "value": "…"}`.
 pub fn name_of(fields: &Map<String, Value>) -> Option<&str> {
     fields.get("value")?;
     fields.get("name").or_else(|| fields.get("key"))?.as_str()

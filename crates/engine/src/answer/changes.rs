@@ -58,7 +58,7 @@ pub(super) enum HeldChange {
 impl Run {
     /// What `ended` changes at `now`, as far as this process knows.
     pub(super) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
-        let is_current = self.guard.land(|is_current| is_current);
+        let is_current = self.guard.finish(|is_current| is_current);
         let before = known.held_of(&self.asked, now);
         known.erase_forgotten();
         let review = match &ended.result {
@@ -211,7 +211,7 @@ impl Run {
                 if !matches!(failure, Failure::Held(_)) {
                     known.notices.failed(self.asked.key, &self.asked.question, rest.times, &failure);
                 }
-                self.guard.land(|is_current| {
+                self.guard.finish(|is_current| {
                     if is_current {
                         known.failing.put(self.asked.key, rest);
                     }
@@ -225,7 +225,7 @@ impl Run {
         let (key, lineage, NewAnswer { mut entry, is_latest, head }) = (self.asked.key, self.asked.lineage(), answer);
         known.notices.recovered(key, &self.asked.question, known.failing.times(&key));
         self.log_absence(&entry.evidence);
-        self.guard.land(|is_current| {
+        self.guard.finish(|is_current| {
             if was_current && !is_current {
                 entry = Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() });
             }
@@ -303,13 +303,13 @@ impl Run {
             self.asked.route.metrics.refused();
             tracing::warn!(
                 route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
-                item = evidence.item, asked = evidence.asked, answered = evidence.answered, "refused: it is not what it claims to be"
+                item = evidence.item, asked = evidence.query, answered = evidence.answer, "refused: it is not what it claims to be"
             );
             return;
         }
         tracing::info!(
             route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
-            item = evidence.item, asked = evidence.asked, answered = evidence.answered,
+            item = evidence.item, asked = evidence.query, answered = evidence.answer,
             "{}", evidence.verdict.as_str()
         );
     }

@@ -132,7 +132,7 @@ impl Engine {
         let (key, deadline, now) = (asked.key, asked.query.deadline, self.clock.now());
         let asked_at = before.as_ref().map_or(now, |entry| entry.asked_at);
         let landed = match self.join(&Arc::new(asked), Wanted::Event(asked_at)) {
-            FlightJoin::Landed(landed) => landed,
+            FlightJoin::Finished(landed) => landed,
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
         };
         self.known.notices.send(key, question, || What::Looked);

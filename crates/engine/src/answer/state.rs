@@ -35,7 +35,7 @@ impl cache::Failed for Failed {
     fn weight(&self) -> usize {
         let of_failure = match &self.failure {
             Failure::Backend(error) => {
-                let evidence = error.evidence.iter().map(|each| each.asked.len() + each.answered.len() + EACH);
+                let evidence = error.evidence.iter().map(|each| each.query.len() + each.answer.len() + EACH);
                 error.message.len() + evidence.sum::<usize>()
             }
             Failure::Held(held) => held.weight(),

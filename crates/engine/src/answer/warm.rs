@@ -61,7 +61,7 @@ impl Engine {
         let Some(asked) = asked else { return false };
         let deadline = asked.query.deadline;
         match self.join(&Arc::new(asked), Wanted::Since(answer.asked_at)) {
-            FlightJoin::Landed(landed) => landed.is_ok(),
+            FlightJoin::Finished(landed) => landed.is_ok(),
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await.is_ok(),
         }
     }

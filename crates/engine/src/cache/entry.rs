@@ -191,7 +191,7 @@ impl Entry {
     /// About how much memory it takes, in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
+        let evidence: usize = self.evidence.iter().map(|each| each.query.len() + each.answer.len() + 96).sum();
         let parameters = PIECE + self.question.parameters.len();
         let note = self.note.as_ref().map_or(0, |note| PIECE + note.len());
         BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note

@@ -67,7 +67,7 @@ impl Memory {
     #[must_use]
     pub fn new(limits: &CacheLimits) -> Self {
         let book = Book { shares: Shares::new(limits.memory.0), evicted: EvictedKeys::default() };
-        Self { entries: bounded_cache::build(Cache::builder()), book: Arc::new(Mutex::new(book)) }
+        Self { entries: bounded_cache::from_builder(Cache::builder()), book: Arc::new(Mutex::new(book)) }
     }
 
     /// Whether an answer under `key` was evicted for want of room.

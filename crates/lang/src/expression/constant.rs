@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn what_always_fails_is_found() {
         for (source, part) in [
-            ("body.filter(i, i.name.matches('['))", "`[` is no regular expression"),
-            ("matches(body.x, '(')", "`(` is no regular expression"),
+            ("body.filter(i, i.name.matches('['))", "`[` is not a regular expression"),
+            ("matches(body.x, '(')", "`(` is not a regular expression"),
             ("body.x.replace('a')", "`replace` takes 2 or 3 arguments, not 1"),
             ("body.map(i, i.name.startsWith())", "`startsWith` takes 1 argument, not 0"),
             ("body.map(i, int('x') + i)", "fails whatever the source says"),

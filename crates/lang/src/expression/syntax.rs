@@ -4,7 +4,7 @@ use std::fmt;
 
 use domain::problem::{Path, Problems};
 
-/// Why a text is no expression.
+/// Why a text is not an expression.
 #[derive(Debug)]
 pub(super) struct Wrong {
     /// The character at which it is wrong, from 0; `None` if it is wrong as a whole.

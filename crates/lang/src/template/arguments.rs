@@ -55,7 +55,7 @@ fn samples() -> [Value; 5] {
     [text.clone(), Value::from(1), Value::from(vec![text]), map, Value::from(true)]
 }
 
-/// The values of a call: the value that it is about, and the arguments. `unknown` stands for those that are no constants.
+/// The values of a call: the value that it is about, and the arguments. `unknown` stands for those that are not constants.
 fn values(subject: &Value, arguments: &[Argument], unknown: &Value) -> Vec<Value> {
     let value = |argument: &Argument| match &argument.value {
         Some(value) if value.as_i64().is_some_and(|number| number.abs() > MAX_TRIED) => Value::from(MAX_TRIED),
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(of("replace", &[""]), Some("needs more arguments"));
         assert_eq!(of("replace", &["a", "b"]), None);
         assert_eq!(of("slug", &["a"]), Some("takes fewer arguments"));
-        assert_eq!(of("sha8", &[]), None, "the sample is no commit");
+        assert_eq!(of("sha8", &[]), None, "the sample is not a commit");
         assert_eq!(of("map", &["replace"]), Some("needs more arguments"));
         assert_eq!(of_test(environment, "divisibleby", &[]), Some("needs more arguments"));
         assert_eq!(of_test(environment, "startingwith", &[argument("a")]), None);

@@ -14,7 +14,7 @@ use minijinja::{
     value::ValueKind,
 };
 
-/// The size of a value that is no text. Most numbers are not longer as text.
+/// The size of a value that is not a text. Most numbers are not longer as text.
 const NODE: usize = 48;
 /// Keeps a product from being zero: a text of `n` characters has `n + 1` positions around them.
 const ONE: Formula = Formula::Fixed(1.0);

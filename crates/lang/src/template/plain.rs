@@ -88,7 +88,7 @@ impl PlainTemplate {
         })
     }
 
-    /// The text with the variables that `find` finds by their names. `None` if it does not find all, or if one is no text. Then the others
+    /// The text with the variables that `find` finds by their names. `None` if it does not find all, or if one is not a text. Then the others
     /// may still be rendered by [`Self::render`], which gives the same text where both give one.
     pub(super) fn render_json<'a>(
         &self,

@@ -102,7 +102,7 @@ fn folders_without_access_are_removed_and_links_are_not_followed() {
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o7777, 0o700);
     assert!(is_empty(&folder) && other.join("stays").exists());
     symlink(&other, outer.path().join("link")).unwrap();
-    assert!(empty(&outer.path().join("link"), soon()).is_err(), "a link is no folder");
+    assert!(empty(&outer.path().join("link"), soon()).is_err(), "a link is not a folder");
     assert!(other.join("stays").exists());
 }
 

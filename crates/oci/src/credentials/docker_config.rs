@@ -147,7 +147,7 @@ impl DockerConfig {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// When it cannot be parsed. The text holds nothing of its content. Entries that cannot be read are no such error.
+    /// When it cannot be parsed. The text holds nothing of its content. An entry that cannot be read is not such an error.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let value: Value =
             serde_json::from_slice(text).map_err(|error| format!("line {}: not a Docker config.json", error.line()))?;
@@ -168,8 +168,8 @@ impl DockerConfig {
 
     /// Whether the file itself has an entry for `registry` or some of its repositories.
     #[must_use]
-    pub fn knows(&self, registry: &str) -> bool {
-        self.given().any(|(key, _)| Self::concerns(key, registry))
+    pub fn has_entry(&self, registry: &str) -> bool {
+        self.filled().any(|(key, _)| Self::concerns(key, registry))
     }
 
     /// Whether the entry called `key` is for `registry` or some of its repositories.
@@ -197,14 +197,14 @@ impl DockerConfig {
     }
 
     /// The entries that are not blank.
-    fn given(&self) -> impl Iterator<Item = (&str, &Result<Entry, String>)> {
+    fn filled(&self) -> impl Iterator<Item = (&str, &Result<Entry, String>)> {
         let all = self.auths.iter().map(|(key, entry)| (key.as_str(), entry));
         all.filter(|(_, entry)| !entry.as_ref().is_ok_and(Entry::is_blank))
     }
 
     /// The best entry: the longest path wins, then a host without a pattern, then the longest host.
     fn entry(&self, registry: &str, repository: &str) -> Option<(&str, &Result<Entry, String>)> {
-        let fits = self.given().filter_map(|(key, entry)| {
+        let fits = self.filled().filter_map(|(key, entry)| {
             let pattern = Pattern::of(key);
             pattern.covers(registry, repository).then_some((pattern.rank(), key, entry))
         });
@@ -224,7 +224,7 @@ impl<'a> Pattern<'a> {
         let after = |scheme: &str| {
             key.split_at_checked(scheme.len())
                 .filter(|(start, _)| start.eq_ignore_ascii_case(scheme))
-                .map(|(_, rest)| rest)
+                .map(|(_, after)| after)
         };
         let key = after("https://").or_else(|| after("http://")).unwrap_or(key);
         let (host, path) = key.split_once('/').unwrap_or((key, ""));
@@ -235,19 +235,19 @@ impl<'a> Pattern<'a> {
 
     fn covers(&self, registry: &str, repository: &str) -> bool {
         let is_within = self.path.is_empty()
-            || repository.strip_prefix(self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            || repository.strip_prefix(self.path).is_some_and(|below| below.is_empty() || below.starts_with('/'));
         is_within && self.is_host(&registry_key(registry))
     }
 
     /// Whether it is for the registry with this key.
     fn is_host(&self, registry: &str) -> bool {
-        let (own, asked) = (self.host.split('.'), registry.split('.'));
-        own.clone().count() == asked.clone().count()
-            && own.zip(asked).all(|(own, asked)| match own.split_once('*') {
+        let (own, wanted) = (self.host.split('.'), registry.split('.'));
+        own.clone().count() == wanted.clone().count()
+            && own.zip(wanted).all(|(own, wanted)| match own.split_once('*') {
                 Some((start, end)) => {
-                    asked.len() >= start.len() + end.len() && asked.starts_with(start) && asked.ends_with(end)
+                    wanted.len() >= start.len() + end.len() && wanted.starts_with(start) && wanted.ends_with(end)
                 }
-                None => own == asked,
+                None => own == wanted,
             })
     }
 
@@ -332,7 +332,7 @@ mod tests {
         ] {
             let error = config.find(registry, repository).unwrap_err();
             assert!(error.contains(says) && error.contains(registry), "{error}");
-            assert!(config.knows(registry));
+            assert!(config.has_entry(registry));
         }
         assert!(config.find("e.example", "other").unwrap().is_some());
         let unreadable: Vec<&str> = config.unreadable().map(|(key, _)| key).collect();

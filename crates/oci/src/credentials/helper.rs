@@ -25,8 +25,8 @@ struct HelperAnswer {
 /// The helper's credential for `registry`. `None` when the helper says that it has none.
 ///
 /// # Errors
-/// When the helper gives no clear answer. Its output may be the secret, so no message quotes it.
-pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<RegistryCredential>, String> {
+/// When the helper returns no clear answer. Its output may be the secret, so no message quotes it.
+pub(super) async fn credential(name: &str, registry: &str) -> Result<Option<RegistryCredential>, String> {
     let program = format!("docker-credential-{name}");
     // Docker's name for its own registry.
     let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
@@ -40,7 +40,7 @@ pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<RegistryCre
             .spawn()
             .map_err(|error| format!("the credential helper `{program}` cannot run: {error}"))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A helper that does not read its input is judged by its output.
+            // A helper may end without reading its input. Its output decides then.
             let _ = stdin.write_all(server.as_bytes()).await;
         }
         child.wait_with_output().await.map_err(|error| format!("the credential helper `{program}` failed: {error}"))

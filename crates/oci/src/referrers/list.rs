@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use super::super::{
     Digest,
     listing::{PageAt, next_page},
-    lookup::{content_type, missing, vouched_for},
+    lookup::{content_type, missing, verified_manifest},
     manifest::INDEX,
     registry::{Registry, RegistryRequest},
 };
 use domain::{document, error::BackendError};
 use outbound::Reply;
 
-/// The most documents in one list. More are not looked at.
+/// The most documents in one list. More are not read.
 const MAX_LISTED: usize = 10_000;
 /// The most pages of one list.
 const MAX_PAGES: usize = 100;
@@ -26,7 +26,7 @@ const LACKS_FOR: Duration = Duration::from_mins(10);
 
 /// The most bytes of all pages of one list.
 const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
-/// What was asked if there is no list at all.
+/// The place in words if there is no list at all.
 const NEITHER: &str = "the registry has no referrers API, and no fallback tag for it";
 
 /// The documents that are listed for one digest.
@@ -36,9 +36,9 @@ pub(super) struct List {
     pub(super) digests: Vec<Digest>,
     /// Why there may be more.
     pub(super) gap: Option<BackendError>,
-    /// What was asked, in words.
+    /// Where the list is from, in words.
     pub(super) place: &'static str,
-    /// Whether the API was not asked, since it is remembered that there is none.
+    /// Whether the API was not called, since it is remembered that there is none.
     pub(super) relies_on_memory: bool,
 }
 
@@ -66,8 +66,8 @@ enum Api {
 }
 
 impl Registry {
-    /// The documents that are listed for `digest`. If it is remembered that there is no API, only the fallback tag is asked for. That proves
-    /// no absence: the registry may have the API since, or what answered 404 was not the registry. [`Self::list_by_api`] finds out.
+    /// The documents that are listed for `digest`. If it is remembered that there is no API, only the fallback tag is read. That proves
+    /// no absence: the registry may have the API since, or the 404 came from another server. [`Self::list_by_api`] finds out.
     ///
     /// # Errors
     /// When nothing is known of the list. An empty list is proven: by the API, or by the API's 404 and the words of a registry that the
@@ -79,7 +79,7 @@ impl Registry {
         deadline: Instant,
     ) -> Result<List, BackendError> {
         let relies_on_memory = self.referrers_api.is_lacking();
-        if !relies_on_memory && let Api::List(list) = self.ask_api(repository, digest, deadline).await? {
+        if !relies_on_memory && let Api::List(list) = self.call_api(repository, digest, deadline).await? {
             return Ok(list);
         }
         let list =
@@ -87,7 +87,7 @@ impl Registry {
         Ok(List { relies_on_memory, ..list })
     }
 
-    /// The documents that the API lists for `digest`, whatever is remembered of it. None if there is no API.
+    /// The documents that the API lists for `digest`, also if it is remembered that there is none. None if there is no API.
     ///
     /// # Errors
     /// When nothing is known of the list.
@@ -97,7 +97,7 @@ impl Registry {
         digest: &Digest,
         deadline: Instant,
     ) -> Result<List, BackendError> {
-        match self.ask_api(repository, digest, deadline).await? {
+        match self.call_api(repository, digest, deadline).await? {
             Api::List(list) => {
                 self.referrers_api.forget();
                 Ok(list)
@@ -106,17 +106,17 @@ impl Registry {
         }
     }
 
-    /// Asks the referrers API, for all pages. Without a filter: the documents themselves say what they are.
-    async fn ask_api(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Api, BackendError> {
+    /// Reads all pages of the referrers API. Without a filter: the documents themselves show their types.
+    async fn call_api(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Api, BackendError> {
         let within = |error: BackendError| error.within(format_args!("the referrers of {digest}"));
         let path = format!("referrers/{digest}");
         let (mut digests, mut seen, mut bytes) = (Digests::default(), HashSet::new(), 0);
-        let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
-        let mut next = PageAt::new(self.url(&question)?);
+        let request = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
+        let mut next = PageAt::new(self.url(&request)?);
         let gap = loop {
-            let page = match self.page(&next, &question, deadline).await {
+            let page = match self.page(&next, &request, deadline).await {
                 Ok((reply, _)) if reply.status.as_u16() == 404 && seen.is_empty() => {
-                    // If a registry says that it has no such repository, this tells nothing of its API.
+                    // A registry that has no such repository may still have the API.
                     if missing(&reply).is_err() {
                         self.referrers_api.lacks_for(LACKS_FOR);
                     }
@@ -124,7 +124,7 @@ impl Registry {
                 }
                 Ok((reply, at)) => {
                     bytes += reply.body.len();
-                    digests.add(&reply).and_then(|()| next_page(&reply, &at, &question))
+                    digests.add(&reply).and_then(|()| next_page(&reply, &at, &request))
                 }
                 Err(error) => Err(error),
             };
@@ -167,8 +167,8 @@ impl Registry {
         Ok(Some(digests.into_list("the fallback tag of the referrers API", gap)))
     }
 
-    /// The manifest under `tag`, checked; `None` if the registry says that there is none. A 403 is no proof here, whatever
-    /// `deniedMeansMissing` says of images.
+    /// The manifest under `tag`, checked; `None` if the registry says that there is none. A 403 is no proof here:
+    /// `deniedMeansMissing` is only about images.
     pub(super) async fn tagged(
         &self,
         repository: &str,
@@ -176,11 +176,11 @@ impl Registry {
         deadline: Instant,
     ) -> Result<Option<Reply>, BackendError> {
         let path = format!("manifests/{tag}");
-        let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
-        let reply = self.ask(&question, deadline).await?;
+        let request = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
+        let reply = self.fetch(&request, deadline).await?;
         match reply.status.as_u16() {
             200 => {
-                vouched_for(&reply)?;
+                verified_manifest(&reply)?;
                 Ok(Some(reply))
             }
             404 => missing(&reply).map(|_| None),
@@ -201,7 +201,7 @@ impl Digests {
     /// Adds one page.
     ///
     /// # Errors
-    /// When `reply` is no whole index.
+    /// When `reply` is not a whole index.
     fn add(&mut self, reply: &Reply) -> Result<(), BackendError> {
         if reply.status.as_u16() != 200 {
             return Err(reply.refusal());

@@ -1,4 +1,4 @@
-//! Asks the registry itself, and answers what it asks for: a password or a token. A credential that expired is read again once.
+//! Sends requests to the registry itself, with the password or the token that it demands. A credential that expired is read again once.
 
 use http::header;
 use tokio::time::Instant;
@@ -21,33 +21,33 @@ struct Answered {
     tried: Vec<Challenge>,
 }
 
-/// Whether the registry refuses what was sent: another challenge may be answered better.
+/// Whether the registry refuses the credential: the answer to another challenge may be accepted.
 fn is_refusal(reply: &Reply) -> bool {
     matches!(reply.status.as_u16(), 401 | 403)
 }
 
 impl Registry {
-    /// Asks the registry itself, with its credential.
-    pub(super) async fn ask_home(
+    /// Sends a request to the registry itself, with its credential.
+    pub(super) async fn fetch_authorized(
         &self,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         deadline: Instant,
     ) -> Result<Reply, BackendError> {
-        let (repository, scope) = (question.repository, question.scope());
+        let (repository, scope) = (request.repository, request.scope());
         let mut credential = self.credentials.find(&self.name, repository, false).await?;
         let known = self.challenges.get(&scope);
         let Answered { challenge, pass, reply, tried } = if let Some(challenge) = known {
-            let pass = self.open(&challenge, question, &mut credential, deadline).await;
-            // The token server may have moved. The next request goes without a token, and learns the new challenge.
+            let pass = self.open(&challenge, request, &mut credential, deadline).await;
+            // The token server may have moved. The next request goes without a token, and its 401 has the new challenge.
             let pass = pass.inspect_err(|_| _ = self.challenges.remove(&scope))?;
-            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            let reply = self.send(request, Some(&pass), credential.as_ref(), deadline).await?;
             Answered { tried: vec![challenge.clone()], challenge, pass, reply }
         } else {
-            let reply = self.send(question, None, credential.as_ref(), deadline).await?;
+            let reply = self.send(request, None, credential.as_ref(), deadline).await?;
             if reply.status.as_u16() != 401 {
                 return Ok(reply);
             }
-            self.answer(challenges_of(&reply), question, &mut credential, deadline).await?
+            self.answer(challenges_of(&reply), request, &mut credential, deadline).await?
         };
         // An expired credential is a 403 without a challenge at ECR, and a 400 at ECR Public.
         if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
@@ -55,10 +55,10 @@ impl Registry {
         }
         let now = self.credentials.find(&self.name, repository, true).await?;
         let is_new = pass.was_kept || fingerprint(now.as_ref()) != fingerprint(credential.as_ref());
-        let offered = challenges_of(&reply);
-        // The one that the registry accepted last comes first, unless it is not offered any more.
-        let own = Some(challenge.clone()).filter(|own| offered.is_empty() || offered.contains(own));
-        let others = offered.into_iter().filter(|other| *other != challenge);
+        let current = challenges_of(&reply);
+        // The one that the registry accepted last comes first, unless it is not among them any more.
+        let own = Some(challenge.clone()).filter(|own| current.is_empty() || current.contains(own));
+        let others = current.into_iter().filter(|other| *other != challenge);
         let next: Vec<Challenge> =
             own.into_iter().chain(others).filter(|next| is_new || !tried.contains(next)).collect();
         if next.is_empty() {
@@ -72,7 +72,7 @@ impl Registry {
             match self.authorize(&next, &scope, now.as_ref(), deadline).await {
                 Ok(fresh) if fresh.authorization == pass.authorization => {}
                 Ok(fresh) => {
-                    let reply = self.send(question, Some(&fresh), now.as_ref(), deadline).await?;
+                    let reply = self.send(request, Some(&fresh), now.as_ref(), deadline).await?;
                     if !is_refusal(&reply) {
                         self.challenges.insert(scope, next);
                         return Ok(reply);
@@ -95,7 +95,7 @@ impl Registry {
     async fn answer(
         &self,
         challenges: Vec<Challenge>,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         credential: &mut Option<RegistryCredential>,
         deadline: Instant,
     ) -> Result<Answered, BackendError> {
@@ -103,24 +103,24 @@ impl Registry {
         let mut failed = None;
         let mut refused = None;
         for challenge in challenges {
-            let pass = match self.open(&challenge, question, credential, deadline).await {
+            let pass = match self.open(&challenge, request, credential, deadline).await {
                 Ok(pass) => pass,
                 Err(error) => {
                     failed = failed.or(Some(error));
                     continue;
                 }
             };
-            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            let reply = self.send(request, Some(&pass), credential.as_ref(), deadline).await?;
             let is_refused = is_refusal(&reply);
             let answered = Answered { challenge, pass, reply, tried: tried.clone() };
             if !is_refused {
-                self.challenges.insert(question.scope(), answered.challenge.clone());
+                self.challenges.insert(request.scope(), answered.challenge.clone());
                 return Ok(answered);
             }
             refused = refused.or(Some(answered));
         }
         if let Some(answered) = refused {
-            self.challenges.insert(question.scope(), answered.challenge.clone());
+            self.challenges.insert(request.scope(), answered.challenge.clone());
             return Ok(answered);
         }
         Err(failed.unwrap_or_else(|| {
@@ -132,16 +132,16 @@ impl Registry {
     async fn open(
         &self,
         challenge: &Challenge,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         credential: &mut Option<RegistryCredential>,
         deadline: Instant,
     ) -> Result<TokenPass, BackendError> {
-        let scope = question.scope();
+        let scope = request.scope();
         let refusal = match self.authorize(challenge, &scope, credential.as_ref(), deadline).await {
             Err(error) if error.kind == ErrorKind::Denied => error,
             result => return result,
         };
-        let now = self.credentials.find(&self.name, question.repository, true).await?;
+        let now = self.credentials.find(&self.name, request.repository, true).await?;
         if fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
             return Err(refusal);
         }

@@ -1,5 +1,5 @@
 //! Follows a registry's redirects: of contents to another store, or of everything to another registry. Credentials stay at the registry, and
-//! whoever asks by digest checks the digest of what arrives.
+//! callers that fetch by digest check the digest of the bytes that arrive.
 
 use http::{Method, header};
 use percent_encoding::percent_decode_str;
@@ -19,47 +19,47 @@ impl Registry {
     ///
     /// # Errors
     /// When no whole answer arrives by `deadline`. Any status is an answer, but a redirect that is not followed.
-    pub(crate) async fn ask(&self, question: &RegistryRequest<'_>, deadline: Instant) -> Result<Reply, BackendError> {
-        self.ask_at(self.url(question)?, question, deadline).await.map(|(reply, _)| reply)
+    pub(crate) async fn fetch(&self, request: &RegistryRequest<'_>, deadline: Instant) -> Result<Reply, BackendError> {
+        self.fetch_at(self.url(request)?, request, deadline).await.map(|(reply, _)| reply)
     }
 
-    /// As [`Self::ask`], at `url`, to which the registry led. Also returns the URL that answered. The credential goes only to the registry
+    /// As [`Self::fetch`], at `url`, to which the registry led. Also returns the URL that answered. The credential goes only to the registry
     /// itself.
     ///
     /// # Errors
     /// When no whole answer arrives by `deadline`.
-    pub(crate) async fn ask_at(
+    pub(crate) async fn fetch_at(
         &self,
         url: Url,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         deadline: Instant,
     ) -> Result<(Reply, Url), BackendError> {
-        let (mut reply, mut at) = self.ask_where_it_is(url, question, deadline).await?;
+        let (mut reply, mut at) = self.fetch_once(url, request, deadline).await?;
         for hops in 0..=MAX_REDIRECTS {
             let Some(to) = self.redirect(&reply, &at)? else {
-                return if hops > 0 { is_of(&reply, &at, question).map(|()| (reply, at)) } else { Ok((reply, at)) };
+                return if hops > 0 { is_of(&reply, &at, request).map(|()| (reply, at)) } else { Ok((reply, at)) };
             };
             if hops < MAX_REDIRECTS {
-                (reply, at) = self.ask_where_it_is(to, question, deadline).await?;
+                (reply, at) = self.fetch_once(to, request, deadline).await?;
             }
         }
         let why = format!("it redirects more than {MAX_REDIRECTS} times ({})", reply.status);
         Err(BackendError::invalid_output(why))
     }
 
-    async fn ask_where_it_is(
+    async fn fetch_once(
         &self,
         url: Url,
-        question: &RegistryRequest<'_>,
+        request: &RegistryRequest<'_>,
         deadline: Instant,
     ) -> Result<(Reply, Url), BackendError> {
-        let question = RegistryRequest { url: Some(&url), ..question.clone() };
+        let request = RegistryRequest { url: Some(&url), ..request.clone() };
         if url.origin() == self.base.origin() {
-            // On the heap: those who wait for it would be large themselves.
-            return Ok((Box::pin(self.ask_home(&question, deadline)).await?, url));
+            // On the heap: otherwise the futures that await it would be large, too.
+            return Ok((Box::pin(self.fetch_authorized(&request, deadline)).await?, url));
         }
-        let reply = self.send(&question, None, None, deadline).await?;
-        // What another host asks for is not answered, and its refusal says nothing of the image.
+        let reply = self.send(&request, None, None, deadline).await?;
+        // Another host gets no credential, and its refusal proves nothing about the image.
         if matches!(reply.status.as_u16(), 401 | 403) {
             let host = url.host_str().unwrap_or_default();
             return Err(reply.refusal().within(format_args!("{host}, to which it redirects")));
@@ -67,10 +67,10 @@ impl Registry {
         Ok((reply, url))
     }
 
-    /// The URL to which `reply` redirects. `None` if it is no redirect.
+    /// The URL to which `reply` redirects. `None` if it is not a redirect.
     ///
     /// # Errors
-    /// When that URL must not be asked.
+    /// When no request may go to that URL.
     fn redirect(&self, reply: &Reply, from: &Url) -> Result<Option<Url>, BackendError> {
         if !matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
@@ -89,19 +89,19 @@ impl Registry {
     /// When it is not read by `deadline`.
     pub(crate) async fn blob(&self, repository: &str, digest: &str, deadline: Instant) -> Result<Reply, BackendError> {
         let path = format!("blobs/{digest}");
-        let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
-        let reply = self.ask(&question, deadline).await?;
+        let request = RegistryRequest { method: Method::GET, repository, path: &path, query: None, url: None };
+        let reply = self.fetch(&request, deadline).await?;
         if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal()) }
     }
 }
 
-/// Checks that a 404 after a redirect is about what was asked for. A sign-in page that does not exist says nothing of an image.
+/// Checks that a 404 after a redirect is about the path of the request. A missing sign-in page proves nothing about an image.
 ///
 /// # Errors
 /// When it is about something else.
-fn is_of(reply: &Reply, at: &Url, question: &RegistryRequest<'_>) -> Result<(), BackendError> {
+fn is_of(reply: &Reply, at: &Url, request: &RegistryRequest<'_>) -> Result<(), BackendError> {
     let path = percent_decode_str(at.path()).decode_utf8_lossy();
-    if reply.status.as_u16() != 404 || path.ends_with(&format!("/{}", question.path)) {
+    if reply.status.as_u16() != 404 || path.ends_with(&format!("/{}", request.path)) {
         return Ok(());
     }
     let why = format!("it redirects to `{}`, which answers 404, so it proves nothing", excerpt(path.as_bytes(), 120));

@@ -63,10 +63,10 @@ impl Root {
             format!("it is not one JSON document: {why}. `gh attestation trusted-root` writes several roots, one in a line: keep one")
         })?;
         if !document.get("mediaType").and_then(Document::as_text).is_some_and(|kind| kind.starts_with(KIND)) {
-            return Err("it is no trusted root: its `mediaType` is not that of one".to_owned());
+            return Err("it is not a trusted root: its `mediaType` is not that of one".to_owned());
         }
-        let root = TrustedRoot::from_json(text).map_err(|error| format!("it is no trusted root: {error}"))?;
-        let verifier = Verifier::new(&root).map_err(|error| format!("it is no usable trusted root: {error}"))?;
+        let root = TrustedRoot::from_json(text).map_err(|error| format!("it is not a trusted root: {error}"))?;
+        let verifier = Verifier::new(&root).map_err(|error| format!("it is not a usable trusted root: {error}"))?;
         let logs = || root.tlogs.is_empty() || root.ctlogs.is_empty();
         let lacks = match needs_log {
             _ if root.certificate_authorities.is_empty() => Some("no authority for certificates"),

@@ -98,12 +98,12 @@ fn configurations_that_make_no_sense_are_named() {
         ),
         (
             json!({"signature": {"any": [{"keyless": {"issuer": "i", "identity": "a[", "trustedRoot": "r"}}]}}),
-            "keyless.identity: it is no glob",
+            "keyless.identity: it is not a glob",
         ),
         (json!({"signature": {"any": [key]}, "provenance": {"repository": ""}}), "provenance.repository: it is empty"),
         (
             json!({"signature": {"any": [key]}, "provenance": {"repository": "r", "builder": "{"}}),
-            "provenance.builder: it is no glob",
+            "provenance.builder: it is not a glob",
         ),
     ] {
         let (policy, found) = folder.try_policy(&config);

@@ -48,7 +48,7 @@ fn an_identity_that_stands_twice_is_refused() {
     );
 }
 
-/// A file becomes a copy of another one while the gateway runs. One signature must not be enough then, and it is no absence either.
+/// A file becomes a copy of another one while the gateway runs. One signature must not be enough then, and it is not an absence either.
 #[test]
 fn a_key_that_stands_twice_later_counts_for_nobody() {
     let (a, b) = (Owner::new(), Owner::new());

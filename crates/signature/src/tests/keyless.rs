@@ -182,7 +182,7 @@ fn builds_that_are_not_as_demanded_are_refused() {
         ("certificate without builder", "bad", "its certificate names no builder"),
         ("no commit", "bad", "its provenance names no commit"),
         ("two commits", "bad", "its provenance names 2 commits"),
-        ("short commit", "bad", "`111111111111` in its provenance is no full commit"),
+        ("short commit", "bad", "`111111111111` in its provenance is not a full commit"),
         ("no definition", "bad", "its provenance has no `buildDefinition`"),
         ("definition is a list", "bad", "its provenance has no `buildDefinition`"),
     ] {

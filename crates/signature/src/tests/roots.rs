@@ -1,4 +1,4 @@
-//! Trusted roots that are no root, are outdated, or lack what a signature needs.
+//! Trusted roots that are not roots, are outdated, or lack what a signature needs.
 
 use serde_json::json;
 
@@ -50,8 +50,8 @@ fn unusable_roots_are_named() {
         ("no JSON", "root".to_owned(), "it is not one JSON document"),
         ("two roots", format!("{text}\n{text}"), "`gh attestation trusted-root` writes several roots"),
         ("a repeated key", text.replacen('{', r#"{"tlogs":[],"#, 1), "the key `tlogs` stands twice"),
-        ("another document", "{}".to_owned(), "it is no trusted root"),
-        ("a bundle", made.bundle("good").to_string(), "it is no trusted root"),
+        ("another document", "{}".to_owned(), "it is not a trusted root"),
+        ("a bundle", made.bundle("good").to_string(), "it is not a trusted root"),
         (
             "no authority",
             with(&|root| root["certificateAuthorities"] = json!([])),
@@ -65,12 +65,12 @@ fn unusable_roots_are_named() {
         (
             "half a certificate",
             with(&|root| root["certificateAuthorities"][0]["certChain"]["certificates"][0]["rawBytes"] = json!("MIIB")),
-            "it is no usable trusted root",
+            "it is not a usable trusted root",
         ),
         (
             "an empty chain",
             with(&|root| root["certificateAuthorities"][0]["certChain"]["certificates"] = json!([])),
-            "it is no usable trusted root",
+            "it is not a usable trusted root",
         ),
     ] {
         made.folder.put("root.json", &root);

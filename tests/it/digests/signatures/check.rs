@@ -36,7 +36,7 @@ fn unusable_keys_and_roots_are_found() {
         (&key, "key.file", root.clone(), "it holds no public key"),
         (&of_identity, "keyless.trustedRoot", String::new(), "it is not one JSON document"),
         (&of_identity, "keyless.trustedRoot", public.clone(), "it is not one JSON document"),
-        (&of_identity, "keyless.trustedRoot", bundle, "it is no trusted root"),
+        (&of_identity, "keyless.trustedRoot", bundle, "it is not a trusted root"),
         (&of_identity, "keyless.trustedRoot", repeated, "the key `tlogs` stands twice"),
     ] {
         let (code, said) = check(signer, &text, &[]);

@@ -59,7 +59,7 @@ pub fn follow(from: &Url, link: &str, continues: impl Fn(&str) -> bool) -> Resul
         let link = link.split(['?', '#']).next().unwrap_or_default();
         BackendError::invalid_output(format!("the next page, `{}`, {why}", excerpt(link.as_bytes(), 120)))
     };
-    let mut next = from.join(link).map_err(|error| wrong(&format!("is no URL: {error}")))?;
+    let mut next = from.join(link).map_err(|error| wrong(&format!("is not a URL: {error}")))?;
     let path = |url: &Url| percent_decode_str(url.path()).collect::<Vec<u8>>();
     if path(&next) == path(from) {
         next.set_path(from.path());

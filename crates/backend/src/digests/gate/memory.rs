@@ -127,7 +127,7 @@ impl<S: System> Remembered<S> {
             let (system, remembered, request) = (Arc::clone(&self.system), self.rulings.clone(), Arc::clone(&request));
             let work = move |guard: FlightGuard<_, _, _>| async move {
                 let ruling = system.rule(&request, deadline).await;
-                guard.land(|is_current| {
+                guard.finish(|is_current| {
                     if let (Ok(ruling), true) = (&ruling, is_current) {
                         remembered.remember(key, ruling);
                     }

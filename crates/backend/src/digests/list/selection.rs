@@ -295,9 +295,9 @@ mod tests {
     #[test]
     fn impossible_patterns_are_refused() {
         for (config, says) in [
-            (json!({"regex": "("}), "no regular expression"),
+            (json!({"regex": "("}), "not a regular expression"),
             (json!({"semver": "newest"}), "no range of versions"),
-            (json!({"regex": "a)|(?:b"}), "no regular expression"),
+            (json!({"regex": "a)|(?:b"}), "not a regular expression"),
             (json!({"regex": "^sha256-.*"}), "never selected"),
             (json!({"semver": ""}), "no range of versions"),
             (json!({"glob": ""}), "empty"),

@@ -219,7 +219,7 @@ impl JudgedTag<'_> {
             Vouched::NotYet(why) => Evidence::absent(asked, why),
             Vouched::Bad(why) => Evidence::refused(asked, why),
         };
-        self.check_former(&because.answered).await?;
+        self.check_former(&because.answer).await?;
         Ok(Err(because))
     }
 

@@ -139,7 +139,7 @@ impl<'a> LookUp<'a> {
                     "there was no time to verify all signatures and attestations of the image",
                 ));
             }
-            let turn = self.signatures.registries.turn_to_judge(self.query.deadline).await?;
+            let turn = self.signatures.registries.verification_permit(self.query.deadline).await?;
             let (policy, judgement) = (Arc::clone(&self.signatures.policy), self.judgement.clone());
             let judged = spawn_blocking(move || {
                 let (_turn, mut judgement, end) = (turn, judgement, StdInstant::now() + TURN);
@@ -241,7 +241,10 @@ mod tests {
         let soon = || Instant::now() + Duration::from_millis(50);
         let late = judge(&witness, Instant::now()).await.unwrap_err();
         assert!(late.kind == ErrorKind::Timeout && late.message.contains("verify all signatures"), "{late}");
-        let turns = [witness.registries.turn_to_judge(soon()).await, witness.registries.turn_to_judge(soon()).await];
+        let turns = [
+            witness.registries.verification_permit(soon()).await,
+            witness.registries.verification_permit(soon()).await,
+        ];
         let late = judge(&witness, soon()).await.unwrap_err();
         assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to verify"), "{late}");
         drop(turns);

@@ -33,7 +33,7 @@ fn the_least_recently_used_entry_leaves_first() {
     let map = Recent::new(3);
     (1..=3).for_each(|key| assert_eq!(map.insert(key, "old"), []));
     assert_eq!(map.get(&1), Some("old"));
-    assert!(map.contains_key(&2), "asking whether it is there is no use");
+    assert!(map.contains_key(&2), "a check whether it is there does not count as a use");
     assert_eq!(map.insert(4, "new"), [(2, "old")]);
     assert_eq!(map.insert(3, "new"), [], "a value that is replaced does not leave");
     assert_eq!(map.insert(5, "new"), [(1, "old")]);

@@ -184,7 +184,7 @@ impl Held {
     #[must_use]
     pub fn weight(&self) -> usize {
         let names = self.breach.gone.iter().chain(&self.breach.identity).map(|name| EACH + name.len());
-        let evidence = self.evidence.iter().map(|each| EACH + each.asked.len() + each.answered.len());
+        let evidence = self.evidence.iter().map(|each| EACH + each.query.len() + each.answer.len());
         let texts = self.breach.reason.len() + names.sum::<usize>() + evidence.sum::<usize>();
         BESIDE + size_of::<Self>() + question_size(&self.question) + texts
     }

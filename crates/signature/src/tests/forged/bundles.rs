@@ -1,4 +1,4 @@
-//! Documents that are no bundles, and bundles that do not say who signed what.
+//! Documents that are not bundles, and bundles that do not say who signed what.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn documents_that_are_no_bundle_are_refused() {
             ("no JSON", raw("signature".into()), "absent", "it is not one JSON document"),
             ("two documents", raw(format!("{text}{text}")), "absent", "trailing characters"),
             ("half", raw(text[..text.len() / 2].into()), "absent", "EOF"),
-            ("a list", raw(format!("[{text}]")), "absent", "it is no bundle"),
+            ("a list", raw(format!("[{text}]")), "absent", "it is not a bundle"),
             (
                 "a repeated key",
                 raw(text.replacen('{', r#"{"dsseEnvelope":{},"#, 1)),
@@ -38,12 +38,12 @@ fn documents_that_are_no_bundle_are_refused() {
             ),
             ("deep", raw("[".repeat(100_000)), "absent", "recursion limit"),
             ("10 MB", raw(format!("{text}{}", " ".repeat(10_000_000))), "unknown", "and at most 1048576 are read"),
-            ("another document", raw("{}".into()), "absent", "it is no bundle"),
+            ("another document", raw("{}".into()), "absent", "it is not a bundle"),
             (
                 "another type",
                 with(&good, |bundle| bundle["mediaType"] = json!("text/plain")),
                 "absent",
-                "it is no bundle",
+                "it is not a bundle",
             ),
             (
                 "version 0.4",

@@ -95,7 +95,7 @@ impl Required {
         if evidence.len() > MAX_TOLD {
             let more = evidence.split_off(MAX_TOLD - 1);
             evidence.extend(
-                more.first().map(|first| Evidence { answered: format!("and {} more", more.len()), ..first.clone() }),
+                more.first().map(|first| Evidence { answer: format!("and {} more", more.len()), ..first.clone() }),
             );
         }
         let deciding = weighed.iter().filter(|status| status.state == state).max_by_key(|status| &status.at);
@@ -194,7 +194,7 @@ mod tests {
         let many: Vec<(&str, RulingState)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
         let evidence = rule(&Required::All, &many).evidence;
         assert_eq!(evidence.len(), 20);
-        assert_eq!(evidence[0].answered, "`b`: Failed, https://ci/b");
+        assert_eq!(evidence[0].answer, "`b`: Failed, https://ci/b");
         assert_eq!(evidence[19].to_string(), "present, GET /x: and 12 more");
     }
 

@@ -263,7 +263,7 @@ mod tests {
         let entries = [entry("build", 1, 1, "completed skipped")];
         let ruling = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &entries).unwrap();
         assert_eq!(ruling.state, RulingState::Failed);
-        assert!(ruling.evidence[0].answered.contains("skipped, which is no success unless `accept`"));
+        assert!(ruling.evidence[0].answer.contains("skipped, which is no success unless `accept`"));
         let ruling = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &entries).unwrap();
         assert_eq!(ruling.state, RulingState::Passed);
     }

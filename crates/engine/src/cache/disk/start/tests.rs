@@ -140,6 +140,6 @@ fn a_pipe_in_the_place_of_a_file_is_an_error() {
         remove(&path, &[suffix]);
         nix::unistd::mkfifo(&beside(&path, suffix), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let Err(trouble) = start(&path, &clock(), &metrics()) else { panic!("{suffix}") };
-        assert!(format!("{trouble:?}").contains("it is no regular file"), "{suffix}: {trouble:?}");
+        assert!(format!("{trouble:?}").contains("it is not a regular file"), "{suffix}: {trouble:?}");
     }
 }

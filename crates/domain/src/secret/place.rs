@@ -6,13 +6,13 @@ use regex::Regex;
 
 /// A place in a text that seems to hold a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SecretPlace {
     pub(super) range: Range<usize>,
     /// Whether it is a part of a URL, in which brackets are encoded.
     pub(super) is_in_url: bool,
 }
 
-impl Found {
+impl SecretPlace {
     pub(super) const fn new(range: Range<usize>) -> Self {
         Self { range, is_in_url: false }
     }
