@@ -97,11 +97,10 @@ instructions: ## Count the instructions of hits, misses and look-ups, beside a b
 	  --json target/instructions.json --markdown target/instructions.md $(INSTRUCTIONS)
 
 .PHONY: scale
-scale: ## Measure what one more question, route or parameter set costs, and draw it: target/scale.svg
+scale: ## Measure what one more question, route or parameter set costs
 	@tools/need cc:gcc python3:python3
 	@$(MAKE) --no-print-directory dist
-	python3 benches/scale.py --gateway target/dist/appset-gateway --json target/scale.json --markdown target/scale.md \
-	  --svg target/scale.svg $(SCALE)
+	python3 benches/scale.py --gateway target/dist/appset-gateway --json target/scale.json --markdown target/scale.md $(SCALE)
 
 .PHONY: soak
 soak: ## Ask 10,000 questions for ten minutes and watch the memory; then three replicas for ten, while their store fails

@@ -3,8 +3,7 @@
 //! It does the least that a plugin with a cache can do on the same stack, and gives the same
 //! answers to the same requests: axum routes the request, the bearer token is compared, the body
 //! is parsed by `serde_json`, the canonical text of the input is looked up in a moka cache, and the
-//! bytes found there are the answer. The route `miss` asks the upstream named by `REFERENCE_UPSTREAM` and keeps nothing. It
-//! uses reqwest, or hyper-util's client if `REFERENCE_CLIENT` is `hyper-util`.
+//! bytes found there are the answer. The route `miss` asks the upstream named by `REFERENCE_UPSTREAM` and keeps nothing.
 //!
 //! It deliberately lacks everything else: configuration, logs, metrics, request ids, deadlines,
 //! single flight, graceful shutdown, a token comparison in constant time, and errors that Argo CD
@@ -25,11 +24,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use moka::sync::Cache;
 use serde_json::{Value, json};
 
@@ -46,13 +40,8 @@ struct Reference {
 }
 
 struct Upstream {
-    client: Client,
+    client: reqwest::Client,
     url: String,
-}
-
-enum Client {
-    Reqwest(reqwest::Client),
-    HyperUtil(Box<legacy::Client<HttpConnector, Empty<Bytes>>>),
 }
 
 #[tokio::main]
@@ -75,26 +64,13 @@ impl Upstream {
         let Ok(url) = std::env::var("REFERENCE_UPSTREAM") else {
             return Ok(None);
         };
-        let client = if std::env::var("REFERENCE_CLIENT").is_ok_and(|client| client == "hyper-util") {
-            let mut connector = HttpConnector::new();
-            connector.set_nodelay(true);
-            Client::HyperUtil(Box::new(legacy::Client::builder(TokioExecutor::new()).build(connector)))
-        } else {
-            Client::Reqwest(reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?)
-        };
+        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?;
         Ok(Some(Self { client, url }))
     }
 
     async fn parameters(&self, n: &str) -> anyhow::Result<Vec<Value>> {
         let url = format!("{}?n={n}", self.url);
-        let body = match &self.client {
-            Client::Reqwest(client) => client.get(url).send().await?.error_for_status()?.bytes().await?,
-            Client::HyperUtil(client) => {
-                let reply = client.get(url.parse()?).await?;
-                anyhow::ensure!(reply.status().is_success(), "{}", reply.status());
-                reply.into_body().collect().await?.to_bytes()
-            }
-        };
+        let body = self.client.get(url).send().await?.error_for_status()?.bytes().await?;
         let document: Value = serde_json::from_slice(&body)?;
         let items =
             document["items"].as_array().ok_or_else(|| anyhow::anyhow!("the upstream's document has no items"))?;

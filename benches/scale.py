@@ -19,7 +19,6 @@ sys.dont_write_bytecode = True
 
 from harness.command import add_only, add_outputs, choose, exit_code, show, write_outputs  # noqa: E402
 from harness.growth import SERIES, Growth  # noqa: E402
-from harness.plot import plot  # noqa: E402
 
 
 def main() -> int:
@@ -38,8 +37,6 @@ def scale(arguments: argparse.Namespace) -> None:
             show(table)
             tables.append(table)
     write_outputs(arguments, tables)
-    if arguments.svg:
-        arguments.svg.write_text(plot([(table.title, table.data) for table in tables]))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -47,7 +44,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `make dist`")
     add_only(parser, SERIES)
     add_outputs(parser)
-    parser.add_argument("--svg", type=Path, help="also draw them")
     return parser.parse_args()
 
 

@@ -8,7 +8,6 @@ import time
 from http import HTTPStatus
 from typing import Any
 
-from . import others
 from .client import ask
 from .error import BenchError
 from .process import Server
@@ -55,7 +54,7 @@ def doubts_about_log(server: Server, workload: Workload, core: int) -> list[str]
 
 def is_gateway(server: Server) -> bool:
     """Whether the server has the gateway's headers and log."""
-    return not server.name.startswith(REFERENCE) and server.name not in (others.GO, others.NGINX)
+    return not server.name.startswith(REFERENCE)
 
 
 def count_registry_requests(server: Server, workload: Workload, registry: Server) -> str:

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import socket
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +21,6 @@ from .workload import BRANCH, GETPARAMS, WORKLOADS, Workload
 
 TOKEN = "strong-password"
 JWT_SECRET = "a secret of the benchmark alone, of 48 bytes ......"
-
-# The certificates of a run are self-signed; wrk checks none either.
-ANY_CERTIFICATE = ssl.create_default_context()
-ANY_CERTIFICATE.check_hostname = False
-ANY_CERTIFICATE.verify_mode = ssl.CERT_NONE
 
 # Parts of parameters that are new in this run and in all runs before it.
 seeds = (f"{os.getpid():x}.{time.time_ns():x}.{number}" for number in itertools.count())
@@ -85,11 +79,7 @@ def ask(port: int, workload: Workload) -> Answer:
         name, parameters = "bench", {"branch": BRANCH, "n": next(seeds)}
     body = json.dumps({"applicationSetName": name, "input": {"parameters": parameters}})
     headers = json_headers(token_of(workload))
-    connection: http.client.HTTPConnection
-    if workload.by_tls:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=ANY_CERTIFICATE)
-    else:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("POST", workload.path, body, headers)
         response = connection.getresponse()

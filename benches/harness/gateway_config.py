@@ -18,7 +18,7 @@ NOBODY = 9
 SMALL_MEMORY = "2MiB"
 
 CONFIG = """\
-server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s{tls} }}
+server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s }}
 log: {{ format: json, level: info }}
 auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ]{jwt} }}
 cache: {{ memory: {memory}{store} }}
@@ -54,20 +54,10 @@ routes:
 # Callers by JWT; the secret of the issuer is a file.
 JWT = ', jwt: [ {{ issuer: bench, audience: bench, algorithms: [HS256], secret: {{ file: "{secret_file}" }} }} ]'
 
-TLS = ', tls: {{ cert: "{certificate}", key: "{key}" }}'
-
 SCRIPT_ROUTE = "  - {{ name: {route}, backend: {{ script: {{ command: {command} }} }} }}\n"
 WORKER_ROUTE = (
     "  - {{ name: {route}, backend: {{ script: {{ mode: worker, concurrency: 1, command: {command} }} }} }}\n"
 )
-
-
-@dataclass(frozen=True)
-class TlsFiles:
-    """A certificate and its key."""
-
-    certificate: Path
-    key: Path
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,6 @@ class GatewayOptions:
     memory: str = "64MiB"
     # The URL of a store that replicas share.
     store: str = ""
-    tls: TlsFiles | None = None
     # The secret of the issuer of JWTs.
     jwt_secret_file: Path | None = None
     # The key that the images of the routes `signed` and `signed-hit` must be signed with.
@@ -96,7 +85,6 @@ def render(
     return CONFIG.format(
         port=port,
         admin=admin,
-        tls=TLS.format(certificate=options.tls.certificate, key=options.tls.key) if options.tls else "",
         token_file=token_file,
         jwt=JWT.format(secret_file=options.jwt_secret_file) if options.jwt_secret_file else "",
         memory=options.memory,

@@ -84,12 +84,11 @@ def measure(server: Server, run: Callable[[], dict[str, Any]]) -> Round:
 
 
 def run_wrk(server: Server, workload: Workload, seconds: int, core: int) -> dict[str, Any]:
-    scheme = "https" if workload.by_tls else "http"
     argv = [
         *("taskset", "--cpu-list", str(core), "wrk"),
         *("--threads", "1", "--connections", str(workload.connections)),
         *("--duration", f"{seconds}s", "--timeout", "10s"),
-        *("--script", workload.script, f"{scheme}://127.0.0.1:{server.port}{workload.path}"),
+        *("--script", workload.script, f"http://127.0.0.1:{server.port}{workload.path}"),
     ]
     try:
         run = subprocess.run(

@@ -8,17 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
-from . import others, script_commands
+from . import script_commands
 from .client import JWT_SECRET, TOKEN, answers_hits, free_ports
 from .gateway_config import NOBODY, GatewayOptions, render
 from .process import Server
 from .settings import Settings
-from .workload import HIT_PARAMETERS
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
-HYPER = "reference with hyper-util's client"
 BARE_SERVER = "bare server"
-EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn", "bare")
+EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn")
 
 
 class Servers:
@@ -77,11 +75,6 @@ class Servers:
         """Starts a gateway whose configuration is written already."""
         return self.spawn(name, [str(self.binary(name)), "serve", "--config", str(config)], port)
 
-    def spawn_bare(self, name: str, options: GatewayOptions = GatewayOptions()) -> Server:
-        """The same gateway, served without its accept loop."""
-        port, config = self.write_config(name, options)
-        return self.spawn(name, [str(self.settings.examples / "bare"), str(config)], port)
-
     def write_config(self, name: str, options: GatewayOptions) -> tuple[int, Path]:
         """A gateway's configuration, and the port that it names."""
         port, admin = free_ports(2)
@@ -95,13 +88,9 @@ class Servers:
         """Starts the kind of server that the name stands for."""
         if name == CANARY:
             return self.spawn_example(CANARY, "echo")
-        if name in (others.GO, others.NGINX):
-            (port,) = free_ports(1)
-            argv = others.command(name, self.directory, port, self.token_file, HIT_PARAMETERS)
-            return self.spawn(name, argv, port)
-        if name not in (REFERENCE, HYPER):
+        if name != REFERENCE:
             return self.spawn_gateway(name, GatewayOptions(upstream=upstream, registry=registry))
-        environment = {"REFERENCE_CLIENT": "hyper-util"} if name == HYPER else {}
+        environment = {}
         if upstream != NOBODY:
             environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{upstream}/v1/items"
         return self.spawn_example(name, "reference", environment=environment)

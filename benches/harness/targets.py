@@ -8,10 +8,7 @@ TARGET_MISS_RATIO = 1.05
 TARGET_BASELINE_RATIO = 1.05
 TARGET_SERVER_RATIO = 1.25
 TARGET_JWT_RATIO = 1.1
-TARGET_EDGE_RATIO = 1.05
 TARGET_STORE_RATIO = 1.02
-# A plugin in Go takes at least so many times the gateway's CPU time.
-TARGET_GO_RATIO = 1.7
 # A hit is at least so many times cheaper than a look-up.
 TARGET_TIMES_CHEAPER = 200.0
 # What an answer about signed images may cost more than one about unsigned images.
@@ -23,19 +20,12 @@ TARGET_SCRIPT_THROUGHPUT = 0.97
 # How much longer a question to a worker may take than one over a bare pipe.
 TARGET_WORKER_TIME = 1.3
 
-# Runs of several replicas, as a multiple of one replica's.
-TARGET_RUNS_RATIO = 1.05
 # From the end of a push until Argo CD is told.
 TARGET_TOLD_MS = 2000
 # Requests to a source with hooks, as a part of those with polling.
 TARGET_POLLS_RATIO = 0.2
 # Calls of others beside a burst of events.
 TARGET_BESIDE_MS = 50
-# All elements of a matrix, one after the other.
-TARGET_MATRIX_S = 2
-# Calls of others beside hostile expressions, and the end of a hostile expression after its deadline.
-TARGET_EVALUATIONS_MS = 50.0
-TARGET_LATE_MS = 100.0
 
 TARGET_START_MS = 8.0
 TARGET_RESIDENT_MIB = 14.0

@@ -30,7 +30,6 @@ class Workload:
     has_reference: bool = False
     target: float | None = None
     by_jwt: bool = False
-    by_tls: bool = False
 
     @property
     def is_hit(self) -> bool:
@@ -51,10 +50,6 @@ WORKLOADS: dict[str, Workload] = {
         HIT, title="a cache hit, 1 connection", connections=1, has_reference=True, target=TARGET_HIT_RATIO
     ),
     "jwt": replace(HIT, title="a cache hit by JWT, beside one by a static token, 64 connections", by_jwt=True),
-    # One table in cleartext and by TLS, of which `EDGE_TLS` is the second half.
-    "edge": replace(
-        HIT, title="a cache hit by the gateway's accept loop, beside the same without it, 64 connections"
-    ),
     "miss": Workload(
         title="a miss to a local upstream, 16 connections",
         script="miss.lua",
@@ -100,9 +95,6 @@ WORKLOADS: dict[str, Workload] = {
         connections=4,
     ),
 }
-
-# The same, by TLS.
-EDGE_TLS = replace(WORKLOADS["edge"], by_tls=True)
 
 # The same two images, answered from the cache, over as many connections and as many as `hit64` has.
 LOOKED_UP, LOOKED_UP_64 = (

@@ -9,7 +9,7 @@ from typing import Callable
 
 from ..bench import Bench
 from ..report import Table
-from . import edge, evaluations, footprint, jwt, load, lookups, matrix, push, replicas, scripts, signed
+from . import footprint, jwt, load, lookups, push, replicas, scripts, signed
 
 DEBIAN_PACKAGES = {
     "wrk": "wrk",
@@ -31,17 +31,14 @@ SCENARIOS: dict[str, Scenario] = {
     "hit64": Scenario(partial(load.measure, name="hit64"), ["wrk"]),
     "hit1": Scenario(partial(load.measure, name="hit1"), ["wrk"]),
     "jwt": Scenario(jwt.measure, ["wrk"]),
-    "edge": Scenario(edge.measure, ["wrk", "openssl"]),
     "miss": Scenario(partial(load.measure, name="miss"), ["wrk"]),
     "unchanged": Scenario(partial(load.measure, name="unchanged"), ["wrk"]),
     "scripts": Scenario(scripts.measure, ["wrk"]),
     "digests": Scenario(partial(load.measure, name="digests"), ["wrk", *REGISTRY]),
     "lookups": Scenario(lookups.measure, ["wrk", *REGISTRY]),
     "signed": Scenario(signed.measure, ["wrk", *REGISTRY, "openssl"]),
-    "evaluations": Scenario(evaluations.measure),
     "replicas": Scenario(replicas.measure, ["wrk", "redis-server"]),
     "push": Scenario(push.measure, REGISTRY),
-    "matrix": Scenario(matrix.measure),
     "start": Scenario(footprint.measure_start),
     "resident": Scenario(footprint.measure_resident, ["wrk"]),
     "binary": Scenario(footprint.measure_binary),

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
 
-from .. import others
 from ..backing_services import backing_services
 from ..bench import Bench
 from ..checks import check_answer, count_registry_requests, doubts_about_cache, doubts_about_log
-from ..comparison import Ratio, tabulate
-from ..report import Table, at_least
-from ..rounds import Round
-from ..servers import BASELINE, CANARY, GATEWAY, HYPER, REFERENCE, running
-from ..targets import TARGET_BASELINE_RATIO, TARGET_GO_RATIO
+from ..comparison import tabulate
+from ..report import Table
+from ..servers import BASELINE, CANARY, REFERENCE, running
+from ..targets import TARGET_BASELINE_RATIO
 from ..workload import WORKLOADS
 
 
@@ -39,28 +36,9 @@ def measure(bench: Bench, name: str) -> Table:
         for server in measured:
             check_answer(server, workload, services.parameters)
             remarks += doubts_about_log(server, workload, bench.settings.client_core)
-    targets = {REFERENCE: workload.target, HYPER: None, others.NGINX: None, BASELINE: TARGET_BASELINE_RATIO}
-    table = tabulate(name, workload.title, rounds, targets, remarks)
-    table.remarks += remarks_on_others(rounds)
-    return table
+    targets = {REFERENCE: workload.target, BASELINE: TARGET_BASELINE_RATIO}
+    return tabulate(name, workload.title, rounds, targets, remarks)
 
 
 def names_of_servers(bench: Bench, name: str) -> list[str]:
-    return [
-        *bench.servers.gateway_names(),
-        *([REFERENCE] if WORKLOADS[name].has_reference else []),
-        *([HYPER] if name == "miss" else []),
-        *(others.installed() if name == "hit64" else []),
-    ]
-
-
-def remarks_on_others(rounds: Mapping[str, Sequence[Round]]) -> list[str]:
-    """Remarks on the ratios that are not the gateway's over another server's."""
-    remarks = []
-    if others.GO in rounds:
-        by_go = Ratio.between(GATEWAY, rounds[others.GO], rounds[GATEWAY], of=others.GO)
-        remarks.append(f"{by_go.text(None)}, {at_least(by_go.median, TARGET_GO_RATIO)}")
-    if HYPER in rounds:
-        by_hyper = Ratio.between(REFERENCE, rounds[HYPER], rounds[REFERENCE], of=HYPER)
-        remarks.append(by_hyper.text(None))
-    return remarks
+    return [*bench.servers.gateway_names(), *([REFERENCE] if WORKLOADS[name].has_reference else [])]

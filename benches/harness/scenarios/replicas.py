@@ -1,12 +1,10 @@
-"""Replicas with a shared store: what the store costs one of them, and what several ask of their source."""
+"""A replica with a shared store: what the store costs it."""
 
 from __future__ import annotations
 
 import contextlib
 import statistics
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
 
 from ..backing_services import run_store, run_upstream
 from ..bench import Bench
@@ -14,21 +12,17 @@ from ..client import answers_hits
 from ..comparison import add_ratio, tabulate
 from ..gateway_config import GatewayOptions
 from ..process import Server
-from ..report import Table, against
+from ..report import Table
 from ..rounds import Round
 from ..servers import GATEWAY, running
-from ..targets import TARGET_RUNS_RATIO, TARGET_STORE_RATIO
+from ..targets import TARGET_STORE_RATIO
 from ..workload import WORKLOADS
-from .fleet import FleetCounts, run_fleet
 
 ALONE, ALONE_MISS, STORE_MISS = "without a store", "a miss without", "a miss with a store"
 STARTS = 5
-# Replicas at once; the first count is what the others are compared with.
-COUNTS = (1, 3, 5)
 
 
 def measure(bench: Bench) -> Table:
-    seconds = bench.settings.seconds * bench.settings.rounds
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(run_store(bench.servers))
         upstream = stack.enter_context(run_upstream(bench.servers)).port
@@ -49,8 +43,6 @@ def measure(bench: Bench) -> Table:
             f"a new replica: {statistics.median(times):.0f} ms to its first answer, "
             f"{statistics.median(sizes):.1f} MiB resident"
         )
-        fleets = {count: run_fleet(bench, store, upstream, count, seconds) for count in COUNTS}
-    add_fleets(table, fleets, seconds)
     return table
 
 
@@ -71,16 +63,3 @@ def start_once(bench: Bench, store: str) -> tuple[float, float]:
         return (time.perf_counter() - began) * 1000, server.resident_mib()
     finally:
         server.stop()
-
-
-def add_fleets(table: Table, fleets: Mapping[int, FleetCounts], seconds: int) -> None:
-    """Adds a remark for each number of replicas."""
-    one = fleets[COUNTS[0]]
-    for count, counts in fleets.items():
-        ratio = counts.runs / one.runs
-        told = f"{ratio:.2f} of one replica's, {against(ratio, TARGET_RUNS_RATIO)}"
-        table.remarks.append(
-            f"{count} replicas: {counts.runs} runs, {counts.requests} requests to the source, "
-            f"{counts.calls} calls in {seconds} s; runs {told}"
-        )
-    table.data["growth"] = {str(count): asdict(counts) for count, counts in fleets.items()}

@@ -37,8 +37,7 @@ fn body() -> String {
     json!({"items": items, "text": "x".repeat(60_000), "few": few}).to_string()
 }
 
-/// Asks an ordinary route repeatedly on its own thread, expects an answer each time, and returns their number. Their speed
-/// is measured by `make bench` (`evaluations`).
+/// Asks an ordinary route repeatedly on its own thread, expects an answer each time, and returns their number.
 fn ask_ordinary_route(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     let (address, is_over) = (gateway.address, Arc::clone(is_over));
     let calls = async move {
