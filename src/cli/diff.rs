@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &DiffArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints `comparison`, and returns the exit code.
-pub(crate) fn show(comparison: &Comparison, output: Output) -> anyhow::Result<ExitCode> {
+fn show(comparison: &Comparison, output: Output) -> anyhow::Result<ExitCode> {
     match output {
         Output::Text => print(report::text(comparison).trim_end())?,
         Output::Json => print_json(&report::json(comparison))?,
@@ -126,14 +126,14 @@ pub(crate) fn show(comparison: &Comparison, output: Output) -> anyhow::Result<Ex
 }
 
 /// The last questions that `gateway` remembers, `limit` at most.
-pub(crate) async fn remembered(gateway: &Gateway, limit: usize) -> anyhow::Result<Recording> {
+async fn remembered(gateway: &Gateway, limit: usize) -> anyhow::Result<Recording> {
     let limit = limit.to_string();
     let answer = gateway.get_known(&["questions"], &[("limit", &limit)]).await?;
     Recording::of(answer).context("the gateway's list of questions")
 }
 
 /// Asks `next` the questions of `recording`, `limit` at most.
-pub(crate) async fn ask_next(next: &App, recording: &Recording, limit: usize) -> Comparison {
+async fn ask_next(next: &App, recording: &Recording, limit: usize) -> Comparison {
     let comparison = compare(&next.setup(), recording, limit, SystemClock.now()).await;
     next.launchers.close().await;
     comparison

@@ -64,7 +64,7 @@ impl GatewayArgs {
 /// Selects a gateway other than the configuration's.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Gateway")]
-pub(crate) struct AdminArgs {
+struct AdminArgs {
     /// The admin listener's URL or address, such as `http://localhost:4356`.
     #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN", value_parser = parse_admin)]
     admin: Option<Url>,
@@ -103,7 +103,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// The gateway that `arguments` name, or else the one of the configuration file `path`.
-    pub(crate) fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
+    fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
         Self::open(arguments.admin.as_ref(), &arguments.token, path)
     }
 

@@ -12,22 +12,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    ConfigFile, Output, diff, exit,
-    gateway::{AdminArgs, Gateway},
-    print,
-};
-use crate::{
-    app::{App, Outline},
-    config::Loaded,
-    diff::ask::DEFAULT_ASKED,
-    http::server,
-};
+use super::{ConfigFile, exit};
+use crate::{app::App, config::Loaded, http::server};
 use domain::{clock::SystemClock, lifecycle::Phase};
 use launcher::own_program;
 use telemetry::{
     crash,
-    log::{self, Format, LogConfig, LogLevel, LogStream},
+    log::{self, LogConfig, LogStream},
 };
 
 /// How much longer than a request's deadline the shutdown may wait for it.
@@ -45,29 +36,17 @@ const TERMINATE: &str = "SIGTERM";
 /// The arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The gateway reloads the file when it changes, and on SIGHUP. A reload checks the whole file first; it takes over everything or nothing. \
---check-reload asks the running gateway for its configuration and prints what the file would change there; it changes nothing. It finds \
-the gateway by `server.admin` and a token with `role: admin` of the configuration, or by --admin and --token-file. If anything changes, it \
-also asks the file's sources the questions that the gateway remembers, as `appset-gateway diff` does.
+The gateway reloads the file when it changes, and on SIGHUP. A reload checks the whole file first; it takes over everything or nothing.
 
-Exit codes: 0 ended by a signal, or checked; 1 failed, or --check-reload found that parameter sets would be removed; 3 --check-reload found \
-questions without an answer; 78 the configuration is wrong.")]
+Exit codes: 0 ended by a signal; 1 failed; 78 the configuration is wrong.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     file: ConfigFile,
-    /// Print what the file would change in the running gateway, and exit.
-    #[arg(long)]
-    check_reload: bool,
-    #[command(flatten)]
-    admin: AdminArgs,
 }
 
 /// Serves what the arguments name until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     let file = &arguments.file.path;
-    if arguments.check_reload {
-        return check_reload(file, &arguments.admin);
-    }
     // Before the first secret is read.
     let no_core_dump = crash::leave_no_memory();
     let loaded = match Loaded::read(file) {
@@ -106,42 +85,6 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
 fn allow_connections() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
-}
-
-/// Prints what `file` would change in the running gateway: in its configuration, and in the answers to the questions that it remembers.
-fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
-    let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Warn }, LogStream::Stderr);
-    let loaded = Loaded::read(file);
-    let outline = loaded.as_ref().ok().map(Outline::of);
-    let built = loaded.and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
-    let (next, outline) = match (built, outline) {
-        (Ok((next, report)), Some(outline)) => {
-            eprint!("{report}");
-            (next, outline)
-        }
-        (Ok((_, report)) | Err(report), _) => {
-            eprintln!("{report}{}: {}; a reload would change nothing", file.display(), report.summary());
-            return Ok(ExitCode::from(exit::CONFIG));
-        }
-    };
-    let gateway = Gateway::find(admin, file)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let answer = gateway.get(&["config"], &[]).await?;
-        let running = serde_json::from_value::<Outline>(answer["outline"].clone())
-            .context("the running gateway has another version: its answer has no outline of its configuration")?;
-        let changes = running.changes(&outline);
-        print(changes.to_string().trim_end())?;
-        if changes.is_empty() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        let recording = diff::remembered(&gateway, DEFAULT_ASKED).await?;
-        if recording.questions.is_empty() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        print("\nThe answers to the questions that it remembers:")?;
-        diff::show(&diff::ask_next(&next, &recording, DEFAULT_ASKED).await, Output::Text)
-    })
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {

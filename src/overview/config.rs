@@ -21,7 +21,7 @@ pub(crate) struct ConfigInUse {
     pub(crate) at_the_next_start: Vec<String>,
     /// The last reload. `None` if there was none.
     pub(crate) last_reload: Option<Reload>,
-    /// What `serve --check-reload` compares.
+    /// The path of each value, with a hash of it.
     pub(crate) outline: Outline,
 }
 

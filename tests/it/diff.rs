@@ -1,4 +1,4 @@
-//! `appset-gateway diff` and `serve --check-reload`: what the next configuration would change, told without changing anything.
+//! `appset-gateway diff`: what the next configuration would change, told without changing anything.
 
 mod applications;
 
@@ -460,29 +460,6 @@ async fn the_namespace_of_a_call_is_recorded() {
         list["questions"][0]["askedBy"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     names.sort_unstable();
     assert_eq!((list["questions"].as_array().unwrap().len(), names), (1, vec!["argocd/one", "teams/one"]), "{list}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn check_reload_tells_the_same() {
-    let scene = Scene::start(|url| json!([http("r", url, "old")])).await;
-    scene.ask("/r", "one", json!({})).await;
-    scene.next(|url| json!([http("r", url, "new")]));
-    let admin = scene.gateway.admin.to_string();
-    let check = |file: &str| {
-        run(scene.folder.path(), &["serve", "--check-reload", "-c", file, "--admin", &admin, "--token-file", "token"])
-    };
-    check("next.yaml").says(
-        1,
-        &[
-            "route r: backend.http.url changed",
-            "The answers to the questions that it remembers:",
-            "- removed  d",
-            "+ added    e",
-        ],
-    );
-    let runs = scene.source.requests().len();
-    check("current.yaml").says(0, &["nothing changes"]);
-    assert_eq!(scene.source.requests().len(), runs, "the same configuration asks nobody");
 }
 
 /// Where a configuration is only tried, nobody calls: callers' tokens are elsewhere. The secrets of routes are needed.

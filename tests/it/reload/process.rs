@@ -1,18 +1,15 @@
-//! The real program: files that change under load, SIGHUP, and `--check-reload`.
+//! The real program: files that change under load, and SIGHUP.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use nix::sys::signal::Signal;
 
 use super::*;
 use crate::support::{
-    binary::{Gateway, command},
+    binary::Gateway,
     mounted::mount,
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
@@ -163,41 +160,4 @@ async fn an_unreadable_configuration_blocks_nothing() {
     wait_for(&gateway, "a good one", |shown| shown["generation"] == 2).await;
     gateway.signal(Signal::SIGTERM);
     gateway.wait(Duration::from_secs(20));
-}
-
-fn check_reload(gateway: &Gateway, file: &Path) -> (Option<i32>, String, String) {
-    let token = file.parent().unwrap().join("admin-token");
-    std::fs::write(&token, ADMIN_TOKEN).unwrap();
-    let mut command = command();
-    command.args(["serve", "--check-reload", "-c"]).arg(file).arg("--admin").arg(gateway.admin.to_string());
-    let done = command.arg("--token-file").arg(token).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (done.status.code(), text(done.stdout), text(done.stderr))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn check_reload_reports_the_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    let (running, next) = (folder.path().join("gateway.yaml"), folder.path().join("next.yaml"));
-    std::fs::write(&running, file(&[A, B])).unwrap();
-    let gateway = Gateway::serve(&running);
-    let (code, report, _) = check_reload(&gateway, &running);
-    assert_eq!((code, report.as_str()), (Some(0), "nothing changes\n"));
-    let b = r#"{"name":"b","backend":{"fixed":{"parameters":[{"b":"2"}]}},"cache":{"ttl":"5m"}}"#;
-    std::fs::write(&next, format!("log: {{ level: debug }}\n{}", file(&[A, b]))).unwrap();
-    let (code, report, _) = check_reload(&gateway, &next);
-    assert_eq!(
-        (code, report.as_str()),
-        (
-            Some(0),
-            "route b: backend.fixed.parameters[0].b changed, cache.ttl new\n\
-             1 route: the same, with their answers, workers and runs under way\n\
-             log.level: new, from the next start on\n"
-        )
-    );
-    std::fs::write(&next, "routes: [ { name: a } ]\n").unwrap();
-    let (code, report, why) = check_reload(&gateway, &next);
-    assert_eq!((code, report.as_str()), (Some(78), ""));
-    assert!(why.contains("routes[0]") && why.contains("a reload would change nothing"), "{why}");
-    assert_eq!(shown(&gateway).await["generation"], 1, "nothing was changed");
 }
