@@ -38,9 +38,8 @@ async fn no_fault_makes_a_wrong_success() {
     let boards = groups.flat_map(|group| State::ALL.map(|state| (state, group)));
     // Each is a task: to build a gateway with a thousand routes takes seconds, in which the requests of the others would time out.
     let boards = boards.map(|(state, group)| (state, group.to_vec()));
-    let led = stream::iter(boards).map(|(state, group)| {
-        tokio::spawn(async move { state.lead(Board::start(state, &group).await).await })
-    });
+    let led = stream::iter(boards)
+        .map(|(state, group)| tokio::spawn(async move { state.lead(Board::start(state, &group).await).await }));
     let outcomes: Vec<Outcome> =
         led.buffer_unordered(AT_ONCE).flat_map(|led| stream::iter(led.expect("a board"))).collect().await;
 

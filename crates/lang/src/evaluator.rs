@@ -3,7 +3,7 @@
 //!
 //! All evaluators together map 136 MiB ([`SMALL`], [`LARGE`]) on any machine, of which the allocators leave some 24 MiB
 //! untouched. Evaluations in this process take at most 8 MiB. That is less than 128 MiB in all. A route has one evaluation of
-//! each size under way, and routes take turns.
+//! each size under way, so no route can keep all evaluators.
 
 mod context;
 mod error;
@@ -63,7 +63,7 @@ struct Route {
     /// `None` if everything must be evaluated in this process.
     all: Option<Arc<Evaluators>>,
     /// One short evaluation at a time, and one long one.
-    turns: [Semaphore; 2],
+    slots: [Semaphore; 2],
 }
 
 impl Evaluators {
@@ -74,7 +74,7 @@ impl Evaluators {
         Arc::new(Self { small: pool(SMALL), large: pool(LARGE), metrics })
     }
 
-    /// Access for one route, which takes turns with other routes.
+    /// Access for one route, which shares the evaluators with other routes.
     #[must_use]
     pub fn of_route(self: &Arc<Self>) -> Evaluator {
         Evaluator::new(Some(Arc::clone(self)))
@@ -83,7 +83,7 @@ impl Evaluators {
 
 impl Evaluator {
     fn new(all: Option<Arc<Evaluators>>) -> Self {
-        Self(Arc::new(Route { all, turns: [Semaphore::new(1), Semaphore::new(1)] }))
+        Self(Arc::new(Route { all, slots: [Semaphore::new(1), Semaphore::new(1)] }))
     }
 
     /// Access for another route to the same evaluators.
@@ -92,7 +92,7 @@ impl Evaluator {
         Self::new(self.0.all.clone())
     }
 
-    /// No evaluators: whatever is not cheap is an error.
+    /// No evaluators: each evaluation that is not cheap is an error.
     #[must_use]
     pub fn none() -> Self {
         Self::new(None)
@@ -101,7 +101,7 @@ impl Evaluator {
     /// The value of `expression` with `variables`, from an evaluator.
     ///
     /// # Errors
-    /// When the expression does not fit the variables, or there was no turn, no time, or no memory for it.
+    /// When the expression does not fit the variables, or there was no free slot, no time, or no memory for it.
     pub async fn evaluate(
         &self,
         expression: &Expression,
@@ -112,7 +112,7 @@ impl Evaluator {
         let variables = variables.of(expression);
         let variables = variables.iter().map(|(name, json)| (*name, &**json)).collect();
         let task = Task::Expression { source, variables };
-        let EvaluatorAnswer::Value(value) = self.ask(&task, source, deadline).await? else {
+        let EvaluatorAnswer::Value(value) = self.delegate(&task, source, deadline).await? else {
             return Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(source));
         };
         let failure = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
@@ -136,25 +136,31 @@ impl Evaluator {
         }
         let context = json_of(values).map_err(EvaluationError::from)?.to_string().into_bytes();
         let task = Task::Template { source: template.source(), place: template.place(), context: &context };
-        match self.ask(&task, template.source(), deadline).await? {
+        match self.delegate(&task, template.source(), deadline).await? {
             EvaluatorAnswer::Text(text) => text.map_err(EvaluationError::from),
             _ => Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(template.source())),
         }
     }
 
-    /// Gives `task` to an evaluator. `messages` is the source of its expression or template.
-    async fn ask(&self, task: &Task<'_>, failure: &str, deadline: Instant) -> Result<EvaluatorAnswer, EvaluationError> {
-        let Some(all) = &self.0.all else { return Err(Cause::None.of(failure)) };
+    /// Passes `task` to an evaluator, and counts the result. `source` is that of its expression or template, for errors.
+    async fn delegate(
+        &self,
+        task: &Task<'_>,
+        source: &str,
+        deadline: Instant,
+    ) -> Result<EvaluatorAnswer, EvaluationError> {
+        let Some(all) = &self.0.all else { return Err(Cause::None.of(source)) };
         let answer = self.answer(all, task, deadline).await;
         all.metrics.count(answer.as_ref().map_or_else(Cause::as_str, EvaluatorAnswer::as_str));
-        answer.map_err(|cause| cause.of(failure))
+        answer.map_err(|cause| cause.of(source))
     }
 
     async fn answer(&self, all: &Evaluators, task: &Task<'_>, deadline: Instant) -> Result<EvaluatorAnswer, Cause> {
         let is_long = task.len() > LONG;
-        let (pool, turns) = if is_long { (&all.large, &self.0.turns[1]) } else { (&all.small, &self.0.turns[0]) };
-        let own = timeout_at(deadline, turns.acquire()).await;
-        let Ok(Ok(_own)) = own else { return Err(Cause::NoTurn) };
+        let (pool, slot) = if is_long { (&all.large, &self.0.slots[1]) } else { (&all.small, &self.0.slots[0]) };
+        // The route's own slot first: while one waits here, it takes no place in the queue for the evaluators.
+        let own = timeout_at(deadline, slot.acquire()).await;
+        let Ok(Ok(_own)) = own else { return Err(Cause::NoSlot) };
         pool.answer(task, deadline).await
     }
 }

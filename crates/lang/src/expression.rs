@@ -108,9 +108,9 @@ impl Expression {
         self.evaluate_within(&ROOM, variables)
     }
 
-    /// Evaluates if that is cheap, however much else is evaluated. For callers without an evaluator.
+    /// Evaluates if that is cheap, independent of all other evaluations. For callers without an evaluator.
     #[must_use]
-    pub fn evaluate_alone(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+    pub fn evaluate_at_once(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
         self.evaluate_within(&Semaphore::new(Semaphore::MAX_PERMITS), variables)
     }
 
@@ -124,7 +124,7 @@ impl Expression {
         Some(self.execute(&mentioned))
     }
 
-    /// Whether it puts texts together for the value of `key` in the object that it gives: from parts of the variables and other texts.
+    /// Whether it puts texts together for the value of `key` in the object that it makes: from parts of the variables and other texts.
     #[must_use]
     pub fn composes(&self, key: &str) -> bool {
         structure::composes(structure::value_of(self.program.expression(), key))
@@ -159,7 +159,7 @@ impl Expression {
     /// no order.
     ///
     /// # Errors
-    /// When the expression does not fit the document. The text says where.
+    /// When the expression does not fit the document. The text names the place.
     pub fn evaluate(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
         let picked = self.plain.as_ref().and_then(|plain| plain.pick(variables));
         picked.map_or_else(|| self.execute(variables), Ok)

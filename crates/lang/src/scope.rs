@@ -1,5 +1,5 @@
 //! The names that templates and expressions can use at one place of the configuration, and what is known of their values before
-//! any source is asked.
+//! any source is called.
 
 use std::collections::BTreeMap;
 
@@ -210,7 +210,7 @@ impl NameScope {
         self.is_open
     }
 
-    /// What is known of `name`. `None` if there is no such name.
+    /// The type of `name`, as far as it is known. `None` if there is no such name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<ValueType> {
         self.names.get(name).cloned().or_else(|| self.is_open.then_some(ValueType::Anything))
@@ -222,10 +222,10 @@ impl NameScope {
         self.names.keys().map(String::as_str).collect()
     }
 
-    /// The known name that `given` may be a misspelling of.
+    /// The known name that `written` may be a misspelling of.
     #[must_use]
-    pub fn near(&self, given: &str) -> Option<&str> {
-        near(given, &self.names())
+    pub fn near(&self, written: &str) -> Option<&str> {
+        near(written, &self.names())
     }
 
     /// Follows the dotted name `dotted`, as far as values are known.

@@ -51,7 +51,7 @@ const MAX_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
 /// The unreserved characters of RFC 3986, section 2.3. All others are percent-encoded in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where a template's values will stand. That decides what they may contain.
+/// The place of a template's values. It decides which characters they may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ValueContext {
     /// Free text.
@@ -126,7 +126,7 @@ impl Template {
         if self.names.is_empty()
             && let Some(Err(refusal)) = self.render_small(&Value::UNDEFINED)
         {
-            problems.mistake(path, refusal.message, "correct it: it fails whatever the call is");
+            problems.mistake(path, refusal.message, "correct it: it fails for all calls");
         }
     }
 
@@ -141,7 +141,7 @@ impl Template {
     fn compile(source: &str, place: ValueContext, scope: Option<&NameScope>) -> Result<Self, String> {
         let bound = bound::of(source);
         if bound.constant() > MAX_CONSTANT {
-            return Err("it repeats a text too often: its constants alone make more than 16 MiB".to_owned());
+            return Err("it repeats a text too often: only its constants make more than 16 MiB".to_owned());
         }
         let mut environment = Box::new(environment(place).clone());
         let added = environment.add_template_owned(ONLY, source.to_owned());
@@ -161,7 +161,7 @@ impl Template {
         Self::compile(source, place, None)
     }
 
-    /// Where its values will stand.
+    /// The place of its values.
     #[must_use]
     pub const fn place(&self) -> ValueContext {
         self.place

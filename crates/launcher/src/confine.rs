@@ -32,7 +32,7 @@ pub(crate) struct Confined {
     is_cut_off: bool,
     walls: Walls,
     /// Whether it can signal its own descendants and no other process.
-    pub is_alone: bool,
+    pub signals_only_own: bool,
     /// Whether system calls may be refused.
     can_refuse: bool,
 }
@@ -55,15 +55,15 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: Option<&Path>) -> Result<Co
     terms.user.map_or(Ok(()), become_user)?;
     // Otherwise a program of the same user could take this process's socket and answer in its place.
     if let Err(error) = prctl::set_dumpable(false) {
-        lacks.push(format!("programs may look into the process that starts them: {error}"));
+        lacks.push(format!("programs may read the memory of the process that starts them: {error}"));
     }
     if let Err(error) = prctl::set_no_new_privs() {
         lacks.push(format!("programs may gain privileges: {error}"));
         let walls = Walls { stand: false, block_tcp: false };
-        return Ok(Confined { lacks, network, is_cut_off, walls, is_alone: false, can_refuse: false });
+        return Ok(Confined { lacks, network, is_cut_off, walls, signals_only_own: false, can_refuse: false });
     }
     // Root without capabilities only owns its files. With capabilities it could read the gateway's memory, which landlock
-    // alone does not forbid.
+    // by itself does not forbid.
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .map_err(|error| format!("cannot give up capabilities: {error}"))?;
@@ -72,14 +72,15 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: Option<&Path>) -> Result<Co
         None => Walls { stand: false, block_tcp: false },
     };
     // Also test what the kernel promises: a signal must not reach the process that started this one.
-    let is_alone = walls.stand && supports(|ruleset| ruleset.scope(Scope::Signal)) && kill(starter, None).is_err();
-    lacks.extend(lacks_of_landlock(walls, is_alone));
-    Ok(Confined { lacks, network, is_cut_off, walls, is_alone, can_refuse: true })
+    let signals_only_own =
+        walls.stand && supports(|ruleset| ruleset.scope(Scope::Signal)) && kill(starter, None).is_err();
+    lacks.extend(lacks_of_landlock(walls, signals_only_own));
+    Ok(Confined { lacks, network, is_cut_off, walls, signals_only_own, can_refuse: true })
 }
 
 impl Confined {
-    /// Refuses system calls from now on, in this thread and in all programs that it starts, signals to `guarded` processes among them. Comes
-    /// last, since the filter refuses calls that are needed before. Returns all that could not be taken away.
+    /// Refuses system calls from now on, in this thread and in all programs that it starts, signals to `guarded` processes
+    /// among them. Comes last, since the filter refuses calls that are needed before. Returns all that could not be taken away.
     pub(crate) fn refuse_calls(self, guarded: &[Pid]) -> Vec<String> {
         let Self { mut lacks, network, is_cut_off, walls, can_refuse, .. } = self;
         if !can_refuse {
@@ -98,7 +99,7 @@ impl Confined {
             lacks.push(if walls.block_tcp {
                 "`network: none` stops TCP only: the gateway may make no network namespace".to_owned()
             } else {
-                "`network: none` has no effect: the gateway may make no network namespace, and the kernel's landlock knows no network".to_owned()
+                "`network: none` has no effect: the gateway may make no network namespace, and the kernel's landlock covers no network".to_owned()
             });
         }
         lacks
@@ -106,14 +107,14 @@ impl Confined {
 }
 
 /// What landlock on this kernel cannot take away from programs.
-fn lacks_of_landlock(walls: Walls, is_alone: bool) -> Vec<String> {
+fn lacks_of_landlock(walls: Walls, signals_only_own: bool) -> Vec<String> {
     let mut lacks = Vec::new();
     if !walls.stand {
         lacks.push("programs may read and write all files that the gateway may: the kernel has no landlock".to_owned());
     } else if !supports(|ruleset| ruleset.handle_access(AccessFs::Truncate)) {
         lacks.push("programs may empty files that they may not write: the kernel is older than 6.2".to_owned());
     }
-    if !is_alone {
+    if !signals_only_own {
         lacks.push(
             "programs may send signals to the gateway, so end it, unless `user` names another user for them, and may outrun \
              their end by forking: the kernel has no landlock that scopes signals (Linux 6.12)"

@@ -90,7 +90,7 @@ impl Run {
     }
 }
 
-/// Whether the link at `path`, relative to the folder, leads out of it by its text alone. Landlock decides what programs
+/// Whether the link at `path`, relative to the folder, leads out of it by its mere text. Landlock decides what programs
 /// can reach outside.
 fn leads_out(path: &Path, target: &Path) -> bool {
     let mut depth = path.components().count() - 1;

@@ -1,5 +1,6 @@
-//! Empties a folder that programs have filled, whatever they made there: folders in folders without end, folders that nobody may enter, many
-//! files, names that are not text. Takes little memory and few open files, follows no link, and stays in its file system.
+//! Empties a folder that programs have filled, with anything that they can make there: folders in folders without end, folders
+//! that nobody may enter, many files, names that are not text. Takes little memory and few open files, follows no link, and
+//! stays in its file system.
 
 use std::{
     collections::VecDeque,
@@ -45,7 +46,7 @@ struct Levels {
     open: VecDeque<Level>,
 }
 
-/// Removes everything in `folder`, and gives its owner access to it.
+/// Removes everything in `folder`, and restores its owner's access to it.
 ///
 /// # Errors
 /// When something cannot be removed, such as a folder on which another file system is mounted, or `until` is over.
@@ -157,7 +158,7 @@ fn enter(parent: BorrowedFd<'_>, name: &CStr, device: u64) -> io::Result<Option<
     let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let opened = match openat2(parent, name, path, Mode::empty(), stay) {
-        // A kernel, or a filter of system calls, that does not know it.
+        // A kernel, or a filter of system calls, that lacks it.
         Err(Errno::NOSYS | Errno::PERM) => openat(parent, name, path, Mode::empty()),
         opened => opened,
     };
@@ -172,7 +173,7 @@ fn enter(parent: BorrowedFd<'_>, name: &CStr, device: u64) -> io::Result<Option<
     unlock(&opened).map(Some)
 }
 
-/// A folder to read, from one that was only looked up. Gives its owner access to it.
+/// A folder to read, from one that was opened as a path only. Restores its owner's access to it.
 fn unlock(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(fstat(folder)?.st_mode);
     if !mode.contains(OWNERS) {

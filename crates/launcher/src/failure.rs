@@ -1,4 +1,4 @@
-//! Why a program did not run. The type tells a program that did not start from all other failures.
+//! Why a program did not run. The type separates a program that did not start from all other failures.
 
 use std::{fmt, io};
 

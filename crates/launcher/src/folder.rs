@@ -1,5 +1,5 @@
-//! The work folder of a launcher's programs. Only its owner may enter it. It is empty when a program begins, and is [emptied](super::emptying)
-//! when the program has ended, whatever the program did to it.
+//! The work folder of a launcher's programs. Only its owner may enter it. It is empty when a program begins, and is
+//! [emptied](super::emptying) when the program has ended, in any state that the program left.
 
 use std::{
     fs::{DirBuilder, File, Metadata},
@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// The mode of a work folder: only its owner has access.
 const OWN: u32 = 0o700;
-/// Two changes that are this far apart surely have different times. Some file systems count whole seconds, kernels before
+/// Two changes with this time between them surely have different times. Some file systems count whole seconds, kernels before
 /// 6.13 count in ticks, and a clock may stand still while a machine is busy.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -60,18 +60,18 @@ impl Work {
     }
 
     /// Whether the folder is empty and has its mode. The kernel sets the time of a change and a program cannot. If that
-    /// time is the one of an earlier check, the folder needs no second look.
+    /// time is the one of an earlier check, the folder needs no second check.
     pub(crate) fn is_as_made(&mut self, now: impl FnOnce() -> SystemTime) -> bool {
         let Ok(data) = self.opened.metadata() else { return false };
         let changed = changed(&data);
         if changed.is_some() && changed == self.changed {
             return true;
         }
-        let looked = now();
+        let checked = now();
         let is_as_made = is_own(&data)
             && self.is_in_place()
             && self.path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-        self.changed = changed.filter(|changed| is_as_made && *changed + SETTLED < looked);
+        self.changed = changed.filter(|changed| is_as_made && *changed + SETTLED < checked);
         is_as_made
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         make(&path).unwrap();
         let mut work = Work::new(path.clone()).unwrap();
         let mut ended = |change: &dyn Fn()| {
-            // Wait a moment, so that the change has another time. The check believes it comes much later.
+            // Wait a moment, so that the change has another time. The check gets a much later time.
             std::thread::sleep(Duration::from_millis(30));
             change();
             work.is_as_made(|| SystemTime::now() + 2 * SETTLED)

@@ -1,5 +1,5 @@
-//! What all launchers of a gateway share: the supervisor that starts them, and the folder of their work folders. Whatever touches files runs
-//! on threads that may block, and whatever programs made is removed by a process that can do nothing else.
+//! What all launchers of a gateway share: the supervisor that starts them, and the folder of their work folders. Whatever
+//! touches files runs on threads that may block, and the files of programs are removed by a process that can do nothing else.
 
 use std::{
     io,
@@ -126,12 +126,12 @@ impl LauncherHost {
         }
     }
 
-    /// Removes a work folder, whatever is in it.
+    /// Removes a work folder with any content.
     pub(super) async fn remove(&self, folder: PathBuf) {
         if is_removed(&folder).await {
             return;
         }
-        let Ok(_turn) = self.emptying.acquire().await else { return };
+        let Ok(_permit) = self.emptying.acquire().await else { return };
         let emptied = timeout(EMPTYING + ENDING, self.empty(&folder)).await;
         let why = match emptied.unwrap_or_else(|_| Err("it takes too long".to_owned())) {
             Ok(()) if is_removed(&folder).await => return,
@@ -165,7 +165,7 @@ impl LauncherHost {
         }
     }
 
-    /// Removes all work folders, within a short time. The next gateway removes the rest.
+    /// Removes all work folders, within a short time. The next gateway removes what remains.
     pub(super) async fn close(&self) {
         let removing = async {
             if let Some(root) = self.root.lock().await.take() {

@@ -40,23 +40,23 @@ impl<T> Idle<T> {
         self.0.lock()
     }
 
-    /// Takes the objects beyond `ahead` that waited too long, and says whether more of them may come.
-    fn old(&self, ahead: usize) -> (Vec<T>, bool) {
+    /// Takes the objects beyond `spare` that waited too long, and says whether more of them may come.
+    fn old(&self, spare: usize) -> (Vec<T>, bool) {
         let mut waiting = self.lock();
-        let surplus = waiting.all.len().saturating_sub(ahead);
+        let surplus = waiting.all.len().saturating_sub(spare);
         let old = waiting.all.iter().take(surplus).take_while(|(_, since)| since.elapsed() >= MAX_IDLE).count();
         let ended = waiting.all.drain(..old).map(|(one, _)| one).collect();
-        waiting.is_swept = waiting.all.len() > ahead;
+        waiting.is_swept = waiting.all.len() > spare;
         (ended, waiting.is_swept)
     }
 }
 
 impl<T: Send + 'static> Idle<T> {
-    /// Keeps `one` for reuse. Passes objects that waited too long to `end`, except for the newest `ahead`.
-    pub fn push(self: &Arc<Self>, one: T, ahead: usize, end: impl Fn(T) + Send + 'static) {
+    /// Keeps `one` for reuse. Passes objects that waited too long to `end`, except for the newest `spare`.
+    pub fn push(self: &Arc<Self>, one: T, spare: usize, end: impl Fn(T) + Send + 'static) {
         let mut waiting = self.lock();
         waiting.all.push((one, Instant::now()));
-        if waiting.is_swept || waiting.all.len() <= ahead {
+        if waiting.is_swept || waiting.all.len() <= spare {
             return;
         }
         waiting.is_swept = true;
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Idle<T> {
             while is_more {
                 sleep(MAX_IDLE).await;
                 let Some(idle) = idle.upgrade() else { return };
-                let (old, more) = idle.old(ahead);
+                let (old, more) = idle.old(spare);
                 is_more = more;
                 old.into_iter().for_each(&end);
             }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(gone.try_recv(), Ok(3), "the newest object is kept");
         assert!(gone.try_recv().is_err());
         sleep(MAX_IDLE * 3).await;
-        assert!(gone.try_recv().is_err(), "one is kept ahead");
+        assert!(gone.try_recv().is_err(), "one is kept as a spare");
         push(6);
         sleep(MAX_IDLE * 2).await;
         assert_eq!((gone.try_recv(), idle.pop(), idle.pop()), (Ok(5), Some(6), None));

@@ -1,4 +1,4 @@
-//! The launcher process: it gives up what programs must not have, then starts one program after the other and leaves
+//! The launcher process: it gives up the rights that programs must not have, then starts one program after the other and leaves
 //! nothing of any of them behind. It ends when the gateway does.
 
 use std::{
@@ -55,7 +55,7 @@ const KILLING: Duration = Duration::from_secs(3);
 pub fn run() -> ExitCode {
     match live() {
         Ok(()) => ExitCode::SUCCESS,
-        // The gateway is gone, and with it whoever would want to know.
+        // The gateway is gone, so nobody reads the error.
         Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: launcher: {error}");
@@ -78,7 +78,8 @@ fn live() -> std::io::Result<()> {
         Err(why) => return gateway.send(&LauncherReport::NotStarted(why.into())),
     };
     // Blocks signals before the first thread begins.
-    let parts = || Ok((children()?, Starter::new(&folder)?, Work::new(folder)?, ProcessTree::new(confined.is_alone)?));
+    let parts =
+        || Ok((children()?, Starter::new(&folder)?, Work::new(folder)?, ProcessTree::new(confined.signals_only_own)?));
     let (children, starter, work, tree) = match parts() {
         Ok(parts) => parts,
         Err(error) => return gateway.send(&LauncherReport::NotStarted(std::io::Error::into(error))),
@@ -87,20 +88,20 @@ fn live() -> std::io::Result<()> {
     gateway.send(&LauncherReport::Ready(lacks))?;
     let cpu = terms.limits.cpu;
     let mut launcher = Launcher { gateway, children, starter, work, tree, cpu, used: Duration::ZERO };
-    let mut served = Ok(true);
-    while let Ok(true) = served {
-        served = launcher.serve();
+    let mut goes_on = Ok(true);
+    while let Ok(true) = goes_on {
+        goes_on = launcher.serve();
     }
-    if served.is_err() {
-        // Nothing of a program stays, whatever failed.
+    if goes_on.is_err() {
+        // Nothing of a program stays after any failure.
         launcher.tree.kill_all(KILLING, |_, _| ());
     }
-    served.map(drop)
+    goes_on.map(drop)
 }
 
-/// Empties `folder`, and says how that went.
+/// Empties `folder`, and reports the result.
 fn empty(mut gateway: Inbox, terms: &LaunchOptions, folder: &Path) -> std::io::Result<()> {
-    // Landlock looks at all folders above for each call, which takes minutes in a deep tree. The emptying itself stays in the folder.
+    // Landlock checks all folders above for each call, which takes minutes in a deep tree. The emptying itself stays in the folder.
     let emptied = confine(terms, None).and_then(|confined| {
         drop(confined.refuse_calls(&[]));
         emptying::empty(folder, Instant::now() + EMPTYING).map_err(|error| error.to_string())
@@ -120,7 +121,7 @@ fn children() -> std::io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
-/// Closes what whoever started the gateway left open, and no program should have.
+/// Closes descriptors that the gateway's parent left open, and that no program should have.
 fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -146,7 +147,7 @@ struct Launcher {
 struct GoingOn {
     /// Whether the gateway is still there.
     is_served: bool,
-    /// Whether the gateway asked for the end.
+    /// Whether the gateway requested the end.
     is_stopped: bool,
 }
 
@@ -157,7 +158,7 @@ impl Launcher {
         // A stop that comes after its program's end needs no action.
         let LauncherRequest::Start(start) = wire::message(&body)? else { return Ok(true) };
         let streams = self.gateway.streams();
-        let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) =
+        let (mut how, mut is_served, mut is_first, mut has_no_descendants, mut is_cut) =
             (ExitKind::Unknown, true, false, true, false);
         let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
         let commands = match self.prepare(&start, streams) {
@@ -180,19 +181,19 @@ impl Launcher {
                 }
             };
             let going_on = self.attend(pid, &mut seen)?;
-            is_alone = reap_all(AFTERLIFE, &mut seen) || {
+            has_no_descendants = reap_all(AFTERLIFE, &mut seen) || {
                 is_cut = stdout.is_none_or(is_held);
                 self.tree.kill_all(KILLING, &mut seen)
             };
             is_served = going_on.is_served;
-            if how != ExitKind::Code(0) || going_on.is_stopped || !is_served || !is_alone {
+            if how != ExitKind::Code(0) || going_on.is_stopped || !is_served || !has_no_descendants {
                 break;
             }
         }
         if !is_served {
             return Ok(false);
         }
-        let fate = match (is_alone && !self.is_tired(), self.work.is_as_made(SystemTime::now)) {
+        let fate = match (has_no_descendants && !self.is_tired(), self.work.is_as_made(SystemTime::now)) {
             (true, true) => Fate::Goes,
             (true, false) if self.work.is_in_place() => Fate::Waits,
             _ => Fate::Ends,
@@ -216,7 +217,7 @@ impl Launcher {
         self.cpu.is_some_and(|max| used.is_ok_and(|used| used * 2 > Duration::from_secs(max)))
     }
 
-    /// Reports that the program could not be started. The next program gets another launcher, whatever the reason.
+    /// Reports that the program could not be started. The next program gets another launcher, for any reason.
     fn refuse(&mut self, failure: StartFailure) -> std::io::Result<bool> {
         // The program may run already, if only a later step failed.
         self.tree.kill_all(KILLING, |_, _| ());
@@ -281,8 +282,8 @@ impl Launcher {
             }
             if has_word {
                 let word = self.gateway.next().ok().flatten();
-                let wish = word.as_ref().and_then(|body| wire::message(body).ok());
-                let grace = if let Some(LauncherRequest::Stop(grace)) = wish { grace } else { Duration::ZERO };
+                let request = word.as_ref().and_then(|body| wire::message(body).ok());
+                let grace = if let Some(LauncherRequest::Stop(grace)) = request { grace } else { Duration::ZERO };
                 if !grace.is_zero() {
                     self.tree.signal_all(Signal::SIGTERM);
                     reap_all(grace, &mut *seen);

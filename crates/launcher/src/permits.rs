@@ -22,7 +22,7 @@ pub(super) struct PoolState {
     idle: Arc<Idle<Launcher>>,
 }
 
-/// The right to run a program, or to ask a worker.
+/// The right to run a program, or to send a query to a worker.
 #[derive(Debug)]
 pub struct RunPermit {
     of_own: OwnedSemaphorePermit,
@@ -43,14 +43,14 @@ impl PoolState {
         Arc::new(Self { launchers: Arc::clone(launchers), terms, permits, max, emptying, idle: Arc::default() })
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     ///
     /// # Errors
-    /// When there is no turn before `deadline`.
-    pub(super) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
+    /// When there is no permit before `deadline`.
+    pub(super) async fn permit(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         let full = |max: usize, of: &str| {
             let s = plural(max);
-            BackendError::timeout(format!("no turn in time: {max} run{s} {of} were under way until the deadline"))
+            BackendError::timeout(format!("no free slot in time: {max} run{s} {of} were under way until the deadline"))
         };
         let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
         let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
@@ -71,8 +71,8 @@ impl PoolState {
         }
     }
 
-    /// Keeps a launcher for reuse once it has emptied its folder. Another program takes its `place` meanwhile, unless many launchers do that
-    /// already: programs that leave much behind must not make ever more of them.
+    /// Keeps a launcher for reuse once it has emptied its folder. Another program takes its `place` meanwhile, unless many
+    /// launchers do that already: programs that leave much behind must not make ever more of them.
     pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Launcher, place: Option<OwnedSemaphorePermit>) {
         let beside = Arc::clone(&self.emptying).try_acquire_owned().ok();
         let place = if beside.is_some() { None } else { place };

@@ -1,4 +1,4 @@
-//! Starts programs of one kind, on idle or new launchers, when it is their turn.
+//! Starts programs of one kind, on idle or new launchers, as soon as there is a permit.
 
 use std::{io::PipeReader, path::Path, sync::Arc};
 
@@ -48,11 +48,11 @@ impl LauncherPool {
         Self(PoolState::new(launchers, terms, max))
     }
 
-    /// Starts `program` with `environment` when it is its turn. Writes `input` if it is short; otherwise the caller writes
+    /// Starts `program` with `environment` as soon as it has a permit. Writes `input` if it is short; otherwise the caller writes
     /// it.
     ///
     /// # Errors
-    /// When there is no turn before `deadline`, or no launcher can start the program.
+    /// When there is no permit before `deadline`, or no launcher can start the program.
     pub async fn start(
         &self,
         program: &Program,
@@ -60,11 +60,11 @@ impl LauncherPool {
         input: &[u8],
         deadline: Instant,
     ) -> Result<Running, LaunchError> {
-        let turn = self.turn(deadline).await?;
-        self.launch(program, environment, Some((input, turn)), deadline).await
+        let permit = self.permit(deadline).await?;
+        self.launch(program, environment, Some((input, permit)), deadline).await
     }
 
-    /// Starts `program` as a worker. The worker takes no turn, but each question to it needs one.
+    /// Starts `program` as a worker. The worker takes no permit, but each query to it needs one.
     ///
     /// # Errors
     /// When there is no launcher for it before `deadline`.
@@ -77,12 +77,12 @@ impl LauncherPool {
         self.launch(program, environment, None, deadline).await
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     ///
     /// # Errors
-    /// When there is no turn before `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
-        self.0.turn(deadline).await
+    /// When there is no permit before `deadline`.
+    pub async fn permit(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
+        self.0.permit(deadline).await
     }
 
     /// Which files its programs may use now, without `known`. A program that started with other files sees the old ones.
@@ -91,7 +91,7 @@ impl LauncherPool {
         self.0.terms.identities_but(known)
     }
 
-    /// Counts a worker that gets no further question, because of `why`.
+    /// Counts a worker that gets no further query, because of `why`.
     pub fn worker_ended(&self, why: &'static str) {
         if let Some(metrics) = &self.0.launchers.metrics {
             metrics.worker_ended(why);
@@ -132,7 +132,7 @@ impl LauncherPool {
         };
         drop(streams);
         let meter = slot.meter();
-        let charge = RunningProcess::new(&self.0, slot, once.map(|(_, turn)| turn));
+        let charge = RunningProcess::new(&self.0, slot, once.map(|(_, permit)| permit));
         let Ends { stdin, stdout, stderr } = ends;
         // The program waits for the end of its input, so a pipe with nothing left to write must be closed.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();

@@ -1,5 +1,6 @@
 //! The folder that holds all work folders of a gateway. It is removed when the gateway ends. A folder that `kill -9` left
-//! behind is removed by the next gateway. A folder for temporary files is shared with others: only what is surely a gateway's own is touched.
+//! behind is removed by the next gateway. A folder for temporary files is shared with others: only what is surely a gateway's
+//! own is touched.
 
 use std::{
     fs::{DirBuilder, File},
@@ -49,7 +50,7 @@ impl Root {
         Ok(Self { path, count: AtomicU64::new(0), _lock: lock })
     }
 
-    /// The folders of gateways that have ended. Each is locked, so that one gateway alone removes it.
+    /// The folders of gateways that have ended. Each is locked, so that only one gateway removes it.
     pub(crate) fn left() -> Vec<Self> {
         let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
         let named = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
@@ -90,7 +91,7 @@ impl Root {
 }
 
 impl Drop for Root {
-    /// Removes what is left within a short time. The next gateway removes the rest.
+    /// Removes what is left within a short time. The next gateway removes what remains.
     fn drop(&mut self) {
         let until = Instant::now() + REMOVAL;
         for folder in self.folders() {
@@ -98,7 +99,7 @@ impl Drop for Root {
                 let _ = std::fs::remove_dir(&folder);
             }
         }
-        // The lock goes last: without it nobody would find the rest.
+        // The lock goes last: without it nobody would find the remaining folders.
         if self.folders().is_empty() && std::fs::remove_file(self.path.join(LOCK)).is_ok() {
             let _ = std::fs::remove_dir(&self.path);
         }

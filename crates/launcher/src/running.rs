@@ -32,28 +32,29 @@ struct Held {
     places: Arc<PoolState>,
     slot: Launcher,
     place: ProcessPermit,
-    /// When the program must have ended. Set when it was asked to end.
+    /// When the program must have ended. Set when it got the request to end.
     until: Option<Instant>,
 }
 
-/// A program that counts as running, and its turn.
+/// A program that counts as running, and its permit.
 #[derive(Debug)]
 struct ProcessPermit {
     _running: CountGuard<Arc<Launchers>>,
-    turn: Option<RunPermit>,
+    permit: Option<RunPermit>,
 }
 
 impl ProcessPermit {
-    /// The part of the turn that only this program's pool lacks, for as long as its folder is not empty. All other scripts have theirs back.
+    /// The part of the permit that only this program's pool lacks, for as long as its folder is not empty. All other scripts
+    /// have theirs back.
     fn of_own(self) -> Option<OwnedSemaphorePermit> {
-        self.turn.map(RunPermit::into_own)
+        self.permit.map(RunPermit::into_own)
     }
 }
 
 impl RunningProcess {
-    /// The program that `slot` has just started. `turn` is `None` for a worker.
-    pub(super) fn new(places: &Arc<PoolState>, slot: Launcher, turn: Option<RunPermit>) -> Self {
-        let place = ProcessPermit { _running: CountGuard::new(Arc::clone(&places.launchers)), turn };
+    /// The program that `slot` has just started. `permit` is `None` for a worker.
+    pub(super) fn new(places: &Arc<PoolState>, slot: Launcher, permit: Option<RunPermit>) -> Self {
+        let place = ProcessPermit { _running: CountGuard::new(Arc::clone(&places.launchers)), permit };
         Self(Some(Held { places: Arc::clone(places), slot, place, until: None }))
     }
 
@@ -66,7 +67,7 @@ impl RunningProcess {
             Some(held) => held.report().await,
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        settle(&report, self.0.take()).0
+        finish(&report, self.0.take()).0
     }
 
     /// Moves the program to a task of its own, for a caller that cannot always wait for it. The receiver gets the result
@@ -83,7 +84,7 @@ impl RunningProcess {
                 }
                 None => Err(io::ErrorKind::NotConnected.into()),
             };
-            let (ended_as, destroying) = settle(&report, self.0.take());
+            let (ended_as, destroying) = finish(&report, self.0.take());
             if let Some(destroying) = destroying {
                 let _ = destroying.await;
             }
@@ -99,14 +100,14 @@ impl Drop for RunningProcess {
         if let (Some(mut held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
                 let report = held.stop().await;
-                settle(&report, Some(held))
+                finish(&report, Some(held))
             });
         }
     }
 }
 
 impl Held {
-    /// Waits until the launcher reports the program's end. When the gateway shuts down, asks for that end. A cancelled call
+    /// Waits until the launcher reports the program's end. When the gateway shuts down, requests that end. A cancelled call
     /// loses nothing.
     async fn report(&mut self) -> io::Result<LauncherReport> {
         if self.until.is_none() {
@@ -115,27 +116,27 @@ impl Held {
                 report = self.slot.next_report() => return report,
                 _ = closing.wait_for(|is_closed| *is_closed) => {}
             }
-            self.ask_to_end().await?;
+            self.request_end().await?;
         }
         let until = self.until.unwrap_or_else(Instant::now);
         timeout_at(until, self.slot.next_report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    async fn ask_to_end(&mut self) -> io::Result<()> {
+    async fn request_end(&mut self) -> io::Result<()> {
         self.slot.stop(GRACE).await?;
         self.until = Some(Instant::now() + GRACE + ENDING);
         Ok(())
     }
 
-    /// Asks for the program's end and waits for the report.
+    /// Requests the program's end and waits for the report.
     async fn stop(&mut self) -> io::Result<LauncherReport> {
-        self.ask_to_end().await?;
+        self.request_end().await?;
         self.report().await
     }
 }
 
-/// Turns `report` into the program's result. Keeps the launcher, or destroys it in the returned task.
-fn settle(
+/// The program's result in `report`. Keeps the launcher, or destroys it in the returned task.
+fn finish(
     report: &io::Result<LauncherReport>,
     held: Option<Held>,
 ) -> (Result<Ended, LaunchError>, Option<JoinHandle<()>>) {

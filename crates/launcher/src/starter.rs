@@ -99,7 +99,7 @@ impl Starter {
         variables.extend(environment.iter());
         for (home, name) in self.homes.iter().zip(HOMES) {
             let is_it = |variable: &&CStr| {
-                variable.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+                variable.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|after| after.starts_with(b"="))
             };
             if !variables.iter().any(is_it) {
                 variables.push(home);

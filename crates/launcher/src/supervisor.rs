@@ -37,7 +37,7 @@ pub(super) enum SupervisorRequest {
 /// A message from the supervisor to the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum SupervisorReport {
-    /// The next launcher that was asked for has this process id, or could not be started.
+    /// The next launcher that was requested has this process id, or could not be started.
     Started(Result<u32, StartFailure>),
     /// The launcher with this process id has ended, and so has everything that it left.
     Gone(u32),
@@ -84,8 +84,8 @@ impl Supervisor {
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .spawn()?;
-        let (wanted, wishes) = mpsc::unbounded_channel();
-        tokio::spawn(attend(process, UnixStream::from_std(ours)?, wishes));
+        let (wanted, requests) = mpsc::unbounded_channel();
+        tokio::spawn(attend(process, UnixStream::from_std(ours)?, requests));
         Ok(Self(wanted))
     }
 
@@ -135,7 +135,7 @@ async fn attend(mut process: Child, socket: UnixStream, mut wanted: mpsc::Unboun
     if let Err(error) = converse(socket, &mut wanted).await {
         tracing::warn!(%error, "the process that starts launchers has ended; another one is started");
     }
-    // All who wait learn that it is gone, and nobody is added.
+    // Closes the channels of all callers who wait: their launchers are gone. Nobody is added.
     drop(wanted);
     let _ = process.wait().await;
 }
@@ -147,7 +147,7 @@ async fn converse(socket: UnixStream, wanted: &mut mpsc::UnboundedReceiver<Wante
     let (mut starting, mut running) = (VecDeque::new(), HashMap::<u32, oneshot::Sender<()>>::new());
     loop {
         tokio::select! {
-            wish = wanted.recv() => match wish {
+            request = wanted.recv() => match request {
                 None => return Ok(()),
                 Some(Wanted::Kill(id)) => requests.send(&SupervisorRequest::Kill(id), &[]).await?,
                 Some(Wanted::Start(socket, reply)) => {

@@ -1,5 +1,5 @@
 //! The processes that a program leaves behind. The launcher is their reaper: when their parents end, they become children
-//! of the launcher, whatever they do. So none is overlooked.
+//! of the launcher, in all cases. So none is missed.
 
 use std::{
     collections::HashMap,
@@ -86,27 +86,27 @@ struct Killer {
 impl Killer {
     /// Starts the thread. The filter must come later.
     fn start() -> io::Result<Self> {
-        let ((signals, wanted), (done, sent), (tell, told)) = (sync_channel(0), sync_channel(1), sync_channel(1));
+        let ((signals, wanted), (done, sent), (report_id, id)) = (sync_channel(0), sync_channel(1), sync_channel(1));
         thread::Builder::new().stack_size(STACK).spawn(move || {
-            let _ = tell.send(gettid());
+            let _ = report_id.send(gettid());
             for signal in wanted {
                 // Every process that this one may signal, except itself (kill(2)).
                 let _ = kill(Pid::from_raw(-1), signal);
                 let _ = done.send(());
             }
         })?;
-        let thread = told.recv().map_err(io::Error::other)?;
+        let thread = id.recv().map_err(io::Error::other)?;
         Ok(Self { thread, signals, sent })
     }
 }
 
 impl ProcessTree {
-    /// The descendants of this process. `is_alone`: it can signal these and no other process.
+    /// The descendants of this process. `signals_only_own`: it can signal these and no other process.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(crate) fn new(is_alone: bool) -> io::Result<Self> {
-        Ok(Self { killer: is_alone.then(Killer::start).transpose()? })
+    pub(crate) fn new(signals_only_own: bool) -> io::Result<Self> {
+        Ok(Self { killer: signals_only_own.then(Killer::start).transpose()? })
     }
 
     /// The processes and threads that programs must not signal: this process, and the one that started it.
@@ -156,7 +156,7 @@ pub(crate) fn orphans(is_known: impl Fn(Pid) -> bool) -> Vec<Pid> {
     children.into_iter().map(Pid::from_raw).filter(|child| !is_known(*child)).collect()
 }
 
-/// Whether a descendant of this process has `file` open, given as device and inode number. Also true if that cannot be
+/// Whether a descendant of this process has `file` open, a device and an inode number. Also true if that cannot be
 /// read.
 pub(crate) fn is_held(file: (u64, u64)) -> bool {
     descendants().into_iter().any(|pid| match std::fs::read_dir(format!("/proc/{pid}/fd")) {

@@ -47,7 +47,8 @@ pub struct Contents {
     pub version: Option<String>,
     /// The digest for each platform of an index.
     pub images: Vec<(Platform, Digest)>,
-    /// What an index holds besides: other indexes, and images whose platform only they themselves name. `None` in notes of earlier versions.
+    /// What an index holds besides: other indexes, and images whose platform only they themselves name. `None` in notes of
+    /// earlier versions.
     pub unplaced: Option<Vec<Digest>>,
 }
 

@@ -15,8 +15,8 @@ pub struct Documents {
     pub gap: Option<BackendError>,
     /// The places that were searched, in words. Without a gap, this is the proof of an absence.
     pub places: Vec<&'static str>,
-    /// Whether the referrers API was not called, since it is remembered that the registry has none. Nothing may be taken for absent before it
-    /// was called.
+    /// Whether the referrers API was not called, since it is remembered that the registry has none. Nothing may be taken for
+    /// absent before it was called.
     pub relies_on_memory: bool,
     /// The documents that the lookup has read so far.
     pub reading: Arc<Reading>,

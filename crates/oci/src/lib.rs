@@ -1,8 +1,8 @@
 //! A client for image registries (OCI distribution specification) and image layouts. It turns a reference into a digest, and distinguishes
 //! *missing* from *unknown*. It has no routes and no answers.
 //!
-//! Start at [`registries`], which shares what was read and asks mirrors first. A registry is one host, with its [`credentials`] and tokens. `lookup`,
-//! `contents`, `listing` and `referrers` read its replies.
+//! Start at [`registries`], which shares what was read and asks mirrors first. A registry is one host, with its [`credentials`]
+//! and tokens. `lookup`, `contents`, `listing` and `referrers` read its replies.
 
 pub mod challenge;
 pub mod config;

@@ -179,8 +179,8 @@ fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
     list.map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
 }
 
-/// The next page by `Link` (RFC 8288). Its host must be that of `here`. Scheme and port do not count: a registry behind a proxy often writes
-/// its own. Its path must be that of the same list, which may be nested elsewhere.
+/// The next page by `Link` (RFC 8288). Its host must be that of `here`. Scheme and port do not count: a registry behind a proxy
+/// often writes its own. Its path must be that of the same list, which may be nested elsewhere.
 pub(super) fn next_page(
     reply: &Reply,
     here: &Url,

@@ -1,6 +1,6 @@
-//! Platforms, and which image a host can run. The names of one platform count as equal, and compatible variants are ordered, as containerd's
-//! `platforms` does it (`Normalize`, and `Only` within one architecture). A comparison as text would take an image for missing
-//! that is there.
+//! Platforms, and which image a host can run. The names of one platform count as equal, and compatible variants are ordered, as
+//! containerd's `platforms` does it (`Normalize`, and `Only` within one architecture). A comparison as text would take an image
+//! for missing that is there.
 
 mod parse;
 
@@ -49,8 +49,8 @@ impl Platform {
         self.os.trim().eq_ignore_ascii_case("unknown")
     }
 
-    /// How well an image for `self` runs on a host that is `wanted`: 0 is best. `None` if it does not run there. If `wanted` leaves the variant
-    /// open, any variant counts, after those that a host without the variant runs.
+    /// How well an image for `self` runs on a host that is `wanted`: 0 is best. `None` if it does not run there. If `wanted`
+    /// leaves the variant open, any variant counts, after those that a host without the variant runs.
     #[must_use]
     pub fn rank(&self, wanted: &Self) -> Option<u32> {
         let (own, host) = (self.normal(), wanted.normal());

@@ -1,5 +1,6 @@
-//! The documents that one lookup has read, and how many more it may read. A lookup covers an image and the index that it was picked from, by
-//! API, fallback tag and cosign's older tag. All of them share one budget: everybody who may push can put documents beside each.
+//! The documents that one lookup has read, and how many more it may read. A lookup covers an image and the index that it was
+//! picked from, by API, fallback tag and cosign's older tag. All of them share one budget: everybody who may push can put
+//! documents beside each.
 
 use std::{
     collections::{BTreeSet, HashMap},

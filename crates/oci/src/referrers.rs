@@ -1,8 +1,8 @@
 //! The documents beside an image: what the referrers API or its fallback tag lists, and cosign's older tag `sha256-….sig`. Source: OCI
 //! distribution specification 1.1, "Listing Referrers" and "Referrers Tag Schema".
 //!
-//! Only the origin is read: a mirror may lack documents that were added to an image later. Each list or document that is not read is a *gap*.
-//! The documents that were read are still valid then, but nothing may be taken for absent.
+//! Only the origin is read: a mirror may lack documents that were added to an image later. Each list or document that is not
+//! read is a *gap*. The documents that were read are still valid then, but nothing may be taken for absent.
 
 mod artifact;
 mod list;
@@ -59,8 +59,8 @@ pub enum Lists {
 }
 
 impl Registries {
-    /// The documents beside `subject` that were not read yet. One lookup serves all callers who wait. With `joins` false, this does not wait for
-    /// a lookup that has begun earlier: it may have missed a change.
+    /// The documents beside `subject` that were not read yet. One lookup serves all callers who wait. With `joins` false, this
+    /// does not wait for a lookup that has begun earlier: it may have missed a change.
     ///
     /// # Errors
     /// When nothing is known by `deadline`. Part of it may be unknown without an error: [`Documents::gap`].

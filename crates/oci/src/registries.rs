@@ -196,14 +196,15 @@ impl Registries {
         wait(join, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }
 
-    /// Forgets all tags, so that each is looked up again, and so are the documents beside images. Callers who already wait for an answer still get it.
+    /// Forgets all tags, so that each is looked up again, and so are the documents beside images. Callers who already wait for
+    /// an answer still get it.
     pub fn forget_tags(&self) {
         self.0.lookups.supersede(|_| true, || self.0.tags.clear());
         self.0.searches.supersede(|_| true, || ());
     }
 
-    /// A permit to verify the documents beside an image, which takes a processor. Permits are served in the order of the calls, so a caller with many
-    /// documents should take several short ones.
+    /// A permit to verify the documents beside an image, which takes a processor. Permits are served in the order of the calls,
+    /// so a caller with many documents should take several short ones.
     ///
     /// # Errors
     /// When there is none by `deadline`.

@@ -36,7 +36,8 @@ pub struct Call {
     pub revalidate: bool,
     /// Whether the request may be sent again after a failure.
     pub may_repeat: bool,
-    /// Whether an answer of another host led here. Then requests go only to public addresses, and to those that `outbound.allowAddresses` names.
+    /// Whether an answer of another host led here. Then requests go only to public addresses, and to those that
+    /// `outbound.allowAddresses` names.
     pub is_led: bool,
 }
 

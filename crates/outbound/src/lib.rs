@@ -4,8 +4,8 @@
 //! Destinations are protected. A failed request is sent again at most twice, and the number of requests under way is limited.
 //! A destination that fails gets no requests for a while, and neither does an account whose rate limit is used up.
 //!
-//! Start at [`Outbound`], which makes an [`HttpClient`] for each set of [`ClientOptions`]; `HttpClient::send` sends a [`Call`]. [`kubernetes`] is the API
-//! server of the gateway's own cluster.
+//! Start at [`Outbound`], which makes an [`HttpClient`] for each set of [`ClientOptions`]; `HttpClient::send` sends a [`Call`].
+//! [`kubernetes`] is the API server of the gateway's own cluster.
 
 mod addresses;
 mod breaker;

@@ -21,7 +21,7 @@ const ANY_VERSION: &str = "application/vnd.dev.sigstore.bundle";
 pub(super) struct Bundle {
     /// Who claims to have signed it.
     pub(super) material: Material,
-    /// What is signed.
+    /// The signed content.
     ///
     /// # Errors
     /// When it has not exactly one envelope with one signature and a statement.
@@ -31,14 +31,14 @@ pub(super) struct Bundle {
 /// How a signature is to be verified, as the bundle says it.
 #[derive(Debug)]
 pub(super) enum Material {
-    /// By a key that the reader must know; its name, if the bundle has one.
+    /// By a key that the reader must have; its name, if the bundle has one.
     Key(String),
     /// By a certificate in DER.
     #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     Certificate(Vec<u8>),
 }
 
-/// What is signed.
+/// The signed content.
 #[derive(Debug)]
 pub(super) enum Content {
     /// A statement in an envelope.
@@ -47,7 +47,7 @@ pub(super) enum Content {
     Bytes,
 }
 
-/// Why a document cannot be judged.
+/// Why a document cannot be checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unread {
     /// It is not a bundle.

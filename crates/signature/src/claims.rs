@@ -1,4 +1,4 @@
-//! What an authority such as Fulcio says about a signer.
+//! The claims of an authority such as Fulcio about a signer.
 
 /// The identity in a certificate, and the run of CI that it belongs to. The numbers are those of Fulcio's extensions
 /// (<https://github.com/sigstore/fulcio/blob/main/docs/oid-info.md>).
@@ -6,7 +6,7 @@
 pub(super) struct Claims {
     /// The identity, such as the workflow with its branch.
     pub(super) identity: String,
-    /// Who knows the identity (8).
+    /// The issuer of the identity (8).
     pub(super) issuer: String,
     /// The workflow that signed, such as a reusable one (9).
     pub(super) builder: Option<String>,

@@ -15,7 +15,7 @@ pub struct SignatureConfig {
     /// Signers who must all have signed. Whoever signed counts for one of them. Or `any`.
     #[serde(default)]
     pub all: Vec<SignerConfig>,
-    /// The forms of signatures that are looked for. `legacy` costs more requests.
+    /// The forms of signatures that are searched. `legacy` costs more requests.
     #[serde(default = "bundles")]
     pub formats: Vec<Format>,
 }
@@ -30,7 +30,7 @@ pub enum SignerConfig {
     Keyless(KeylessConfig),
 }
 
-/// A public key. It alone decides the algorithm: ECDSA on P-256 with SHA-256 or on P-384 with SHA-384, Ed25519, or RSA (PKCS #1 v1.5 with
+/// A public key. Only it decides the algorithm: ECDSA on P-256 with SHA-256 or on P-384 with SHA-384, Ed25519, or RSA (PKCS #1 v1.5 with
 /// SHA-256, at least 2048 bits).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -46,7 +46,7 @@ pub struct KeylessConfig {
     /// The exact issuer of the identity, such as `https://token.actions.githubusercontent.com`.
     pub issuer: String,
     /// The identity, a glob for the whole of it, such as `https://github.com/org/repo/.github/workflows/build.yml@refs/heads/*`. A `*` also
-    /// matches `/`. Without it, everybody that the issuer knows may sign.
+    /// matches `/`. Without it, everybody with an account at the issuer may sign.
     pub identity: Option<String>,
     /// A JSON file with the trusted root, relative to the configuration file. It is read again when it changes.
     pub(crate) trusted_root: PathBuf,
@@ -84,7 +84,7 @@ pub struct ProvenanceConfig {
 }
 
 impl SignerConfig {
-    /// Whether both describe the same signer, whatever their files hold.
+    /// Whether both describe the same signer, with any content of their files.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key(key), Self::Key(other)) => key.file == other.file,
@@ -96,7 +96,7 @@ impl SignerConfig {
     }
 }
 
-/// Which forms of signatures are looked for.
+/// Which forms of signatures are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formats {
     /// Bundles, by the referrers API or its fallback tag.

@@ -1,4 +1,4 @@
-//! Public keys in PEM files. The kind of the key alone decides the algorithm, never the document that was signed.
+//! Public keys in PEM files. Only the kind of the key decides the algorithm, never the document that was signed.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,

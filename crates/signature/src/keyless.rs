@@ -13,12 +13,12 @@ pub(super) use self::root::Root;
 use super::{
     bundle::{Bundle, Content, Material},
     claims::Claims,
-    finding::{Finding, SIGNS_BYTES, Signed},
+    document_verdict::{DocumentVerdict, SIGNS_BYTES, Signed},
     statement::Statement,
 };
 
 /// The reason for a bundle whose log has only promised to have it.
-const PROMISE_ALONE: &str = "an entry of it has only the promise of the transparency log, not the proof that it is in there, which \
+const ONLY_PROMISED: &str = "an entry of it has only the promise of the transparency log, not the proof that it is in there, which \
                              is not supported; sign again, such as with cosign 3";
 
 /// How the issuer and the identity of a certificate fit a signer.
@@ -26,58 +26,58 @@ const PROMISE_ALONE: &str = "an entry of it has only the promise of the transpar
 pub(super) enum Fit {
     /// They are the signer's.
     Signer,
-    /// They differ from the signer's in case, or in a slash at the end of the issuer. Nothing is accepted for that, but nothing is taken for
-    /// missing either: the configuration may have it wrong.
+    /// They differ from the signer's in case, or in a slash at the end of the issuer. Nothing is accepted for that, but nothing
+    /// is taken for missing either: the configuration may be misspelt.
     Misspelt,
     /// They are somebody else's.
     Other,
 }
 
-/// Judges `bundle`, which was read from `bytes`. `fit` says whether a certificate's issuer and identity are those of the signer;
+/// Checks `bundle`, which was read from `bytes`. `fit` says whether a certificate's issuer and identity are those of the signer;
 /// `needs_log`, whether the signature and the certificate must be in transparency logs.
-pub(super) fn judge(
+pub(super) fn check(
     (bundle, bytes): (&Bundle, &[u8]),
     root: Result<&Root, &str>,
     fit: impl Fn(&str, &str) -> Fit,
     needs_log: bool,
     digests: &[String],
-) -> Finding {
+) -> DocumentVerdict {
     let Material::Certificate(leaf) = &bundle.material else {
-        return Finding::Foreign("it was signed with a key, not with a certificate".to_owned());
+        return DocumentVerdict::Foreign("it was signed with a key, not with a certificate".to_owned());
     };
-    // These claims are not verified yet. They only say for whom the bundle is meant.
+    // These claims are not verified yet. They only name the intended signer.
     let meant = match parse_certificate_info(&DerCertificate::new(leaf.clone())) {
         Ok(info) => claims(&info),
-        Err(error) => return Finding::Foreign(format!("its certificate cannot be read: {error}")),
+        Err(error) => return DocumentVerdict::Foreign(format!("its certificate cannot be read: {error}")),
     };
     match fit(&meant.issuer, &meant.identity) {
         Fit::Signer => {}
-        Fit::Other => return Finding::Foreign(format!("it claims to be by {}", by(&meant))),
+        Fit::Other => return DocumentVerdict::Foreign(format!("it claims to be by {}", by(&meant))),
         Fit::Misspelt => {
             let why = "the configured signer differs from that in case or in a slash only; write it as the certificate has it";
-            return Finding::Unknown(format!("it claims to be by {}, and {why}", by(&meant)));
+            return DocumentVerdict::Unknown(format!("it claims to be by {}, and {why}", by(&meant)));
         }
     }
     let envelope = match &bundle.content {
         Ok(Content::Envelope(envelope)) => envelope,
-        Ok(Content::Bytes) => return Finding::Unknown(SIGNS_BYTES.to_owned()),
-        Err(why) => return Finding::Bad(why.clone()),
+        Ok(Content::Bytes) => return DocumentVerdict::Unknown(SIGNS_BYTES.to_owned()),
+        Err(why) => return DocumentVerdict::Bad(why.clone()),
     };
     let root = match root {
         Ok(root) => root,
-        Err(why) => return Finding::Unknown(why.to_owned()),
+        Err(why) => return DocumentVerdict::Unknown(why.to_owned()),
     };
     let Statement { digest, says } = match envelope.statement(digests) {
         Ok(statement) => statement,
-        Err(why) => return Finding::Bad(why),
+        Err(why) => return DocumentVerdict::Bad(why),
     };
     match verify(bytes, root, needs_log, &digest) {
-        // The crate's result counts, not what was read before.
+        // The crate's result counts, not the claims that were read before.
         Ok(proven) if fit(&proven.issuer, &proven.identity) == Fit::Signer => {
             let by = format!("{} {}", proven.issuer, proven.identity);
-            Finding::Signed(Box::new(Signed { says, claims: Some(proven), by }))
+            DocumentVerdict::Signed(Box::new(Signed { says, claims: Some(proven), by }))
         }
-        Ok(other) => Finding::Bad(format!("it is by {}", by(&other))),
+        Ok(other) => DocumentVerdict::Bad(format!("it is by {}", by(&other))),
         Err(error) => refusal(&error, root, leaf, bytes),
     }
 }
@@ -94,7 +94,7 @@ fn verify(bytes: &[u8], root: &Root, needs_log: bool, digest: &str) -> Result<Cl
     // The specification lets a bundle v0.1 do with the log's promise. But nobody signs the version of a bundle.
     let entries = &parsed.verification_material.tlog_entries;
     if needs_log && entries.iter().any(|entry| entry.inclusion_proof.is_none()) {
-        return Err(Error::UnsupportedBundle(PROMISE_ALONE.to_owned()));
+        return Err(Error::UnsupportedBundle(ONLY_PROMISED.to_owned()));
     }
     let is_whole = proven.certificate_verified() && (!needs_log || (proven.sct_verified() && proven.tlog_verified()));
     match proven.certificate() {
@@ -103,9 +103,9 @@ fn verify(bytes: &[u8], root: &Root, needs_log: bool, digest: &str) -> Result<Cl
     }
 }
 
-/// Whether a failure shows a wrong signature, or a root that may be outdated. An authority, a log or a time stamp's signer that the root does
-/// not have may be a forger's, or one that came into use after the root was written.
-fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> Finding {
+/// Whether a failure shows a wrong signature, or a root that may be outdated. An authority, a log or a time stamp's signer that
+/// the root does not have may be a forger's, or one that came into use after the root was written.
+fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> DocumentVerdict {
     let outdated = match error {
         Error::Certificate(CertificateError::NoValidAuthority { .. }) => Some("has no authority that was valid then"),
         Error::Certificate(CertificateError::ChainInvalid(_)) if !root.has_authority(leaf, bytes) => {
@@ -122,19 +122,21 @@ fn refusal(error: &Error, root: &Root, leaf: &[u8], bytes: &[u8]) -> Finding {
         }
         Error::TransparencyLog(_) if root.lacks_log(bytes) => Some("does not have the transparency log that it names"),
         Error::TransparencyLog(TransparencyLogError::IntegratedTime(_)) if root::is_ahead(bytes) => {
-            return Finding::Unknown(format!("it was signed in the future, by the clock of this machine: {error}"));
+            return DocumentVerdict::Unknown(format!(
+                "it was signed in the future, by the clock of this machine: {error}"
+            ));
         }
         Error::TransparencyLog(_) | Error::Timestamp(TimestampError::Invalid(_)) if root.begins_later(bytes) => {
-            return Finding::Unknown(format!(
+            return DocumentVerdict::Unknown(format!(
                 "a log or authority that it names begins to be valid in the future, by the clock of this machine: {error}"
             ));
         }
-        Error::UnsupportedBundle(why) => return Finding::Unknown(why.clone()),
+        Error::UnsupportedBundle(why) => return DocumentVerdict::Unknown(why.clone()),
         _ => None,
     };
     match outdated {
-        Some(why) => Finding::Unknown(format!("the trusted root {why}; renew the file: {error}")),
-        None => Finding::Bad(error.to_string()),
+        Some(why) => DocumentVerdict::Unknown(format!("the trusted root {why}; renew the file: {error}")),
+        None => DocumentVerdict::Bad(error.to_string()),
     }
 }
 

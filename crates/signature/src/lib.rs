@@ -1,14 +1,14 @@
-//! Verifies images: signatures, and signed build provenance. This crate does no requests. It gets the documents that were found beside an
-//! image, and gives a [`Verdict`] over all of them. It reads the public keys and trusted roots of the configuration from files, again while the
-//! gateway runs.
+//! Verifies images: signatures, and signed build provenance. This crate does no requests. It gets the documents that were found
+//! beside an image, and returns a [`PolicyVerdict`] over all of them. It reads the public keys and trusted roots of the
+//! configuration from files, again while the gateway runs.
 //!
 //! Start at [`Policy`], which is built from a [`SignatureConfig`].
 
 mod bundle;
+mod check;
 mod claims;
 mod config;
-mod finding;
-mod judgement;
+mod document_verdict;
 mod key;
 #[cfg(feature = "keyless")]
 mod keyless;
@@ -24,15 +24,15 @@ mod verdict;
 use bytes::Bytes;
 
 pub use self::{
+    check::PolicyCheck,
     config::{Formats, ProvenanceConfig, SignatureConfig},
-    judgement::Judgement,
-    policy::{Current, Policy},
-    verdict::{Proof, Verdict},
+    policy::{KeysInUse, Policy},
+    verdict::{PolicyVerdict, Proof},
 };
 
-/// What is asked about one image.
+/// The image that is expected.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ExpectedImage<'a> {
     /// The digests that a signature may name, each as 64 lowercase hexadecimal digits of SHA-256: the image that was picked, and the index
     /// that it was picked from.
     pub digests: &'a [String],

@@ -1,4 +1,4 @@
-//! What a configuration demands, with the present keys and roots.
+//! The demands of a configuration, with the present keys and roots.
 
 use std::{
     sync::Arc,
@@ -18,13 +18,13 @@ use domain::{
     problem::{Path, Problems},
 };
 
-/// How often the files are looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the files are checked for changes, at most.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The version of the rules in this room. Another version makes another fingerprint, so that what was proven before is proven again.
+/// The version of the rules in this room. Another version makes another fingerprint, so that each image is verified again.
 const RULES: u8 = 1;
 
-/// What a configuration demands. It reads its keys and roots again while the gateway runs.
+/// The demands of a configuration. It reads its keys and roots again while the gateway runs.
 #[derive(Debug)]
 pub struct Policy {
     pub(super) signers: Vec<Signer>,
@@ -42,15 +42,16 @@ pub struct Policy {
 struct Present {
     read_at: Instant,
     files: Arc<[Arc<Loaded>]>,
-    current: Current,
+    current: KeysInUse,
 }
 
 /// Which keys and roots are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Current {
+pub struct KeysInUse {
     /// Changes with the policy, and with the content of its keys and roots. A file that cannot be read counts as another content.
     pub fingerprint: [u8; 32],
-    /// How often the content has changed since the policy was built. Equal numbers at two times mean that nothing else was in use in between.
+    /// How often the content has changed since the policy was built. Equal numbers at two times mean that nothing else was in
+    /// use in between.
     pub changes: u64,
     /// Since when these are in use.
     pub since: Instant,
@@ -94,7 +95,7 @@ impl Policy {
             configs.iter().enumerate().map(|(index, config)| Signer::build(config, base, &at.index(index), problems));
         let built: Vec<Option<_>> = built.collect();
         let (signers, files): (Vec<_>, Vec<_>) = built.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
-        if needs_all && name_twins(configs, &files, &at, problems) {
+        if needs_all && note_duplicates(configs, &files, &at, problems) {
             return None;
         }
         let demands = Sha256::digest(format!("{RULES} {signature:?} {provenance:?}")).into();
@@ -116,38 +117,38 @@ impl Policy {
 
     /// Which keys and roots are in use.
     #[must_use]
-    pub fn current(&self) -> Current {
-        self.look().current
+    pub fn current(&self) -> KeysInUse {
+        self.refreshed().current
     }
 
     /// The present content of the files, in the order of the signers, and the fingerprint that goes with it.
     pub(super) fn present_files(&self) -> (Arc<[Arc<Loaded>]>, [u8; 32]) {
-        let Present { files, current, .. } = self.look();
+        let Present { files, current, .. } = self.refreshed();
         (files, current.fingerprint)
     }
 
     /// The signers of `all` whose key an earlier signer has too, and the earlier one. One signature would count for both. This is an error
     /// of the configuration, but files also change later.
-    pub(super) fn twins(&self, files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
-        if self.needs_all { twins(files) } else { Vec::new() }
+    pub(super) fn duplicates(&self, files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
+        if self.needs_all { duplicates(files) } else { Vec::new() }
     }
 
     /// Why the signer with the key of `other` cannot count.
-    pub(super) fn is_twin_of(&self, other: usize) -> String {
+    pub(super) fn duplicate_of(&self, other: usize) -> String {
         format!("it is the same key as {}, so one signature would count twice", self.signers[other].name)
     }
 
-    /// The present content of the files. A file that cannot be read any more is not replaced by what it held: a key that was removed must not
-    /// live on.
-    fn look(&self) -> Present {
+    /// The present content of the files. A file that cannot be read any more is not replaced by its former content: a key that
+    /// was removed must verify nothing any more.
+    fn refreshed(&self) -> Present {
         let mut present = self.present.lock();
-        if present.read_at.elapsed() >= LOOK_EVERY {
-            self.look_again(&mut present);
+        if present.read_at.elapsed() >= CHECK_EVERY {
+            self.reload(&mut present);
         }
         present.clone()
     }
 
-    fn look_again(&self, present: &mut Present) {
+    fn reload(&self, present: &mut Present) {
         let files = self.signers.iter().zip(&*present.files).map(|(signer, former)| {
             let now = signer.load(Some(former));
             match (&former.content, &now.content) {
@@ -160,16 +161,16 @@ impl Policy {
         *present = Present::new(self.demands, files.collect(), Some(present.current));
     }
 
-    /// Looks at the files now.
+    /// Reads the files now.
     #[cfg(test)]
     pub(super) fn refresh(&self) {
-        self.look_again(&mut self.present.lock());
+        self.reload(&mut self.present.lock());
     }
 }
 
 impl Present {
-    /// `former` is what was in use before.
-    fn new(demands: [u8; 32], files: Vec<Arc<Loaded>>, former: Option<Current>) -> Self {
+    /// `former` was in use before.
+    fn new(demands: [u8; 32], files: Vec<Arc<Loaded>>, former: Option<KeysInUse>) -> Self {
         let mut hash = Sha256::new_with_prefix(demands);
         for file in &files {
             // A file that cannot be read, or not be used, verifies nothing.
@@ -182,7 +183,7 @@ impl Present {
             Some(former) if former.fingerprint == fingerprint => former,
             former => {
                 let changes = former.map_or(0, |former| former.changes + 1);
-                Current { fingerprint, changes, since: read_at, is_complete }
+                KeysInUse { fingerprint, changes, since: read_at, is_complete }
             }
         };
         Self { read_at, files: files.into(), current }
@@ -190,7 +191,7 @@ impl Present {
 }
 
 /// The files with the key of an earlier one, and the earlier one.
-fn twins(files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
+fn duplicates(files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
     let pairs = files.iter().enumerate().filter_map(|(index, file)| {
         let name = file.key_name()?;
         let earlier = files[..index].iter().position(|other| other.key_name() == Some(name))?;
@@ -199,9 +200,9 @@ fn twins(files: &[Arc<Loaded>]) -> Vec<(usize, usize)> {
     pairs.collect()
 }
 
-/// Notes the signers of `all` that stand twice. Whether there are any.
-fn name_twins(configs: &[SignerConfig], files: &[Arc<Loaded>], path: &Path, problems: &mut Problems) -> bool {
-    let mut pairs = twins(files);
+/// Notes the signers of `all` that are listed twice. Whether there are any.
+fn note_duplicates(configs: &[SignerConfig], files: &[Arc<Loaded>], path: &Path, problems: &mut Problems) -> bool {
+    let mut pairs = duplicates(files);
     for (index, config) in configs.iter().enumerate() {
         let earlier = configs[..index].iter().position(|other| config.is_like(other));
         pairs.extend(

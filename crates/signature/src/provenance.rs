@@ -1,7 +1,7 @@
-//! What SLSA provenance says of a build (<https://slsa.dev/spec/v1.0/provenance>), and whether that is what the configuration demands.
+//! Builds as SLSA provenance describes them (<https://slsa.dev/spec/v1.0/provenance>), and whether they are as the configuration demands.
 //!
-//! A certificate shows which run of CI signed. The predicate is what that run wrote, and must agree. With a key there is no certificate: the
-//! predicate is then the word of the key's owner.
+//! A certificate shows which run of CI signed. The predicate was written by that run, and must agree. With a key there is no
+//! certificate: the predicate is then the word of the key's owner.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use domain::{
     problem::{Path, Problems},
 };
 
-/// What a build must be.
+/// The demands on a build.
 #[derive(Debug)]
 pub(super) struct Provenance {
     repository: Option<String>,
@@ -55,7 +55,7 @@ impl Build {
     /// When an event caused it that is not accepted.
     pub(super) fn compare(&self, expected: Option<&str>) -> Result<Built, String> {
         let other = expected.filter(|expected| !expected.eq_ignore_ascii_case(&self.commit));
-        // A build of a merge names another commit, whatever events are accepted. That is said below.
+        // A build of a merge names another commit, with any accepted events. The text below explains that.
         if (other.is_none() || !self.is_of_merge)
             && let Some(why) = &self.wrong_event
         {
@@ -187,7 +187,7 @@ fn event<'a>(said: &Said<'a>, claims: Option<&'a Claims>) -> Result<Option<&'a s
     Ok(if claims.is_some() { certified } else { said.event })
 }
 
-/// What a predicate says.
+/// The fields of a predicate.
 #[derive(Debug)]
 struct Said<'a> {
     repository: Option<&'a str>,

@@ -10,7 +10,7 @@ use super::{
     Form,
     bundle::{Bundle, Unread},
     config::{KeylessConfig, SignerConfig},
-    finding::Finding,
+    document_verdict::DocumentVerdict,
     key::PublicKey,
     simple::SimpleSigning,
 };
@@ -43,7 +43,7 @@ enum Kind {
     Keyless(Identity),
 }
 
-/// Who a certificate must be for.
+/// The identity that a certificate must name.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
 struct Identity {
@@ -80,7 +80,7 @@ pub(super) enum Read<'a> {
     Simple(SimpleSigning<'a>),
     /// It can be nobody's signature.
     Junk(String),
-    /// It cannot be known whose it is.
+    /// Its signer is unknown.
     Unknown(String),
 }
 
@@ -167,29 +167,29 @@ impl Signer {
         Arc::new(Loaded { hash, content: self.kind.read(&text).map_err(unusable) })
     }
 
-    /// Judges one document.
-    pub(super) fn judge(&self, loaded: &Loaded, read: &Read<'_>, digests: &[String]) -> Finding {
+    /// Checks one document.
+    pub(super) fn check(&self, loaded: &Loaded, read: &Read<'_>, digests: &[String]) -> DocumentVerdict {
         match (&self.kind, read) {
-            (_, Read::Unknown(why)) => Finding::Unknown(why.clone()),
-            (_, Read::Junk(why)) => Finding::Foreign(why.clone()),
+            (_, Read::Unknown(why)) => DocumentVerdict::Unknown(why.clone()),
+            (_, Read::Junk(why)) => DocumentVerdict::Foreign(why.clone()),
             (Kind::Key, Read::Bundle(bundle, _)) => match loaded.key() {
-                Ok(key) => Finding::by_key(bundle, key, digests),
-                Err(why) if bundle.is_by_key() => Finding::Unknown(why.to_owned()),
-                Err(_) => Finding::Foreign("it was signed with a certificate, not with a key".to_owned()),
+                Ok(key) => DocumentVerdict::by_key(bundle, key, digests),
+                Err(why) if bundle.is_by_key() => DocumentVerdict::Unknown(why.to_owned()),
+                Err(_) => DocumentVerdict::Foreign("it was signed with a certificate, not with a key".to_owned()),
             },
             (Kind::Key, Read::Simple(simple)) => match loaded.key() {
-                Ok(key) => simple.judge(key, digests),
-                Err(why) => Finding::Unknown(why.to_owned()),
+                Ok(key) => simple.check(key, digests),
+                Err(why) => DocumentVerdict::Unknown(why.to_owned()),
             },
             (Kind::Keyless(_), Read::Simple(_)) => {
-                Finding::Foreign("a legacy signature is verified by a key only".to_owned())
+                DocumentVerdict::Foreign("a legacy signature is verified by a key only".to_owned())
             }
             #[cfg(not(feature = "keyless"))]
             (Kind::Keyless(_), Read::Bundle(..)) => {
-                Finding::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
+                DocumentVerdict::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
             }
             #[cfg(feature = "keyless")]
-            (Kind::Keyless(identity), Read::Bundle(bundle, bytes)) => identity.judge(loaded, bundle, bytes, digests),
+            (Kind::Keyless(identity), Read::Bundle(bundle, bytes)) => identity.check(loaded, bundle, bytes, digests),
         }
     }
 }
@@ -239,8 +239,10 @@ impl Identity {
         }
         let names_all = |identity: &String| identity.chars().all(|c| c == '*');
         if config.identity.as_ref().is_none_or(names_all) {
-            let message =
-                format!("everybody that {} knows may sign; for a public issuer, that is anybody", config.issuer);
+            let message = format!(
+                "everybody with an account at {} may sign; for a public issuer, that is anybody",
+                config.issuer
+            );
             problems.warning(
                 path,
                 message,
@@ -258,9 +260,9 @@ impl Identity {
     }
 
     #[cfg(feature = "keyless")]
-    fn judge(&self, loaded: &Loaded, bundle: &Bundle, bytes: &[u8], digests: &[String]) -> Finding {
+    fn check(&self, loaded: &Loaded, bundle: &Bundle, bytes: &[u8], digests: &[String]) -> DocumentVerdict {
         let fit = |issuer: &str, identity: &str| self.fit(issuer, identity);
-        keyless::judge((bundle, bytes), loaded.root(), fit, self.needs_log, digests)
+        keyless::check((bundle, bytes), loaded.root(), fit, self.needs_log, digests)
     }
 
     /// Compares the issuer and the identity of a certificate, letter by letter.

@@ -4,10 +4,10 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
-use super::{finding::Finding, key::PublicKey, statement::Says};
+use super::{document_verdict::DocumentVerdict, key::PublicKey, statement::Says};
 use domain::document::{self, Document, excerpt};
 
-/// What a payload must say that it is.
+/// The type that a payload must have.
 const KIND: &str = "cosign container image signature";
 
 /// A layer of a tag `sha256-<hex>.sig`.
@@ -22,24 +22,24 @@ pub(super) struct SimpleSigning<'a> {
 }
 
 impl SimpleSigning<'_> {
-    /// Judges it by `key`. It does not name its key, so a signature that the key does not verify is by somebody else.
-    pub(super) fn judge(self, key: &PublicKey, digests: &[String]) -> Finding {
+    /// Checks it with `key`. It does not name its key, so a signature that the key does not verify is by somebody else.
+    pub(super) fn check(self, key: &PublicKey, digests: &[String]) -> DocumentVerdict {
         let hash = base16ct::lower::encode_string(&Sha256::digest(self.payload));
         if self.layer_digest != format!("sha256:{hash}") {
-            return Finding::Unknown("its bytes are not those that its manifest names".to_owned());
+            return DocumentVerdict::Unknown("its bytes are not those that its manifest names".to_owned());
         }
         let Some(signature) = self.signature else {
-            return Finding::Foreign("it has no annotation with a signature".to_owned());
+            return DocumentVerdict::Foreign("it has no annotation with a signature".to_owned());
         };
         let Ok(signature) = STANDARD.decode(signature) else {
-            return Finding::Foreign("its signature is not in base64".to_owned());
+            return DocumentVerdict::Foreign("its signature is not in base64".to_owned());
         };
         if let Err(why) = key.verify(self.payload, &signature) {
-            return Finding::Foreign(why.to_owned());
+            return DocumentVerdict::Foreign(why.to_owned());
         }
         match names(self.payload, digests) {
-            Ok(()) => Finding::signed(Says::Signed, key),
-            Err(why) => Finding::Bad(why),
+            Ok(()) => DocumentVerdict::signed(Says::Signed, key),
+            Err(why) => DocumentVerdict::Bad(why),
         }
     }
 }

@@ -23,20 +23,20 @@ pub(super) struct Envelope {
     pub(super) signature: Vec<u8>,
 }
 
-/// An in-toto statement about one of the digests that were asked about.
+/// An in-toto statement about one of the expected digests.
 #[derive(Debug)]
 pub(super) struct Statement {
     /// The digest.
     #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     pub(super) digest: String,
-    /// What it says about the digest.
+    /// The type of the statement.
     pub(super) says: Says,
 }
 
-/// What a statement says.
+/// The type of a statement.
 #[derive(Debug)]
 pub(super) enum Says {
-    /// That somebody vouches for the image.
+    /// That it is a signature of the image.
     Signed,
     /// How the image was built: the predicate of SLSA provenance.
     Built(Value),

@@ -85,36 +85,36 @@ fn bundle(bundle: &Value) -> Form {
     Form::Bundle(bundle.to_string().into())
 }
 
-fn judge(policy: &Policy, digest: &str, forms: Vec<Form>) -> Verdict {
-    judge_commit(policy, digest, None, forms)
+fn evaluate(policy: &Policy, digest: &str, forms: Vec<Form>) -> PolicyVerdict {
+    evaluate_for_commit(policy, digest, None, forms)
 }
 
-fn judge_commit(policy: &Policy, digest: &str, commit: Option<&str>, forms: Vec<Form>) -> Verdict {
+fn evaluate_for_commit(policy: &Policy, digest: &str, commit: Option<&str>, forms: Vec<Form>) -> PolicyVerdict {
     let places = forms.into_iter().enumerate();
     let candidates: Vec<_> = places.map(|(index, form)| Candidate { place: format!("place {index}"), form }).collect();
-    policy.judge(&Asked { digests: &[digest.to_owned()], commit }, &candidates)
+    policy.check(&ExpectedImage { digests: &[digest.to_owned()], commit }, &candidates)
 }
 
 /// The name and the text of a verdict.
-fn shown(verdict: &Verdict) -> (&'static str, String) {
+fn shown(verdict: &PolicyVerdict) -> (&'static str, String) {
     match verdict {
-        Verdict::Present(proof) => ("present", proof.signer.clone()),
-        Verdict::Absent(why) => ("absent", why.clone()),
-        Verdict::OtherCommit { why, .. } => ("other commit", why.clone()),
-        Verdict::Unknown(why) => ("unknown", why.clone()),
-        Verdict::Bad(why) => ("bad", why.clone()),
+        PolicyVerdict::Present(proof) => ("present", proof.signer.clone()),
+        PolicyVerdict::Absent(why) => ("absent", why.clone()),
+        PolicyVerdict::OtherCommit { why, .. } => ("other commit", why.clone()),
+        PolicyVerdict::Unknown(why) => ("unknown", why.clone()),
+        PolicyVerdict::Bad(why) => ("bad", why.clone()),
     }
 }
 
 /// Forgeries: their names, the documents, the expected verdict, and a part of its text.
 type Cases = Vec<(&'static str, Form, &'static str, &'static str)>;
 
-/// Judges each case by itself.
+/// Checks each case by itself.
 fn check(policy: &Policy, digest: &str, cases: Cases) {
     let mut wrong = Vec::new();
     for (name, form, verdict, says) in cases {
-        let given = judge(policy, digest, vec![form]);
-        let (found, text) = shown(&given);
+        let documents = evaluate(policy, digest, vec![form]);
+        let (found, text) = shown(&documents);
         if found != verdict || !text.to_lowercase().contains(&says.to_lowercase()) {
             wrong.push(format!("{name}: {found}: {text}\n  not {verdict}: {says}"));
         }

@@ -1,4 +1,4 @@
-//! The verdict over all documents that were found beside an image.
+//! The verdict over all documents beside an image.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,10 @@ const MAX_REASONS: usize = 16;
 
 /// Whether an image is signed, and its provenance proven, as the policy demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PolicyVerdict {
     /// Everything that the policy demands is proven.
     Present(Proof),
-    /// There is no signature by a signer of the policy. The text says what was found instead.
+    /// There is no signature by a signer of the policy. The text lists the documents that are there instead.
     Absent(String),
     /// The signed provenance is valid, and names another commit.
     OtherCommit {
@@ -23,24 +23,24 @@ pub enum Verdict {
         /// The text for the evidence, with a hint if the commit may be that of a merge.
         why: String,
     },
-    /// It cannot be known, such as with a key that cannot be read, or a root that may be outdated.
+    /// It is unknown, such as with a key that cannot be read, or a root that may be outdated.
     Unknown(String),
     /// Something claims to be by a signer of the policy, and is not, or does not fit.
     Bad(String),
 }
 
-/// What is proven.
+/// The proof that an image is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Proof {
     /// The commit that the image was built from, if the policy demands provenance.
     pub commit: Option<String>,
-    /// Who vouches for it, for the evidence: the key's file, or issuer and identity; several are separated by commas.
+    /// Its signer, for the evidence: the key's file, or issuer and identity; several are separated by commas.
     pub signer: String,
     /// The places of the documents that prove it.
     pub places: Vec<String>,
 }
 
-/// What all candidates together say to one demand.
+/// All candidates, as evidence for one demand.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tally {
     /// The first document of each who signed one.
@@ -89,7 +89,7 @@ impl Tally {
         note(&mut self.absent, place, why);
     }
 
-    /// What both say to a demand that either may meet.
+    /// The evidence of both, for a demand that either may meet.
     pub(super) fn or(mut self, other: Self) -> Self {
         self.unknown.extend(other.unknown);
         self.bad.extend(other.bad);
@@ -103,8 +103,8 @@ impl Tally {
         self.good.clear();
     }
 
-    /// Leaves each of `tallies` at most one who signed, and another one for each. Whoever signed counts once, although several demands may
-    /// describe them.
+    /// Leaves each of `tallies` at most one identity or key that signed, and another one for each. Each counts once, although
+    /// several demands may describe it.
     pub(super) fn share(tallies: &mut [Self]) {
         let mut taken = HashMap::new();
         for demand in 0..tallies.len() {
@@ -116,7 +116,7 @@ impl Tally {
             let shared: Vec<Good> = tally.good.extract_if(.., |good| own != Some(&good.by)).collect();
             if own.is_none() {
                 for good in shared {
-                    tally.absent(&good.place, "whoever signed it counts for another signer already");
+                    tally.absent(&good.place, "the one who signed it counts for another signer already");
                 }
             }
         }
@@ -146,8 +146,8 @@ fn take<'a>(
     false
 }
 
-impl Verdict {
-    /// The verdict on several demands, each with the text for when nothing has to do with it.
+impl PolicyVerdict {
+    /// The verdict on several demands, each with the text for an image without any document for it.
     pub(super) fn of(demands: Vec<(String, Tally)>) -> Self {
         let (met, unmet): (Vec<_>, Vec<_>) = demands.into_iter().partition(|(_, tally)| !tally.good.is_empty());
         if unmet.is_empty() {

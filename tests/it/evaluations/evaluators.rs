@@ -77,7 +77,7 @@ async fn an_evaluator_and_the_gateway_give_the_same_result() {
     for _ in 0..40 {
         let document = documents().new_tree(&mut runner).unwrap().current();
         for expression in &expressions {
-            let here = expression.evaluate_alone(&[("body", &(&document).into()), ("params", &(&json!({})).into())]);
+            let here = expression.evaluate_at_once(&[("body", &(&document).into()), ("params", &(&json!({})).into())]);
             let variables = Variables::default().value("body", document.clone()).value("params", json!({}));
             let there = evaluator.evaluate(expression, &variables, soon()).await.map_err(|error| error.to_string());
             // An error may show an object, whose keys have no order in CEL.
@@ -154,7 +154,7 @@ async fn a_busy_route_does_not_keep_evaluators_from_others() {
     assert_eq!(result.map_err(|error| error.to_string()), Ok(json!(2)));
     // The same route waits for its own evaluation.
     let own = first.evaluate(&expression, &variables, Instant::now() + Duration::from_millis(100)).await;
-    assert!(own.is_ok() || own.unwrap_err().to_string().contains("it had no turn"));
+    assert!(own.is_ok() || own.unwrap_err().to_string().contains("it had no free slot"));
     hostile.abort();
 }
 

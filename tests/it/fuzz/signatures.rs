@@ -12,7 +12,7 @@ use domain::{
     problem::{Path, Problems},
 };
 use serde_json::{Value, json};
-use signature::{Asked, Candidate, Form, Policy, Verdict};
+use signature::{Candidate, ExpectedImage, Form, Policy, PolicyVerdict};
 
 use super::messages::is_one_line;
 
@@ -79,13 +79,14 @@ pub(super) fn signature(data: &[u8]) {
     for made in [&*KEYS, &*KEYLESS] {
         let digest = made["digest"].as_str().unwrap().to_owned();
         let candidates = [Candidate { place: "place".to_owned(), form: form.clone() }];
-        let judge = || POLICY.judge(&Asked { digests: std::slice::from_ref(&digest), commit: None }, &candidates);
+        let judge =
+            || POLICY.check(&ExpectedImage { digests: std::slice::from_ref(&digest), commit: None }, &candidates);
         let verdict = judge();
         assert_eq!(verdict, judge(), "another verdict on the same");
         match &verdict {
-            Verdict::Present(_) => assert!(is_signed(&form), "a forgery counts: {candidates:?}"),
-            Verdict::Absent(why) | Verdict::Unknown(why) | Verdict::Bad(why) => is_one_line(why),
-            Verdict::OtherCommit { .. } => panic!("no commit was asked about"),
+            PolicyVerdict::Present(_) => assert!(is_signed(&form), "a forgery counts: {candidates:?}"),
+            PolicyVerdict::Absent(why) | PolicyVerdict::Unknown(why) | PolicyVerdict::Bad(why) => is_one_line(why),
+            PolicyVerdict::OtherCommit { .. } => panic!("no commit was asked about"),
         }
     }
 }

@@ -156,7 +156,7 @@ fn scope_of(given: Value) -> Result<Scope, String> {
 
 /// Evaluates `expression` over `claims`, if that is cheap. A token may have very large claims.
 fn evaluate(expression: &Expression, claims: &Value) -> Result<Value, String> {
-    let value = expression.evaluate_alone(&[("claims", &claims.into())]);
+    let value = expression.evaluate_at_once(&[("claims", &claims.into())]);
     value.unwrap_or_else(|| Err("it takes too much time or memory with so large a token".to_owned()))
 }
 

@@ -24,7 +24,7 @@ use domain::{
 };
 use lang::template::{Template, ValueContext};
 use oci::{Digest, Registries};
-use signature::{Current, Policy, Proof, ProvenanceConfig, SignatureConfig};
+use signature::{KeysInUse, Policy, Proof, ProvenanceConfig, SignatureConfig};
 
 /// How long *bad* is remembered, as a gate remembers *failed*.
 const BAD_FOR: Duration = Duration::from_mins(1);
@@ -166,7 +166,7 @@ impl Signatures {
 
     /// The present keys and roots. An answer that was made under others is not served.
     pub(super) fn trust(&self) -> Trust {
-        let Current { fingerprint, changes, since, is_complete } = self.policy.current();
+        let KeysInUse { fingerprint, changes, since, is_complete } = self.policy.current();
         let mut start = [0; 8];
         start.copy_from_slice(&fingerprint[..8]);
         // 0 would mean that nothing is verified.

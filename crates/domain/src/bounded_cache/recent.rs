@@ -1,6 +1,6 @@
-//! A map that keeps the entries that were used most recently, behind one lock. The lock is held for one operation, never across an
-//! `.await`. It runs code of others in few places: weighers, `Clone` of values, and the closures of [`Recent::read`], [`Recent::update`] and
-//! [`Recent::get_or_insert_with`]. Values are dropped after it is released.
+//! A map that keeps the entries that were used most recently, behind one lock. The lock is held for one operation, never across
+//! an `.await`. It runs code of others in few places: weighers, `Clone` of values, and the closures of [`Recent::read`],
+//! [`Recent::update`] and [`Recent::get_or_insert_with`]. Values are dropped after it is released.
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use domain::{
     visible::one_line,
 };
 
-/// Why an evaluation gave no result.
+/// Why an evaluation has no result.
 #[derive(Debug, Clone)]
 pub struct EvaluationError {
     /// `None` if the expression or template itself is the cause.
@@ -23,7 +23,7 @@ pub(super) enum Cause {
     /// It had its share of time, and other routes waited.
     Share,
     /// No evaluator was free before the deadline.
-    NoTurn,
+    NoSlot,
     /// It needed more memory than these MiB.
     Memory(u64),
     /// The evaluator ended.
@@ -40,7 +40,7 @@ impl Cause {
         match self {
             Self::Time => "timeout",
             Self::Share => "share",
-            Self::NoTurn => "no_turn",
+            Self::NoSlot => "no_turn",
             Self::Memory(_) => "memory",
             Self::Crashed(_) => "crashed",
             Self::NotStarted(_) | Self::None => "unavailable",
@@ -59,8 +59,8 @@ impl Cause {
                 let why = format!("its evaluation took more than 2 s while other routes waited, and was ended; {less}");
                 (Some(ErrorKind::Timeout), why)
             }
-            Self::NoTurn => {
-                let why = "it had no turn: other evaluations were under way until the deadline";
+            Self::NoSlot => {
+                let why = "it had no free slot: other evaluations were under way until the deadline";
                 (Some(ErrorKind::Timeout), why.to_owned())
             }
             Self::Memory(max) => {

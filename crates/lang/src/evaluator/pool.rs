@@ -26,28 +26,28 @@ const LIGHT: (Duration, usize) = (Duration::from_millis(200), 64 * 1024);
 pub(super) struct EvaluatorPool {
     program: PathBuf,
     memory: u64,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: Waiting,
     idle: Arc<Idle<Process>>,
 }
 
-/// An evaluator at work, and its turn. Both end together.
+/// An evaluator at work, and its permit. Both end together.
 struct Busy(Option<(Process, OwnedSemaphorePermit)>);
 
-/// How many callers wait for a turn.
+/// How many callers wait for a permit.
 #[derive(Debug, Default)]
 struct Waiting(watch::Sender<usize>);
 
 impl EvaluatorPool {
     /// At most `count` evaluators, each with `memory` bytes.
     pub(super) fn new(program: PathBuf, count: usize, memory: u64) -> Self {
-        let turns = Arc::new(Semaphore::new(count));
-        Self { program, memory, turns, waiting: Waiting::default(), idle: Arc::default() }
+        let permits = Arc::new(Semaphore::new(count));
+        Self { program, memory, permits, waiting: Waiting::default(), idle: Arc::default() }
     }
 
     /// The answer to `task`. The evaluator is killed at the `deadline`, or when the caller is cancelled.
     pub(super) async fn answer(&self, task: &Task<'_>, deadline: Instant) -> Result<EvaluatorAnswer, Cause> {
-        let turn = self.turn(deadline).await?;
+        let permit = self.permit(deadline).await?;
         // Encoded only now: the frame is a copy of everything that the task reads, and many tasks may wait.
         let frame = wire::frame(task).map_err(|error| Cause::Crashed(error.to_string()))?;
         let process = match self.idle.pop().and_then(Process::if_fit) {
@@ -55,8 +55,8 @@ impl EvaluatorPool {
             None => Process::start(&self.program, self.memory)?,
         };
         let began = Instant::now();
-        let mut busy = Busy(Some((process, turn)));
-        let Some((process, _)) = &mut busy.0 else { return Err(Cause::NoTurn) };
+        let mut busy = Busy(Some((process, permit)));
+        let Some((process, _)) = &mut busy.0 else { return Err(Cause::NoSlot) };
         let answer = tokio::select! {
             answer = process.answer(&frame) => answer?,
             () = sleep_until(deadline) => return Err(Cause::Time),
@@ -64,21 +64,21 @@ impl EvaluatorPool {
         };
         if began.elapsed() < LIGHT.0
             && frame.len() < LIGHT.1
-            && let Some((process, turn)) = busy.0.take()
+            && let Some((process, permit)) = busy.0.take()
         {
             self.idle.push(process, 0, drop);
-            drop(turn);
+            drop(permit);
         }
         Ok(answer)
     }
 
-    async fn turn(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Cause> {
-        if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
-            return Ok(turn);
+    async fn permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Cause> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
         }
         let _waiting = CountGuard::new(&self.waiting);
-        let turn = timeout_at(deadline, Arc::clone(&self.turns).acquire_owned()).await;
-        turn.ok().and_then(Result::ok).ok_or(Cause::NoTurn)
+        let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or(Cause::NoSlot)
     }
 
     /// Waits until the evaluation has had its share, and another one waits.
@@ -103,10 +103,10 @@ impl Count for Waiting {
 impl Drop for Busy {
     fn drop(&mut self) {
         // Without a runtime, dropping the process kills it.
-        if let (Some((process, turn)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+        if let (Some((process, permit)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
                 process.end().await;
-                drop(turn);
+                drop(permit);
             });
         }
     }

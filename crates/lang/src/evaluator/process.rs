@@ -30,7 +30,8 @@ pub(super) struct Process {
     answers: ChildStdout,
     words: ChildStderr,
     memory: u64,
-    given: usize,
+    /// How many tasks it has had.
+    tasks_done: usize,
 }
 
 impl Process {
@@ -52,17 +53,17 @@ impl Process {
         let (Some(tasks), Some(answers), Some(words)) = pipes else {
             return Err(Cause::NotStarted("it has no pipes".to_owned()));
         };
-        Ok(Self { child, tasks, answers, words, memory, given: 0 })
+        Ok(Self { child, tasks, answers, words, memory, tasks_done: 0 })
     }
 
     /// The evaluator, if it may get another task.
     pub(super) fn if_fit(mut self) -> Option<Self> {
-        (self.given < MAX_TASKS && matches!(self.child.try_wait(), Ok(None))).then_some(self)
+        (self.tasks_done < MAX_TASKS && matches!(self.child.try_wait(), Ok(None))).then_some(self)
     }
 
     /// The answer to the task in `frame`.
     pub(super) async fn answer(&mut self, frame: &[u8]) -> Result<EvaluatorAnswer, Cause> {
-        self.given += 1;
+        self.tasks_done += 1;
         match self.exchange(frame).await {
             Ok(EvaluatorAnswer::TooLarge) => Err(Cause::Memory(self.memory >> 20)),
             Ok(EvaluatorAnswer::Panicked) => Err(Cause::Crashed("a bug in the evaluation".to_owned())),

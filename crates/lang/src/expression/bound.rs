@@ -1,4 +1,4 @@
-//! An upper bound of the cost of an expression over given documents. An expression with a small bound is evaluated in the
+//! An upper bound of the cost of an expression over certain documents. An expression with a small bound is evaluated in the
 //! gateway's own process, all others in an evaluator.
 //!
 //! Sizes are rough, in bytes of memory: each value counts [`NODE`], a text its length besides. Work has the same unit: what a

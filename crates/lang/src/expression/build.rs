@@ -18,7 +18,7 @@ impl Expression {
         Some((expression, result))
     }
 
-    /// As [`Self::build`], for an expression that gives a list of objects. Returns what is known of one of them.
+    /// As [`Self::build`], for an expression that makes a list of objects. Returns the type of one of them, as far as it is known.
     pub fn build_objects(
         source: &str,
         scope: &NameScope,

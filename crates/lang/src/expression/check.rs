@@ -186,7 +186,7 @@ impl Walk<'_> {
         if MACROS.contains(&name) {
             return self.wrong_macro(name, call);
         }
-        // The variable of a misspelt macro is not a name, so the arguments are not looked at.
+        // The variable of a misspelt macro is not a name, so the arguments are not checked.
         let all: Vec<&str> = [known, MACROS, METHODS, FUNCTIONS, QUALIFIED].concat();
         let help = match (near(name, &all), known.contains(&name)) {
             (Some(meant), _) if METHODS.contains(&meant) && call.target.is_none() => {

@@ -1,5 +1,5 @@
-//! Finds the parts of an expression that fail whatever the documents hold: calls with too few or too many arguments, regular expressions
-//! with a syntax error, and calculations with constants alone.
+//! Finds the parts of an expression that fail for all documents: calls with too few or too many arguments, regular expressions
+//! with a syntax error, and calculations with only constants.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn always_fails(part: &IdedExpr) -> Option<(String, String)> {
     }
     let context = Context::with_env(Arc::clone(environment()));
     let error = cel::Value::resolve_val(part, &context).err()?;
-    let message = format!("a part of it fails whatever the source says: {error}");
+    let message = format!("a part of it always fails, with any document: {error}");
     Some((message, "correct it: it holds constants only".to_owned()))
 }
 
@@ -109,8 +109,8 @@ mod tests {
             ("matches(body.x, '(')", "`(` is not a regular expression"),
             ("body.x.replace('a')", "`replace` takes 2 or 3 arguments, not 1"),
             ("body.map(i, i.name.startsWith())", "`startsWith` takes 1 argument, not 0"),
-            ("body.map(i, int('x') + i)", "fails whatever the source says"),
-            ("1 / 0", "fails whatever the source says"),
+            ("body.map(i, int('x') + i)", "always fails, with any document"),
+            ("1 / 0", "always fails, with any document"),
         ] {
             assert!(matches!(&found(source)[..], [one] if one.contains(part)), "{source}: {:?}", found(source));
         }

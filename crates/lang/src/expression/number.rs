@@ -1,5 +1,5 @@
 //! Numbers of documents in CEL. Whole numbers become `int`, so that `n + 1` works. Only larger ones become `uint`, and all others
-//! `double`. A `double` that was read keeps its text: an expression that only passes it on gives it back as it was written, and
+//! `double`. A `double` that was read keeps its text: an expression that only passes it on returns it as it was written, and
 //! so does `string(n)`. What is calculated from it is a new number.
 
 use std::any::Any;
@@ -60,7 +60,7 @@ pub(super) fn calculated(value: f64) -> Result<Number, String> {
         .ok_or_else(|| format!("{value:e} was calculated, and is too large to be exact; calculate with whole numbers"))
 }
 
-/// Makes `string(n)` give the text in which `n` was written.
+/// Makes `string(n)` return the text in which `n` was written.
 pub(super) fn add_to(environment: &mut Env) -> Result<(), cel::DeclarationError> {
     environment.add_overload(WRITTEN, "written", vec![DYN_TYPE], |mut args| {
         let value = args.remove(0);
@@ -79,14 +79,14 @@ pub(super) fn add_to(environment: &mut Env) -> Result<(), cel::DeclarationError>
     }))
 }
 
-/// A `double` with its text. To CEL it is the [`CelDouble`] in it: CEL knows types by [`Val::as_any`].
+/// A `double` with its text. To CEL it is the [`CelDouble`] in it: CEL finds the type by [`Val::as_any`].
 #[derive(Debug, Clone)]
 struct WrittenDouble {
     value: CelDouble,
     number: Number,
 }
 
-/// Added to a [`WrittenDouble`], it gives the text. Nothing else adds it.
+/// Added to a [`WrittenDouble`], it returns the text. Nothing else adds it.
 #[derive(Debug, Clone, Copy)]
 struct TextWanted;
 

@@ -82,7 +82,7 @@ impl PlainExpression {
             }
             Self::Each { list, item, picked } => {
                 let items = along(start(list)?, &list.fields)?.as_list()?;
-                // A path that does not begin at the item has the same value for all items, and is looked up once.
+                // A path that does not begin at the item has the same value for all items, and is read once.
                 let of_item = |way: &Way| way.variable == *item;
                 let others =
                     picked.iter().map(|(_, way)| if of_item(way) { None } else { along(start(way)?, &way.fields) });

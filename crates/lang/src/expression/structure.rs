@@ -58,7 +58,7 @@ fn whole_numbers(expression: &IdedExpr) -> Vec<i64> {
     }
 }
 
-/// The part of `expression` that gives the value of `key`, if it is an object that is written out. Else the whole expression.
+/// The part of `expression` that makes the value of `key`, if it is an object that is written out. Else the whole expression.
 pub(super) fn value_of<'e>(expression: &'e IdedExpr, key: &str) -> &'e IdedExpr {
     let Expr::Map(map) = &expression.expr else { return expression };
     let is_key =
@@ -73,7 +73,7 @@ pub(super) fn value_of<'e>(expression: &'e IdedExpr, key: &str) -> &'e IdedExpr 
 /// The functions that make no text.
 const TESTS: [&str; 5] = ["contains", "endsWith", "matches", "size", "startsWith"];
 
-/// Whether it makes new texts of others: whatever is not known to make none, such as `split` or `trim`.
+/// Whether it makes new texts of others: all functions except those that are known to make none, such as `split` or `trim`.
 pub(super) fn composes(expression: &IdedExpr) -> bool {
     // The sum in a loop is that of a macro such as `map`, and collects items.
     let is_made = match &expression.expr {

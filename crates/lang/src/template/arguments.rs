@@ -55,7 +55,7 @@ fn samples() -> [Value; 5] {
     [text.clone(), Value::from(1), Value::from(vec![text]), map, Value::from(true)]
 }
 
-/// The values of a call: the value that it is about, and the arguments. `unknown` stands for those that are not constants.
+/// The values of a call: the value that it is about, and the arguments. `unknown` is the value of those that are not constants.
 fn values(subject: &Value, arguments: &[Argument], unknown: &Value) -> Vec<Value> {
     let value = |argument: &Argument| match &argument.value {
         Some(value) if value.as_i64().is_some_and(|number| number.abs() > MAX_TRIED) => Value::from(MAX_TRIED),

@@ -127,8 +127,8 @@ fn spend(value: &Value, left: &mut usize) -> bool {
         || super::number::text(value).map_or(NODE, |number| number.len().max(NODE)),
         |text| text.len() + 1,
     );
-    let Some(rest) = left.checked_sub(own) else { return false };
-    *left = rest;
+    let Some(remaining) = left.checked_sub(own) else { return false };
+    *left = remaining;
     let is_map = value.kind() == ValueKind::Map;
     if !is_map && value.kind() != ValueKind::Seq {
         return true;
@@ -216,7 +216,7 @@ fn repeated(left: &Expr<'_>, right: &Expr<'_>) -> Formula {
 
 /// What a filter makes of `of`.
 fn applied(filter: &str, of: Formula, args: &[CallArg<'_>]) -> Formula {
-    let (made, given) = (Formula::Sum(vec![of, ONE]), arguments(args));
+    let (made, passed) = (Formula::Sum(vec![of, ONE]), arguments(args));
     let factor = match filter {
         "abs" | "bool" | "count" | "d" | "default" | "first" | "float" | "int" | "items" | "last" | "length"
         | "list" | "reverse" | "round" | "sha8" | "trim" => 2.0,
@@ -230,10 +230,10 @@ fn applied(filter: &str, of: Formula, args: &[CallArg<'_>]) -> Formula {
         "split" | "lines" => 64.0,
         // At most 1000 wider for each line or conversion (`width`).
         "format" | "indent" => 1001.0,
-        "join" | "replace" => return Formula::Product(vec![made, Formula::Sum(vec![given, ONE])]),
-        _ => return unbounded(vec![made, given]),
+        "join" | "replace" => return Formula::Product(vec![made, Formula::Sum(vec![passed, ONE])]),
+        _ => return unbounded(vec![made, passed]),
     };
-    times(factor, Formula::Sum(vec![made, given]))
+    times(factor, Formula::Sum(vec![made, passed]))
 }
 
 fn arguments(args: &[CallArg<'_>]) -> Formula {

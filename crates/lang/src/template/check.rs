@@ -61,7 +61,7 @@ pub(super) fn check<'n>(
     let Ok(parsed) = parse(source, "", minijinja::syntax::SyntaxConfig::default()) else { return };
     let mut calls = Calls::default();
     calls.statement(&parsed);
-    // A function is a name too, and is judged below.
+    // A function is a name too, and is checked below.
     let is_own = |name: &str| calls.set.contains(name.split('.').next().unwrap_or_default());
     for name in names.filter(|name| !calls.functions.contains(name) && !is_own(name)) {
         match scope.follow(name) {
@@ -79,7 +79,7 @@ pub(super) fn check<'n>(
     let is_local = |name: &str| calls.set.contains(name) || calls.local.contains(name) || name == LOOP;
     for parts in calls.paths.iter().filter(|parts| !parts.first().is_some_and(|first| is_local(first))) {
         if let Err(unknown) = scope.follow_parts(parts.iter().map(String::as_str)) {
-            // The top-level name has been judged above.
+            // The top-level name has been checked above.
             if parts.first().is_some_and(|first| scope.get(first).is_some()) {
                 problems.mistake(path, unknown.message, unknown.help);
             }
@@ -110,10 +110,10 @@ fn check_arguments(
     path: &Path,
     problems: &mut Problems,
 ) {
-    for (callable, name, given) in called {
+    for (callable, name, passed) in called {
         let (what, wrong) = match callable {
-            Callable::Filter => ("filter", arguments::of_filter(environment(place), name, given)),
-            Callable::Test => ("test", arguments::of_test(environment(place), name, given)),
+            Callable::Filter => ("filter", arguments::of_filter(environment(place), name, passed)),
+            Callable::Test => ("test", arguments::of_test(environment(place), name, passed)),
         };
         let Some(wrong) = wrong else { continue };
         let help = match *name {
@@ -234,13 +234,13 @@ impl<'a> Calls<'a> {
             Expr::Map(map) => self.expressions(map.keys.iter().chain(&map.values)),
             Expr::Test(test) => {
                 self.tests.insert(test.name);
-                self.called.extend(arguments(&test.args).map(|given| (Callable::Test, test.name, given)));
+                self.called.extend(arguments(&test.args).map(|passed| (Callable::Test, test.name, passed)));
                 self.expression(&test.expr);
                 self.arguments(&test.args);
             }
             Expr::Filter(filter) => {
                 self.filters.insert(filter.name);
-                self.called.extend(arguments(&filter.args).map(|given| (Callable::Filter, filter.name, given)));
+                self.called.extend(arguments(&filter.args).map(|passed| (Callable::Filter, filter.name, passed)));
                 self.expressions(&filter.expr);
                 self.arguments(&filter.args);
             }
@@ -334,7 +334,7 @@ mod tests {
             ),
             (
                 "{{ 'main' | sha8 }}",
-                "`{{ 'main' | sha8 }}`: `main` is not a commit: 8 to 64 hexadecimal digits: correct it: it fails whatever the call is",
+                "`{{ 'main' | sha8 }}`: `main` is not a commit: 8 to 64 hexadecimal digits: correct it: it fails for all calls",
             ),
         ] {
             assert!(mistakes(source, &scope).contains(&found.to_owned()), "{source}: {:?}", mistakes(source, &scope));

@@ -8,7 +8,7 @@ const MAX_TAG_CHARS: usize = 128;
 /// The longest `CI_COMMIT_REF_SLUG`, in characters.
 const MAX_REF_SLUG_CHARS: usize = 63;
 
-/// The tag that CI gives an image of the branch `name`: as docker/metadata-action's `type=ref`, all runs of characters outside
+/// The tag that CI sets on an image of the branch `name`: as docker/metadata-action's `type=ref`, all runs of characters outside
 /// `[a-zA-Z0-9._-]` become a dash. No more is changed. So the result may begin with a dash or a dot, as that of `#1` does. Only with
 /// something before it, which is CI's `prefix`, it is a tag then: the reader of the reference decides. A dropped dash would
 /// name the tag of another branch.

@@ -179,7 +179,7 @@ pub(super) fn text_of_float(value: &Value) -> Result<Option<String>, String> {
     let float = f64::try_from(value.clone()).unwrap_or_default();
     match TEXTS.with_borrow(|texts| texts.get(&float.to_bits()).cloned()) {
         Some(None) => Err(format!(
-            "{value} is written in two ways, so a template that compares or calculates cannot tell which to print; print it in a template of its own"
+            "{value} is written in two ways, so a template that compares or calculates cannot choose one of them; print it in a template of its own"
         )),
         known => Ok(known.flatten()),
     }

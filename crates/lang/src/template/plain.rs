@@ -1,4 +1,4 @@
-//! Plain templates of texts and names alone, such as `https://h/v1/{{ params.branch }}`. Most templates are plain, and do not
+//! Plain templates, with only texts and names, such as `https://h/v1/{{ params.branch }}`. Most templates are plain, and do not
 //! need minijinja.
 
 use std::fmt::Write;
@@ -23,7 +23,7 @@ enum Piece {
     Name(Vec<String>, Option<Filter>),
 }
 
-/// A filter for names, which takes a text and gives a text.
+/// A filter for names, which takes a text and returns a text.
 type Filter = fn(&str) -> Result<String, String>;
 
 /// A variable that is known as JSON.
@@ -88,8 +88,8 @@ impl PlainTemplate {
         })
     }
 
-    /// The text with the variables that `find` finds by their names. `None` if it does not find all, or if one is not a text. Then the others
-    /// may still be rendered by [`Self::render`], which gives the same text where both give one.
+    /// The text with the variables that `find` finds by their names. `None` if it does not find all, or if one is not a text.
+    /// Then the others may still be rendered by [`Self::render`], which makes the same text where both make one.
     pub(super) fn render_json<'a>(
         &self,
         find: impl Fn(&str) -> Option<JsonVariable<'a>>,

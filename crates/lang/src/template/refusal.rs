@@ -1,4 +1,4 @@
-//! Why a template gives no text, and whether a value in an image's name is the cause.
+//! Why a template makes no text, and whether a value in an image's name is the cause.
 
 use std::{error::Error as _, fmt};
 
@@ -45,7 +45,7 @@ impl Misfit {
     }
 }
 
-/// Why a template gives no text.
+/// Why a template makes no text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason, for a message.

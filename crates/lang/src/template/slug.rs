@@ -1,8 +1,8 @@
 //! The filter `slug`: a branch as Argo CD's pull request generator writes it in `branch_slug`, which is Go's gosimple/slug 1.15.0 for
 //! English, with underscores as dashes and at most 50 characters.
 //!
-//! What becomes of each character is in `tools/slug/characters.deflate`, and facts to compare with in `facts.txt` there. `make slug` makes
-//! both by that library.
+//! What becomes of each character is in `tools/slug/characters.deflate`, and examples to compare with in `facts.txt` there.
+//! `make slug` makes both by that library.
 
 use std::sync::LazyLock;
 

@@ -3,10 +3,10 @@
 //! Refused are calls that change or read a process which the program did not start, calls that change the machine, calls by
 //! which memory outlives all processes, and calls that would get around this list (namespaces, `io_uring`, pidfds). What
 //! programs do to themselves stays allowed. `kill`, `tkill`, `tgkill` and `F_SETOWN` stay allowed too, because a filter
-//! cannot tell a program's own children from other processes; landlock or another user stops those. The filter itself only
+//! cannot separate a program's own children from other processes; landlock or another user stops those. The filter itself only
 //! guards the processes that end programs: the launcher and its supervisor.
 //!
-//! The errors are those of container runtimes, so programs and libraries know them: `EPERM`, and `ENOSYS` where the C
+//! The errors are those of container runtimes, so programs and libraries handle them: `EPERM`, and `ENOSYS` where the C
 //! library then takes an older call.
 
 use std::{collections::BTreeMap, env::consts::ARCH};
@@ -39,7 +39,7 @@ use seccompiler::{
 
 use crate::Network;
 
-/// Calls that are refused whatever their arguments.
+/// Calls that are refused with all arguments.
 const REFUSED: &[i64] = &[
     // Other processes.
     SYS_kcmp,
@@ -135,7 +135,7 @@ const NAMESPACES: [i32; 7] =
 
 /// `open_tree_attr` of Linux 6.15, which the libc crate does not name yet.
 const OPEN_TREE_ATTR: i64 = 467;
-/// The first unknown call. `file_setattr` of Linux 6.17 is the last one that was reviewed. Later calls may do anything, so
+/// The first unknown call. `file_setattr` of Linux 6.17 is the last one that was checked. Later calls may do anything, so
 /// they do not exist for programs. Nor do calls of x32, whose numbers are larger still. From 424 on, calls have the same number
 /// on all architectures.
 const FIRST_UNKNOWN: u32 = 470;
@@ -146,7 +146,7 @@ const PRIO_PROCESS: u64 = 0;
 const IOPRIO_WHO_PROCESS: u64 = 1;
 /// `PR_SCHED_CORE`: `prctl` sets which processes may share a processor's core.
 const PR_SCHED_CORE: u64 = 62;
-/// `F_SETSIG`: `fcntl` sets the signal that tells of a file.
+/// `F_SETSIG`: `fcntl` sets the signal that reports a change of a file.
 const F_SETSIG: i32 = 10;
 /// The bits of a socket's type that are not flags (`SOCK_TYPE_MASK` of the kernel).
 const SOCKET_TYPE: u64 = 0xf;

@@ -13,8 +13,8 @@ use rustix::fs::mkdirat;
 
 use super::*;
 
-/// A folder in memory if there is one: some disks need milliseconds to remove a folder. It is removed without recursion, which a failing test
-/// would otherwise end with.
+/// A folder in memory if there is one: some disks need milliseconds to remove a folder. It is removed without recursion, which
+/// a failing test would otherwise end with.
 struct Outer(PathBuf);
 
 impl Outer {

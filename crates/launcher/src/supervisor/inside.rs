@@ -1,5 +1,5 @@
-//! The supervisor process. It starts launchers, and becomes the parent of every process whose launcher was killed. It runs no program itself,
-//! and no program can signal it: landlock or a filter of system calls refuses that.
+//! The supervisor process. It starts launchers, and becomes the parent of every process whose launcher was killed. It runs no
+//! program itself, and no program can signal it: landlock or a filter of system calls refuses that.
 
 use std::{
     collections::HashSet,
@@ -37,7 +37,7 @@ const ATTEMPTS: usize = 20;
 const MAX_AT_ONCE: usize = 1000;
 /// How long the gateway waits for the end of what a launcher left.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long launchers may take to end by themselves when the gateway has ended. They give their programs 3 s.
+/// How long launchers may take to end by themselves when the gateway has ended. Their programs have 3 s of it.
 const LAST_PROGRAMS: Duration = Duration::from_secs(5);
 /// How long the end of all processes may take then.
 const LAST_PROCESSES: Duration = Duration::from_secs(15);
@@ -47,7 +47,7 @@ struct Supervising {
     gateway: Inbox,
     children: SignalFd,
     launchers: HashSet<Pid>,
-    /// Launchers that have ended, and since when. The gateway has not been told, as processes may be left of them.
+    /// Launchers that have ended, and since when. The gateway has no report of them yet, as processes may be left of them.
     ended: Vec<(Pid, Instant)>,
     /// Whether processes may be left of launchers.
     has_orphans: bool,
@@ -61,7 +61,7 @@ pub(crate) fn supervise(gateway: Inbox) -> io::Result<()> {
     setsid()?;
     // Without it, what a killed launcher leaves is out of reach. The launchers report that the kernel lacks it.
     let _ = prctl::set_child_subreaper(true);
-    // No other process of this user may look into this one, or take its socket.
+    // No other process of this user may read this one's memory, or take its socket.
     let _ = prctl::set_dumpable(false);
     // Nothing but KILL ends it early. Launchers start without a mask.
     SigSet::all().thread_block()?;
@@ -70,7 +70,7 @@ pub(crate) fn supervise(gateway: Inbox) -> io::Result<()> {
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (launchers, ended) = (HashSet::new(), Vec::new());
     let mut supervising = Supervising { gateway, children, launchers, ended, has_orphans: false };
-    // Without a gateway nobody is told.
+    // Without a gateway there is nobody to report to.
     while supervising.serve().unwrap_or(false) {}
     supervising.finish();
     Ok(())

@@ -1,5 +1,5 @@
-//! Follows a registry's redirects: of contents to another store, or of everything to another registry. Credentials stay at the registry, and
-//! callers that fetch by digest check the digest of the bytes that arrive.
+//! Follows a registry's redirects: of contents to another store, or of everything to another registry. Credentials stay at the
+//! registry, and callers that fetch by digest check the digest of the bytes that arrive.
 
 use http::{Method, header};
 use percent_encoding::percent_decode_str;
@@ -23,8 +23,8 @@ impl Registry {
         self.fetch_at(self.url(request)?, request, deadline).await.map(|(reply, _)| reply)
     }
 
-    /// As [`Self::fetch`], at `url`, to which the registry led. Also returns the URL that answered. The credential goes only to the registry
-    /// itself.
+    /// As [`Self::fetch`], at `url`, to which the registry led. Also returns the URL that answered. The credential goes only to
+    /// the registry itself.
     ///
     /// # Errors
     /// When no whole answer arrives by `deadline`.

@@ -79,7 +79,7 @@ impl Root {
         if let Some(lacks) = lacks {
             return Err(format!("it has {lacks}"));
         }
-        // Whatever the clock shows: the root's own lists leave out what begins to be valid later.
+        // For any time of the clock: the root's own lists leave out authorities that begin to be valid later.
         let chains = root.certificate_authorities.iter().flat_map(|authority| &authority.cert_chain.certificates);
         let authorities = chains.filter_map(|entry| Certificate::from_der(entry.raw_bytes.as_bytes()).ok()).collect();
         let time_signers = root.timestamp_authorities.iter().filter_map(|authority| {

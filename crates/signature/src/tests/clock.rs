@@ -15,7 +15,7 @@ use super::{
 /// The year 2999, in seconds since 1970.
 const FUTURE: u64 = 32_472_144_000;
 
-/// Certificates are valid for minutes. That of the good signature ended long ago, as it would have by a clock that is ahead.
+/// Certificates are valid for minutes. That of the good signature ended long ago, as it would have by a clock that is fast.
 #[test]
 fn a_certificate_must_have_been_valid_then() {
     let made = Made::read();
@@ -27,7 +27,7 @@ fn a_certificate_must_have_been_valid_then() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert!(u64::try_from(ended).unwrap() < now, "it is not valid any more");
     let policy = made.folder.policy(&Made::config(WORKFLOW));
-    assert_eq!(shown(&judge(&policy, made.digest(), vec![bundle(&good)])).0, "present");
+    assert_eq!(shown(&evaluate(&policy, made.digest(), vec![bundle(&good)])).0, "present");
 }
 
 /// By a clock that is behind, the authorities and logs of the root begin in the future.

@@ -138,7 +138,7 @@ fn offline_no_file_is_read() {
     assert_eq!(found, Vec::<String>::new());
     let owner = Owner::new();
     let form = bundle(&owner.bundle(&keys_statement()));
-    let (verdict, text) = shown(&judge(&policy.unwrap(), &digest('a'), vec![form]));
+    let (verdict, text) = shown(&evaluate(&policy.unwrap(), &digest('a'), vec![form]));
     assert!(verdict == "unknown" && text.contains("key.pub was not read"), "{verdict}: {text}");
 }
 

@@ -1,4 +1,4 @@
-//! `all`: whoever signed counts for one signer only.
+//! `all`: each identity or key counts for one signer only.
 
 use serde_json::json;
 
@@ -56,11 +56,11 @@ fn a_key_that_stands_twice_later_counts_for_nobody() {
     let policy = folder.policy(&config(&[key("a.pub"), key("b.pub")]));
     let own = digest('a');
     let by = |owner: &Owner| bundle(&owner.bundle(&statement(&own)));
-    assert_eq!(shown(&judge(&policy, &own, vec![by(&a), by(&b)])).0, "present");
+    assert_eq!(shown(&evaluate(&policy, &own, vec![by(&a), by(&b)])).0, "present");
     folder.put("b.pub", &a.pem());
     policy.refresh();
     for forms in [vec![by(&a)], vec![by(&a), by(&a)], vec![by(&a), by(&b)], Vec::new()] {
-        let (verdict, text) = shown(&judge(&policy, &own, forms));
+        let (verdict, text) = shown(&evaluate(&policy, &own, forms));
         assert!(
             verdict == "unknown" && text.contains("the key b.pub: it is the same key as the key a.pub"),
             "{verdict}: {text}"
@@ -68,7 +68,7 @@ fn a_key_that_stands_twice_later_counts_for_nobody() {
     }
     folder.put("b.pub", &b.pem());
     policy.refresh();
-    assert_eq!(shown(&judge(&policy, &own, vec![by(&a), by(&b)])).0, "present");
+    assert_eq!(shown(&evaluate(&policy, &own, vec![by(&a), by(&b)])).0, "present");
 }
 
 /// Two descriptions that fit one workflow need two workflows.
@@ -82,12 +82,12 @@ fn one_workflow_is_not_two_signers() {
         let signers: Vec<Value> = identities.iter().map(|identity| keyless(identity)).collect();
         made.folder.policy(&json!({"signature": {"all": signers}}))
     };
-    let given = |names: &[&str]| names.iter().map(|name| bundle(&made.bundle(name))).collect::<Vec<_>>();
-    let ask = |policy: &Policy, names: &[&str]| shown(&judge(policy, made.digest(), given(names)));
+    let documents = |names: &[&str]| names.iter().map(|name| bundle(&made.bundle(name))).collect::<Vec<_>>();
+    let verdict_on = |policy: &Policy, names: &[&str]| shown(&evaluate(policy, made.digest(), documents(names)));
     // Both documents are by one workflow.
     let both = all(&["https://github.com/org/*", WORKFLOW]);
     for names in [&["good"][..], &["good", "signature"]] {
-        let (verdict, text) = ask(&both, names);
+        let (verdict, text) = verdict_on(&both, names);
         assert!(
             verdict == "absent" && text.contains("counts for another signer already"),
             "{names:?}: {verdict}: {text}"
@@ -96,10 +96,10 @@ fn one_workflow_is_not_two_signers() {
     // Another workflow signed too. It fits the wide description only, so that the other one is for the first.
     let other = "reusable workflow";
     for names in [["good", other], [other, "good"]] {
-        assert_eq!(ask(&both, &names).0, "present", "{names:?}");
-        let turned = all(&[WORKFLOW, "https://github.com/org/*"]);
-        assert_eq!(ask(&turned, &names).0, "present", "{names:?}");
+        assert_eq!(verdict_on(&both, &names).0, "present", "{names:?}");
+        let reversed = all(&[WORKFLOW, "https://github.com/org/*"]);
+        assert_eq!(verdict_on(&reversed, &names).0, "present", "{names:?}");
     }
-    assert_eq!(ask(&all(&["https://github.com/org/*", "https://github.com/*"]), &["good", other]).0, "present");
-    assert_eq!(ask(&both, &[other]).0, "absent");
+    assert_eq!(verdict_on(&all(&["https://github.com/org/*", "https://github.com/*"]), &["good", other]).0, "present");
+    assert_eq!(verdict_on(&both, &[other]).0, "absent");
 }

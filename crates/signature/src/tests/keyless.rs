@@ -40,9 +40,9 @@ impl Made {
         json!({"signature": {"any": [{"keyless": keyless}]}})
     }
 
-    pub(super) fn judge(&self, config: &Value, bundle: &Value, commit: Option<&str>) -> (&'static str, String) {
+    pub(super) fn evaluate(&self, config: &Value, bundle: &Value, commit: Option<&str>) -> (&'static str, String) {
         let policy = self.folder.policy(config);
-        shown(&judge_commit(&policy, self.digest(), commit, vec![super::bundle(bundle)]))
+        shown(&evaluate_for_commit(&policy, self.digest(), commit, vec![super::bundle(bundle)]))
     }
 }
 
@@ -65,20 +65,22 @@ fn signatures_of_the_identity_are_verified() {
             "https://github.com/org/repo/.github/workflows/build.yml@refs/heads/*",
             "https://github.com/org/*",
         ] {
-            let (verdict, text) = made.judge(&Made::config(identity), &made.bundle(name), None);
+            let (verdict, text) = made.evaluate(&Made::config(identity), &made.bundle(name), None);
             assert!(verdict == "present" && text == format!("{identity} of {ISSUER}"), "{name}: {verdict}: {text}");
         }
         assert!(made.cosign(name), "cosign agrees on {name}");
     }
     let policy = made.folder.policy(&provenance(Made::config(WORKFLOW)));
-    let Verdict::Present(proof) = judge(&policy, made.digest(), vec![bundle(&made.bundle("good"))]) else { panic!() };
+    let PolicyVerdict::Present(proof) = evaluate(&policy, made.digest(), vec![bundle(&made.bundle("good"))]) else {
+        panic!()
+    };
     assert_eq!(proof.commit.as_deref(), made.made["commit"].as_str());
-    let Verdict::Present(proof) =
-        judge(&made.folder.policy(&Made::config(WORKFLOW)), made.digest(), vec![bundle(&made.bundle("good"))])
+    let PolicyVerdict::Present(proof) =
+        evaluate(&made.folder.policy(&Made::config(WORKFLOW)), made.digest(), vec![bundle(&made.bundle("good"))])
     else {
         panic!()
     };
-    assert_eq!(proof.commit, None, "a signature alone proves no commit");
+    assert_eq!(proof.commit, None, "a mere signature proves no commit");
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn forged_certificates_and_identities_are_refused() {
         ("key of another certificate", "bad", "DSSE signature verification failed"),
         ("another digest", "bad", "its statement is about another digest"),
         ("another payload type", "bad", "the payload type of its envelope is `text/plain`"),
-        ("scan", "absent", "does not vouch for an image"),
+        ("scan", "absent", "is not a signature of an image"),
         ("branch that begins alike", "absent", "build.yml@refs/heads/main-2` of"),
         ("organisation that begins alike", "absent", "https://github.com/organisation/repo"),
         ("prefix before the identity", "absent", "https://evil.example/https://github.com"),
@@ -111,7 +113,7 @@ fn forged_certificates_and_identities_are_refused() {
         ("email", "absent", "`somebody@example.com` of `https://accounts.example`"),
         ("reusable workflow", "absent", "https://github.com/org/ci/"),
     ] {
-        let (found, text) = made.judge(&config, &made.bundle(name), None);
+        let (found, text) = made.evaluate(&config, &made.bundle(name), None);
         if found != verdict || !text.to_lowercase().contains(&says.to_lowercase()) {
             wrong.push(format!("{name}: {found}: {text}\n  not {verdict}: {says}"));
         }
@@ -127,10 +129,10 @@ fn forged_certificates_and_identities_are_refused() {
         "https://github.com/org",
         "https://GitHub.com/other/*",
     ] {
-        assert_eq!(made.judge(&Made::config(identity), &made.bundle("good"), None).0, "absent", "{identity}");
+        assert_eq!(made.evaluate(&Made::config(identity), &made.bundle("good"), None).0, "absent", "{identity}");
     }
     // A signer who is only written in another case is neither accepted nor taken for missing.
-    let (found, text) = made.judge(&Made::config("https://GitHub.com/Org/*"), &made.bundle("good"), None);
+    let (found, text) = made.evaluate(&Made::config("https://GitHub.com/Org/*"), &made.bundle("good"), None);
     assert!(found == "unknown" && text.contains("differs from that in case"), "{found}: {text}");
 }
 
@@ -186,7 +188,7 @@ fn builds_that_are_not_as_demanded_are_refused() {
         ("no definition", "bad", "its provenance has no `buildDefinition`"),
         ("definition is a list", "bad", "its provenance has no `buildDefinition`"),
     ] {
-        let (found, text) = made.judge(&config, &made.bundle(name), Some(commit));
+        let (found, text) = made.evaluate(&config, &made.bundle(name), Some(commit));
         if found != verdict || !text.contains(says) {
             wrong.push(format!("{name}: {found}: {text}\n  not {verdict}: {says}"));
         }
@@ -199,13 +201,13 @@ fn a_merge_commit_gets_a_hint() {
     let made = Made::read();
     let mut config = provenance(Made::config(WORKFLOW));
     config["provenance"]["events"] = json!([]);
-    let (verdict, text) = made.judge(&config, &made.bundle("pull request"), made.made["commit"].as_str());
+    let (verdict, text) = made.evaluate(&config, &made.bundle("pull request"), made.made["commit"].as_str());
     assert!(
         verdict == "other commit"
             && text.contains("the commit is that of a merge, which is in no branch: build on `push`"),
         "{verdict}: {text}"
     );
-    let (_, text) = made.judge(&config, &made.bundle("another commit"), made.made["commit"].as_str());
+    let (_, text) = made.evaluate(&config, &made.bundle("another commit"), made.made["commit"].as_str());
     assert!(!text.contains("merge"), "{text}");
 }
 

@@ -112,11 +112,11 @@ fn signatures_by_cosign_are_verified() {
         };
         let forms = [bundle(&key["sign"]), legacy];
         for (form, other) in forms.into_iter().zip(["bad", "absent"]) {
-            let (verdict, text) = shown(&judge(&policy, digest, vec![form.clone()]));
+            let (verdict, text) = shown(&evaluate(&policy, digest, vec![form.clone()]));
             // cosign refuses these too: see `tests/signatures/make`.
             let expected = if kind == "ed25519" { (other, "Ed25519ph") } else { ("present", "the key key.pub") };
             assert!(verdict == expected.0 && text.contains(expected.1), "{kind}: {verdict}: {text}");
-            let (verdict, text) = shown(&judge(&policy, &super::digest('0'), vec![form]));
+            let (verdict, text) = shown(&evaluate(&policy, &super::digest('0'), vec![form]));
             assert!(
                 kind == "ed25519" || verdict == "bad" && text.contains("another digest"),
                 "{kind}: {verdict}: {text}"
@@ -124,19 +124,20 @@ fn signatures_by_cosign_are_verified() {
         }
         let foreign = made["keys"].as_object().unwrap().iter().filter(|(other, _)| *other != kind);
         let foreign = foreign.map(|(_, other)| bundle(&other["sign"])).collect();
-        let (verdict, text) = shown(&judge(&policy, digest, foreign));
+        let (verdict, text) = shown(&evaluate(&policy, digest, foreign));
         assert!(verdict == "absent" && text.contains("it names another key"), "{kind}: {verdict}: {text}");
     }
     let key = &made["keys"]["p256"];
     let folder = Folder::with(&[("key.pub", key["pem"].as_str().unwrap())]);
     let mut config = one_key();
     let policy = folder.policy(&config);
-    assert_eq!(shown(&judge(&policy, digest, vec![bundle(&key["provenance"])])).0, "present");
-    let (verdict, text) = shown(&judge(&policy, digest, vec![bundle(&key["scan"])]));
-    assert!(verdict == "absent" && text.contains("`https://example.com/scan` does not vouch"), "{verdict}: {text}");
+    assert_eq!(shown(&evaluate(&policy, digest, vec![bundle(&key["provenance"])])).0, "present");
+    let (verdict, text) = shown(&evaluate(&policy, digest, vec![bundle(&key["scan"])]));
+    assert!(verdict == "absent" && text.contains("`https://example.com/scan` is not a signature"), "{verdict}: {text}");
     config["provenance"] = json!({"repository": "https://github.com/org/repo", "workflow": ".github/workflows/build.yml",
         "builder": "https://github.com/org/repo/*", "events": ["push"]});
-    let Verdict::Present(proof) = judge(&folder.policy(&config), digest, vec![bundle(&key["provenance"])]) else {
+    let PolicyVerdict::Present(proof) = evaluate(&folder.policy(&config), digest, vec![bundle(&key["provenance"])])
+    else {
         panic!()
     };
     assert_eq!(proof.commit.as_deref(), Some("1111111111111111111111111111111111111111"));
@@ -152,10 +153,10 @@ fn each_kind_of_key_verifies_by_its_own_algorithm() {
         let mut signed = owner.bundle(&statement(&own));
         for hint in [owner.hint(), String::new(), "my-key".to_owned()] {
             signed["verificationMaterial"]["publicKey"]["hint"] = json!(hint);
-            assert_eq!(shown(&judge(&policy, &own, vec![bundle(&signed)])).0, "present", "{kind:?} {hint}");
+            assert_eq!(shown(&evaluate(&policy, &own, vec![bundle(&signed)])).0, "present", "{kind:?} {hint}");
         }
         let legacy = owner.simple(&critical(&format!("sha256:{own}")));
-        assert_eq!(shown(&judge(&policy, &own, vec![legacy])).0, "present", "{kind:?}");
+        assert_eq!(shown(&evaluate(&policy, &own, vec![legacy])).0, "present", "{kind:?}");
     }
 }
 
@@ -166,7 +167,7 @@ fn a_signature_may_be_of_the_index_or_of_the_image() {
     let digests = [digest('a'), digest('b')];
     for digest in &digests {
         let candidate = Candidate { place: "p".into(), form: bundle(&owner.bundle(&statement(digest))) };
-        let verdict = policy.judge(&Asked { digests: &digests, commit: None }, &[candidate]);
+        let verdict = policy.check(&ExpectedImage { digests: &digests, commit: None }, &[candidate]);
         assert_eq!(shown(&verdict).0, "present");
     }
 }

@@ -19,7 +19,7 @@ fn folder(a: &Owner, b: &Owner) -> Folder {
 fn without_candidates_there_is_no_signature() {
     let (a, b) = (Owner::new(), Owner::new());
     let folder = folder(&a, &b);
-    let of = |config: &Value| shown(&judge(&folder.policy(config), &digest('a'), Vec::new()));
+    let of = |config: &Value| shown(&evaluate(&folder.policy(config), &digest('a'), Vec::new()));
     assert_eq!(of(&config("any")), ("absent", "there is no signature by one of the signers".to_owned()));
     let all = "there is no signature by the key a.pub; there is no signature by the key b.pub";
     assert_eq!(of(&config("all")), ("absent", all.to_owned()));
@@ -31,12 +31,12 @@ fn without_candidates_there_is_no_signature() {
 
 #[test]
 fn a_good_signature_is_not_spoiled() {
-    let (a, b, stranger) = (Owner::new(), Owner::new(), Owner::new());
+    let (a, b, other_owner) = (Owner::new(), Owner::new(), Owner::new());
     let policy = folder(&a, &b).policy(&config("any"));
     let own = digest('a');
     let broken = a.bundle(&statement(&digest('b')));
-    let mut forms: Vec<_> = (0..1000).map(|_| bundle(&stranger.bundle(&statement(&own)))).collect();
-    let (verdict, text) = shown(&judge(&policy, &own, forms.clone()));
+    let mut forms: Vec<_> = (0..1000).map(|_| bundle(&other_owner.bundle(&statement(&own)))).collect();
+    let (verdict, text) = shown(&evaluate(&policy, &own, forms.clone()));
     assert!(verdict == "absent" && text.len() < 2000, "{verdict}: {} bytes", text.len());
     forms.extend([
         bundle(&broken),
@@ -44,7 +44,7 @@ fn a_good_signature_is_not_spoiled() {
         Form::Bundle("junk".into()),
         bundle(&b.bundle(&statement(&own))),
     ]);
-    assert_eq!(shown(&judge(&policy, &own, forms)), ("present", "the key b.pub".to_owned()));
+    assert_eq!(shown(&evaluate(&policy, &own, forms)), ("present", "the key b.pub".to_owned()));
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn all_signers_must_have_signed() {
     let policy = folder(&a, &b).policy(&config("all"));
     let own = digest('a');
     let by = |owner: &Owner| bundle(&owner.bundle(&statement(&own)));
-    let (verdict, text) = shown(&judge(&policy, &own, vec![by(&a), by(&a)]));
+    let (verdict, text) = shown(&evaluate(&policy, &own, vec![by(&a), by(&a)]));
     assert!(verdict == "absent" && text.starts_with("there is no signature by the key b.pub"), "{verdict}: {text}");
-    let Verdict::Present(proof) = judge(&policy, &own, vec![by(&b), by(&a)]) else { panic!() };
+    let PolicyVerdict::Present(proof) = evaluate(&policy, &own, vec![by(&b), by(&a)]) else { panic!() };
     assert_eq!(
         (&*proof.signer, proof.places),
         ("the key a.pub, the key b.pub", vec!["place 1".to_owned(), "place 0".to_owned()])
@@ -64,19 +64,19 @@ fn all_signers_must_have_signed() {
 
 #[test]
 fn unknown_comes_before_bad_before_absent() {
-    let (a, b, stranger) = (Owner::new(), Owner::new(), Owner::new());
+    let (a, b, other_owner) = (Owner::new(), Owner::new(), Owner::new());
     let own = digest('a');
     let good = bundle(&a.bundle(&statement(&own)));
     let unknown = Form::Unsupported("x".into());
     let bad = bundle(&a.bundle(&statement(&digest('b'))));
-    let foreign = bundle(&stranger.bundle(&statement(&own)));
+    let foreign = bundle(&other_owner.bundle(&statement(&own)));
     let order = [("present", good), ("unknown", unknown), ("bad", bad), ("absent", foreign)];
     for how in ["any", "all"] {
         let policy = folder(&a, &b).policy(&config(how));
         for (first, (verdict, form)) in order.iter().enumerate() {
             for (_, other) in &order[first..] {
                 for forms in [vec![form.clone(), other.clone()], vec![other.clone(), form.clone()]] {
-                    let found = shown(&judge(&policy, &own, forms)).0;
+                    let found = shown(&evaluate(&policy, &own, forms)).0;
                     // The other signer has not signed.
                     let expected = if how == "all" && *verdict == "present" { None } else { Some(*verdict) };
                     assert!(expected.is_none_or(|expected| expected == found), "{how} {verdict}: {found}");
@@ -89,7 +89,7 @@ fn unknown_comes_before_bad_before_absent() {
 
 #[test]
 fn another_commit_comes_after_bad_and_before_absent() {
-    let (a, b, stranger) = (Owner::new(), Owner::new(), Owner::new());
+    let (a, b, other_owner) = (Owner::new(), Owner::new(), Owner::new());
     let mut config = config("any");
     config["provenance"] = json!({});
     let policy = folder(&a, &b).policy(&config);
@@ -102,24 +102,26 @@ fn another_commit_comes_after_bad_and_before_absent() {
         bundle(&owner.bundle(&statement))
     };
     let [one, two] = ["1", "2"].map(|digit| digit.repeat(40));
-    let asked = |forms| shown(&judge_commit(&policy, &own, Some(&one), forms));
-    assert_eq!(asked(vec![built(&a, &two), built(&b, &one)]).0, "present");
-    let (verdict, text) = asked(vec![built(&a, &two)]);
+    let verdict_on = |forms| shown(&evaluate_for_commit(&policy, &own, Some(&one), forms));
+    assert_eq!(verdict_on(vec![built(&a, &two), built(&b, &one)]).0, "present");
+    let (verdict, text) = verdict_on(vec![built(&a, &two)]);
     assert!(
         verdict == "other commit" && text.contains(&format!("names the commit {two}, not {one}")),
         "{verdict}: {text}"
     );
-    assert_eq!(asked(vec![built(&stranger, &one), built(&a, &two)]).0, "other commit");
-    assert_eq!(asked(vec![bundle(&a.bundle(&statement(&digest('b')))), built(&a, &two)]).0, "bad");
-    assert_eq!(asked(vec![Form::Unsupported("x".into()), built(&a, &two)]).0, "unknown");
-    let (verdict, text) = asked(vec![bundle(&a.bundle(&statement(&own)))]);
+    assert_eq!(verdict_on(vec![built(&other_owner, &one), built(&a, &two)]).0, "other commit");
+    assert_eq!(verdict_on(vec![bundle(&a.bundle(&statement(&digest('b')))), built(&a, &two)]).0, "bad");
+    assert_eq!(verdict_on(vec![Form::Unsupported("x".into()), built(&a, &two)]).0, "unknown");
+    let (verdict, text) = verdict_on(vec![bundle(&a.bundle(&statement(&own)))]);
     assert!(verdict == "absent" && text.contains("there is no provenance"), "{verdict}: {text}");
-    assert_eq!(asked(vec![built(&a, "main")]).0, "bad");
-    let Verdict::Present(proof) = judge_commit(&policy, &own, None, vec![built(&a, &two)]) else { panic!() };
+    assert_eq!(verdict_on(vec![built(&a, "main")]).0, "bad");
+    let PolicyVerdict::Present(proof) = evaluate_for_commit(&policy, &own, None, vec![built(&a, &two)]) else {
+        panic!()
+    };
     assert_eq!(proof.commit, Some(two));
 }
 
-/// What was weighed is verified. Another commit needs only another verdict, and a further document only itself.
+/// A document that was added is verified. Another commit needs only another verdict, and a further document only itself.
 #[test]
 fn documents_may_come_one_after_the_other() {
     let (a, b) = (Owner::new(), Owner::new());
@@ -135,21 +137,21 @@ fn documents_may_come_one_after_the_other() {
         statement["predicate"] = json!({"buildDefinition": {"resolvedDependencies": [source]}});
         bundle(&owner.bundle(&statement))
     };
-    let mut judgement = policy.begin(vec![own.clone()]);
-    assert_eq!(judgement.fingerprint(), policy.fingerprint());
-    let mut given: Vec<Form> = Vec::new();
+    let mut check = policy.begin(vec![own.clone()]);
+    assert_eq!(check.fingerprint(), policy.fingerprint());
+    let mut documents: Vec<Form> = Vec::new();
     for (form, expected) in [
         (Form::Bundle("junk".into()), ["absent", "absent"]),
         (built(&a, &one), ["absent", "other commit"]),
         (built(&a, &two), ["absent", "absent"]),
         (built(&b, &two), ["present", "present"]),
     ] {
-        judgement.weigh(&policy, &Candidate { place: format!("place {}", given.len()), form: form.clone() });
-        given.push(form);
+        check.add(&policy, &Candidate { place: format!("place {}", documents.len()), form: form.clone() });
+        documents.push(form);
         for (commit, expected) in [&one, &two].into_iter().zip(expected) {
-            let verdict = judgement.verdict(&policy, Some(commit));
-            assert_eq!(verdict, judge_commit(&policy, &own, Some(commit), given.clone()));
-            assert_eq!(shown(&verdict).0, expected, "{} documents, {commit}: {verdict:?}", given.len());
+            let verdict = check.verdict(&policy, Some(commit));
+            assert_eq!(verdict, evaluate_for_commit(&policy, &own, Some(commit), documents.clone()));
+            assert_eq!(shown(&verdict).0, expected, "{} documents, {commit}: {verdict:?}", documents.len());
         }
     }
 }
@@ -170,7 +172,7 @@ fn a_commit_of_another_source_is_not_that_of_the_build() {
             "externalParameters": {"workflow": workflow},
             "resolvedDependencies": sources,
         }});
-        shown(&judge_commit(&policy, &own, Some(&one), vec![bundle(&a.bundle(&statement))]))
+        shown(&evaluate_for_commit(&policy, &own, Some(&one), vec![bundle(&a.bundle(&statement))]))
     };
     let source = |uri: &str, commit: &str| json!({"uri": uri, "digest": {"gitCommit": commit}});
     let (ours, theirs) =
@@ -206,8 +208,8 @@ fn a_key_that_was_replaced_or_removed_counts_at_once() {
     policy.refresh();
     let second = policy.fingerprint();
     assert_ne!(first, second);
-    assert_eq!(shown(&judge(&policy, &own, by(&a))).0, "absent");
-    assert_eq!(shown(&judge(&policy, &own, by(&next))).0, "present");
+    assert_eq!(shown(&evaluate(&policy, &own, by(&a))).0, "absent");
+    assert_eq!(shown(&evaluate(&policy, &own, by(&next))).0, "present");
     std::fs::remove_file(folder.0.path().join("a.pub")).unwrap();
     policy.refresh();
     assert!(![first, second].contains(&policy.fingerprint()));
@@ -215,21 +217,21 @@ fn a_key_that_was_replaced_or_removed_counts_at_once() {
     let since = policy.current().since;
     policy.refresh();
     assert_eq!(policy.current().since, since, "nothing has changed");
-    let (verdict, text) = shown(&judge(&policy, &own, by(&next)));
+    let (verdict, text) = shown(&evaluate(&policy, &own, by(&next)));
     assert!(verdict == "unknown" && text.contains("a.pub: No such file"), "{verdict}: {text}");
-    assert_eq!(shown(&judge(&policy, &own, by(&b))).0, "present", "the other key still counts");
-    assert_eq!(shown(&judge(&policy, &own, Vec::new())).0, "absent", "it has no signature, whatever the key is");
+    assert_eq!(shown(&evaluate(&policy, &own, by(&b))).0, "present", "the other key still counts");
+    assert_eq!(shown(&evaluate(&policy, &own, Vec::new())).0, "absent", "it has no signature, with any key");
     folder.put("a.pub", "half a key");
     policy.refresh();
-    let (verdict, text) = shown(&judge(&policy, &own, by(&next)));
+    let (verdict, text) = shown(&evaluate(&policy, &own, by(&next)));
     assert!(verdict == "unknown" && text.contains("it holds no public key"), "{verdict}: {text}");
     folder.put("a.pub", &next.pem());
     policy.refresh();
     assert_eq!(policy.fingerprint(), second);
     assert_eq!(
         policy.current(),
-        Current { changes: 4, is_complete: true, ..policy.current() },
+        KeysInUse { changes: 4, is_complete: true, ..policy.current() },
         "it was another in between"
     );
-    assert_eq!(shown(&judge(&policy, &own, by(&next))).0, "present");
+    assert_eq!(shown(&evaluate(&policy, &own, by(&next))).0, "present");
 }

@@ -35,15 +35,15 @@ pub(super) fn issuer_of(bundle: &Value) -> String {
 fn real_public_signatures_are_verified() {
     let issuer = issuer_of(&fixture("public/staging.json"));
     let (folder, mut config, staging) = public(STAGING, &issuer);
-    let verdict = judge(&folder.policy(&config), STAGING[1], vec![bundle(&staging)]);
+    let verdict = evaluate(&folder.policy(&config), STAGING[1], vec![bundle(&staging)]);
     assert_eq!(shown(&verdict).0, "present", "{verdict:?}");
     // It is provenance, and says nothing of a commit.
     config["provenance"] = json!({});
-    let (verdict, text) = shown(&judge(&folder.policy(&config), STAGING[1], vec![bundle(&staging)]));
+    let (verdict, text) = shown(&evaluate(&folder.policy(&config), STAGING[1], vec![bundle(&staging)]));
     assert!(verdict == "bad" && text.contains("names no commit"), "{verdict}: {text}");
     // It is verified, and of another kind.
     let (folder, config, conda) = public(CONDA, ISSUER);
-    let (verdict, text) = shown(&judge(&folder.policy(&config), CONDA[1], vec![bundle(&conda)]));
+    let (verdict, text) = shown(&evaluate(&folder.policy(&config), CONDA[1], vec![bundle(&conda)]));
     assert!(
         verdict == "absent" && text.contains("signed it, but a statement of the type `https://schemas.conda.org"),
         "{verdict}: {text}"
@@ -115,7 +115,7 @@ fn changed_entries_of_a_log_are_refused() {
     );
 }
 
-/// The specification lets a bundle v0.1 have the log's promise alone. But whoever may push can write any version.
+/// The specification lets a bundle v0.1 have the log's mere promise. But everybody who may push can write any version.
 #[test]
 fn a_promise_of_the_log_is_no_proof() {
     let (folder, config, conda) = public(CONDA, ISSUER);
@@ -130,7 +130,7 @@ fn a_promise_of_the_log_is_no_proof() {
     };
     let cases = vec![
         ("v0.1 with the proof", earlier(true), "absent", "signed it, but a statement of the type"),
-        ("v0.1 with the promise alone", earlier(false), "unknown", "only the promise of the transparency log"),
+        ("v0.1 with the mere promise", earlier(false), "unknown", "only the promise of the transparency log"),
     ];
     check(&policy, CONDA[1], cases);
 }

@@ -19,7 +19,7 @@ fn a_root_that_may_be_outdated_is_unknown() {
         let mut root = made.made["trustedRoot"].clone();
         root[list][0]["validFor"] = ended.clone();
         made.folder.put("root.json", &root.to_string());
-        let (verdict, text) = made.judge(&Made::config(WORKFLOW), &made.bundle("good"), None);
+        let (verdict, text) = made.evaluate(&Made::config(WORKFLOW), &made.bundle("good"), None);
         assert!(
             verdict == "unknown" && text.contains(says) && text.contains("renew the file"),
             "{list}: {verdict}: {text}"

@@ -14,7 +14,7 @@ use super::{ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched};
 use crate::digests::commit::Commit;
 use domain::error::BackendError;
 use oci::{Digest, Documents, Lists, Reading, Search, Subject};
-use signature::{Candidate, Judgement, Verdict};
+use signature::{Candidate, PolicyCheck, PolicyVerdict};
 
 /// How long documents are judged at a stretch. Then others who wait have their turn.
 const TURN: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ pub(super) struct LookUp<'a> {
     signatures: &'a Signatures,
     image: &'a SignedImage,
     query: &'a ProofQuery<'a>,
-    judgement: Judgement,
+    judgement: PolicyCheck,
     /// What was read so far.
     reading: Arc<Reading>,
     /// The first reason for which something was not read.
@@ -58,23 +58,23 @@ impl<'a> LookUp<'a> {
     pub(super) async fn run(mut self, key: ProofKey) -> Result<LookedUp, BackendError> {
         let trust = self.judgement.fingerprint();
         let (vouched, of_label) = match self.search().await? {
-            Verdict::Present(proof) => {
+            PolicyVerdict::Present(proof) => {
                 let proven = self.signatures.check(proof, self.query.commit)?;
                 (Vouched::Proven(key, Arc::new(proven)), None)
             }
-            Verdict::Unknown(why) => return Err(BackendError::unavailable(why)),
-            Verdict::Absent(why) => (Vouched::NotYet(format!("{why} (asked: {})", self.places.join("; "))), None),
-            Verdict::OtherCommit { commit, why } => (Vouched::NotYet(why), self.of_label(&commit)?),
-            Verdict::Bad(why) => (Vouched::Bad(why), None),
+            PolicyVerdict::Unknown(why) => return Err(BackendError::unavailable(why)),
+            PolicyVerdict::Absent(why) => (Vouched::NotYet(format!("{why} (asked: {})", self.places.join("; "))), None),
+            PolicyVerdict::OtherCommit { commit, why } => (Vouched::NotYet(why), self.of_label(&commit)?),
+            PolicyVerdict::Bad(why) => (Vouched::Bad(why), None),
         };
         Ok(LookedUp { vouched, of_label, trust })
     }
 
     /// The verdict over everything that is beside the image, or over what was read if that is enough.
-    async fn search(&mut self) -> Result<Verdict, BackendError> {
+    async fn search(&mut self) -> Result<PolicyVerdict, BackendError> {
         for digest in &self.image.digests {
             self.read(digest, Lists::All).await?;
-            if let good @ Verdict::Present(_) = self.verdict() {
+            if let good @ PolicyVerdict::Present(_) = self.verdict() {
                 return Ok(good);
             }
         }
@@ -85,7 +85,7 @@ impl<'a> LookUp<'a> {
             }
         }
         match (self.verdict(), self.gap.take()) {
-            (verdict @ Verdict::Present(_), _) | (verdict, None) => Ok(verdict),
+            (verdict @ PolicyVerdict::Present(_), _) | (verdict, None) => Ok(verdict),
             (_, Some(gap)) => Err(gap),
         }
     }
@@ -133,7 +133,7 @@ impl<'a> LookUp<'a> {
     /// # Errors
     /// When the deadline passes before.
     async fn judge(&mut self, mut candidates: VecDeque<Candidate>) -> Result<(), BackendError> {
-        while !candidates.is_empty() && !matches!(self.verdict(), Verdict::Present(_)) {
+        while !candidates.is_empty() && !matches!(self.verdict(), PolicyVerdict::Present(_)) {
             if Instant::now() >= self.query.deadline {
                 return Err(BackendError::timeout(
                     "there was no time to verify all signatures and attestations of the image",
@@ -144,7 +144,7 @@ impl<'a> LookUp<'a> {
             let judged = spawn_blocking(move || {
                 let (_turn, mut judgement, end) = (turn, judgement, StdInstant::now() + TURN);
                 while let Some(candidate) = candidates.pop_front() {
-                    judgement.weigh(&policy, &candidate);
+                    judgement.add(&policy, &candidate);
                     if StdInstant::now() >= end {
                         break;
                     }
@@ -159,11 +159,11 @@ impl<'a> LookUp<'a> {
     }
 
     /// The verdict for the expected commit.
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> PolicyVerdict {
         self.verdict_for(self.query.commit)
     }
 
-    fn verdict_for(&self, commit: Option<&Commit>) -> Verdict {
+    fn verdict_for(&self, commit: Option<&Commit>) -> PolicyVerdict {
         let commit = commit.filter(|_| self.signatures.proves_commits);
         self.judgement.verdict(&self.signatures.policy, commit.map(Commit::as_str))
     }
@@ -175,7 +175,7 @@ impl<'a> LookUp<'a> {
             return Ok(None);
         }
         match self.verdict_for(Some(&commit)) {
-            Verdict::Present(proof) => self.signatures.check(proof, Some(&commit)).map(Some),
+            PolicyVerdict::Present(proof) => self.signatures.check(proof, Some(&commit)).map(Some),
             _ => Ok(None),
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// Judges ten documents of nobody until `deadline`.
-    async fn judge(witness: &Signatures, deadline: Instant) -> Result<Verdict, BackendError> {
+    async fn judge(witness: &Signatures, deadline: Instant) -> Result<PolicyVerdict, BackendError> {
         let (registry, repository) = ("registry.example.com".to_owned(), "org/app".to_owned());
         let image = SignedImage { registry, repository, digests: vec![Digest::of(b"image")] };
         let (noted, not_signed_for) = (BTreeMap::new(), Duration::ZERO);
@@ -250,7 +250,7 @@ mod tests {
         drop(turns);
         for _ in 0..3 {
             let verdict = judge(&witness, Instant::now() + Duration::from_mins(1)).await.unwrap();
-            assert!(matches!(verdict, Verdict::Absent(_)), "{verdict:?}");
+            assert!(matches!(verdict, PolicyVerdict::Absent(_)), "{verdict:?}");
         }
     }
 }

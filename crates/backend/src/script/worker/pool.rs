@@ -55,7 +55,7 @@ impl Pool {
         job: &Job<'_>,
     ) -> Result<Reading, LaunchError> {
         let shared = &self.0;
-        let turn = shared.launchers.turn(job.deadline).await?;
+        let turn = shared.launchers.permit(job.deadline).await?;
         let basis = Basis::now(&shared.launchers, program, environment);
         let mut worker = match shared.idle_worker(&basis) {
             Some(worker) => worker,

@@ -56,7 +56,7 @@ fn forged_envelopes_are_refused() {
             ("an empty signature", signatures(json!([{"sig": ""}])), "bad", unsigned),
             ("a signature not in base64", signatures(json!([{"sig": "?"}])), "bad", "its signature is not in base64"),
             ("a signature without `sig`", signatures(json!([{}])), "bad", "its signature has no `sig`"),
-            ("the payload alone is signed", signing(payload.as_bytes()), "bad", unsigned),
+            ("only the payload is signed", signing(payload.as_bytes()), "bad", unsigned),
             (
                 "the text in base64 is signed",
                 signing(&pae(IN_TOTO, STANDARD.encode(&payload).as_bytes())),

@@ -1,4 +1,4 @@
-//! Good signatures of statements that do not vouch for the image.
+//! Good signatures of statements that are not signatures of the image.
 
 use serde_json::{Value, json};
 
@@ -80,19 +80,19 @@ fn signed_statements_about_something_else_are_refused() {
                 "a scan",
                 kind("https://cosign.sigstore.dev/attestation/vuln/v1"),
                 "absent",
-                "attestation/vuln/v1` does not vouch for an image",
+                "attestation/vuln/v1` is not a signature of an image",
             ),
             (
                 "a type that begins alike",
                 kind("https://sigstore.dev/cosign/sign/v11"),
                 "absent",
-                "cosign/sign/v11` does not vouch",
+                "cosign/sign/v11` is not a signature",
             ),
             (
                 "earlier provenance",
                 kind("https://slsa.dev/provenance/v0.2"),
                 "absent",
-                "provenance/v0.2` does not vouch",
+                "provenance/v0.2` is not a signature",
             ),
         ],
     );

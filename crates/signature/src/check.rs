@@ -1,11 +1,11 @@
-//! Judges the documents that are found beside one image. They may come one after the other: each is verified once, whatever is found later
-//! and whichever commit is asked about. [`Policy::judge`] is the same for a whole list.
+//! Checks the documents beside one image. They may come one after the other: each is verified once, also if more documents follow, and for
+//! all commits. [`Policy::check`] is the same for a whole list.
 
 use std::sync::Arc;
 
 use super::{
-    Asked, Candidate, Verdict,
-    finding::{Finding, Signed},
+    Candidate, ExpectedImage, PolicyVerdict,
+    document_verdict::{DocumentVerdict, Signed},
     policy::Policy,
     provenance::{Build, Built},
     signer::{Loaded, Read},
@@ -13,15 +13,15 @@ use super::{
     verdict::Tally,
 };
 
-/// What is known of one image so far, under the keys and roots of the moment in which it began.
+/// The check of one image, with the documents so far. It uses the keys and roots of the moment in which it began.
 #[derive(Debug, Clone)]
-pub struct Judgement {
+pub struct PolicyCheck {
     files: Arc<[Arc<Loaded>]>,
     fingerprint: [u8; 32],
     digests: Vec<String>,
-    /// What the documents say to the demand for a signature of each signer.
+    /// The documents, as evidence for a signature of each signer.
     signed: Vec<Tally>,
-    /// What the documents that are not provenance of a signer say to the demand for provenance.
+    /// The documents that are not provenance of a signer, as evidence for provenance.
     built: Tally,
     builds: Vec<SignedBuild>,
 }
@@ -37,77 +37,79 @@ struct SignedBuild {
 }
 
 impl Policy {
-    /// Begins to judge an image. A signature may name each of `digests`: see [`Asked::digests`].
+    /// Begins to check an image. A signature may name each of `digests`: see [`ExpectedImage::digests`].
     #[must_use]
-    pub fn begin(&self, digests: Vec<String>) -> Judgement {
+    pub fn begin(&self, digests: Vec<String>) -> PolicyCheck {
         let (files, fingerprint) = self.present_files();
         let mut signed: Vec<Tally> = self.signers.iter().map(|_| Tally::default()).collect();
-        for (signer, other) in self.twins(&files) {
-            signed[signer].unknown(&self.signers[signer].name, &self.is_twin_of(other));
+        for (signer, other) in self.duplicates(&files) {
+            signed[signer].unknown(&self.signers[signer].name, &self.duplicate_of(other));
         }
-        Judgement { files, fingerprint, digests, signed, built: Tally::default(), builds: Vec::new() }
+        PolicyCheck { files, fingerprint, digests, signed, built: Tally::default(), builds: Vec::new() }
     }
 
-    /// Judges all `candidates` together.
+    /// Checks all `candidates` together.
     ///
-    /// Each demand is judged by itself: that one signer signed (`any`), that each signer signed (`all`), and that one of them signed
-    /// provenance as demanded. A demand that one candidate meets is met, whatever the other candidates are: a foreign or broken signature
-    /// beside a good one changes nothing. For `all`, whoever signed counts for one signer only. If any demand is not met, the verdict is the
+    /// Each demand is checked by itself: that one signer signed (`any`), that each signer signed (`all`), and that one of them signed
+    /// provenance as demanded. A demand that one candidate meets is met, with any other candidates: a foreign or broken signature beside a
+    /// good one changes nothing. For `all`, each identity or key counts for one signer only. If any demand is not met, the verdict is the
     /// first of this list that holds for an unmet demand:
     ///
     /// | verdict | a candidate … | before the next because |
     /// |---|---|---|
     /// | unknown | may be the one: its key or root cannot be used, its form is not supported, it is too large | it may outweigh the others |
-    /// | bad | claims to be by a signer, and is not, or is about another digest or build | it will not get better, and somebody should look |
-    /// | another commit | is valid provenance of another commit | it says more than that there is none |
+    /// | bad | claims to be by a signer, and is not, or is about another digest or build | it will not get better, and an operator should check it |
+    /// | another commit | is valid provenance of another commit | it is a better reason than that there is none |
     /// | absent | is by nobody of the policy, or there is none | |
     #[must_use]
-    pub fn judge(&self, asked: &Asked<'_>, candidates: &[Candidate]) -> Verdict {
-        let mut judgement = self.begin(asked.digests.to_vec());
+    pub fn check(&self, expected: &ExpectedImage<'_>, candidates: &[Candidate]) -> PolicyVerdict {
+        let mut check = self.begin(expected.digests.to_vec());
         for candidate in candidates {
-            judgement.weigh(self, candidate);
+            check.add(self, candidate);
         }
-        judgement.verdict(self, asked.commit)
+        check.verdict(self, expected.commit)
     }
 }
 
-impl Judgement {
-    /// The fingerprint of the policy with the keys and roots by which is judged: see [`Policy::fingerprint`].
+impl PolicyCheck {
+    /// The fingerprint of the policy with the keys and roots of this check: see [`Policy::fingerprint`].
     #[must_use]
     pub const fn fingerprint(&self) -> [u8; 32] {
         self.fingerprint
     }
 
-    /// Verifies one more document. This computes for milliseconds. `policy` is the one that began the judgement.
-    pub fn weigh(&mut self, policy: &Policy, Candidate { place, form }: &Candidate) {
+    /// Verifies one more document. This computes for milliseconds. `policy` is the one that began the check.
+    pub fn add(&mut self, policy: &Policy, Candidate { place, form }: &Candidate) {
         let read = Read::of(form);
         for (index, signer) in policy.signers.iter().enumerate() {
-            let why = match signer.judge(&self.files[index], &read, &self.digests) {
-                Finding::Signed(found) => {
+            let why = match signer.check(&self.files[index], &read, &self.digests) {
+                DocumentVerdict::Signed(found) => {
                     self.count(policy, index, place, *found);
                     continue;
                 }
-                Finding::Bad(why) => Finding::Bad(format!("{why} (it claims to be by {})", signer.name)),
+                DocumentVerdict::Bad(why) => {
+                    DocumentVerdict::Bad(format!("{why} (it claims to be by {})", signer.name))
+                }
                 other => other,
             };
             for tally in [&mut self.signed[index], &mut self.built] {
                 match &why {
-                    Finding::Signed(_) => {}
-                    Finding::Unknown(why) => tally.unknown(place, why),
-                    Finding::Bad(why) => tally.bad(place, why),
-                    Finding::Foreign(why) => tally.absent(place, why),
+                    DocumentVerdict::Signed(_) => {}
+                    DocumentVerdict::Unknown(why) => tally.unknown(place, why),
+                    DocumentVerdict::Bad(why) => tally.bad(place, why),
+                    DocumentVerdict::Foreign(why) => tally.absent(place, why),
                 }
             }
         }
     }
 
-    /// The verdict on what was weighed so far. `commit` is the full commit that the provenance must name: see [`Asked::commit`].
+    /// The verdict on the documents so far. `commit` is the full commit that the provenance must name: see [`ExpectedImage::commit`].
     #[must_use]
-    pub fn verdict(&self, policy: &Policy, commit: Option<&str>) -> Verdict {
+    pub fn verdict(&self, policy: &Policy, commit: Option<&str>) -> PolicyVerdict {
         let mut signed = self.signed.clone();
         let mut demands = Vec::new();
         if policy.needs_all {
-            for (signer, _) in policy.twins(&self.files) {
+            for (signer, _) in policy.duplicates(&self.files) {
                 signed[signer].clear_good();
             }
             Tally::share(&mut signed);
@@ -121,26 +123,27 @@ impl Judgement {
             let built = self.built(policy, commit);
             demands.push(("there is no provenance signed by one of the signers".to_owned(), built));
         }
-        Verdict::of(demands)
+        PolicyVerdict::of(demands)
     }
 
-    /// Counts a document of the signer `index` at `place` for what it says.
+    /// Counts a document of the signer `index` at `place` by the type of its statement.
     fn count(&mut self, policy: &Policy, index: usize, place: &str, found: Signed) {
-        let (name, vouched) = (&policy.signers[index].name, &mut self.signed[index]);
+        let (name, signed) = (&policy.signers[index].name, &mut self.signed[index]);
         let Signed { says, claims, by } = found;
         match says {
             Says::Signed => {
-                vouched.good(place, name, &by, None);
+                signed.good(place, name, &by, None);
                 self.built.absent(place, "it is a signature, not provenance");
             }
             Says::Other(kind) => {
-                let why = format!("{name} signed it, but a statement of the type `{kind}` does not vouch for an image");
-                for tally in [vouched, &mut self.built] {
+                let why =
+                    format!("{name} signed it, but a statement of the type `{kind}` is not a signature of an image");
+                for tally in [signed, &mut self.built] {
                     tally.absent(place, &why);
                 }
             }
             Says::Built(predicate) => {
-                vouched.good(place, name, &by, None);
+                signed.good(place, name, &by, None);
                 let Some(provenance) = &policy.provenance else { return };
                 match provenance.check(&predicate, claims.as_ref()) {
                     Ok(build) => self.builds.push(SignedBuild { place: place.to_owned(), signer: index, by, build }),
@@ -150,7 +153,7 @@ impl Judgement {
         }
     }
 
-    /// What all documents say to the demand for provenance of `commit`.
+    /// All documents, as evidence for provenance of `commit`.
     fn built(&self, policy: &Policy, commit: Option<&str>) -> Tally {
         let mut built = self.built.clone();
         for SignedBuild { place, signer, by, build } in &self.builds {

@@ -1,4 +1,4 @@
-//! What one signer has to do with one document.
+//! The verdict on one document, for one signer.
 
 use super::{
     bundle::{Bundle, Content, Material},
@@ -7,12 +7,12 @@ use super::{
     statement::{Says, Statement},
 };
 
-/// What one signer has to do with one document.
+/// The verdict on one document, for one signer.
 #[derive(Debug)]
-pub(super) enum Finding {
-    /// The signer signed it, and it is about a digest that was asked about.
+pub(super) enum DocumentVerdict {
+    /// The signer signed it, and it is about an expected digest.
     Signed(Box<Signed>),
-    /// It cannot be known.
+    /// It is unknown.
     Unknown(String),
     /// It claims to be by the signer, and is not, or is about something else.
     Bad(String),
@@ -23,21 +23,21 @@ pub(super) enum Finding {
 /// A document that a signer signed.
 #[derive(Debug)]
 pub(super) struct Signed {
-    /// What it says.
+    /// The type of its statement.
     pub(super) says: Says,
-    /// What the authority says about the signer; `None` for a key.
+    /// The authority's claims about the signer; `None` for a key.
     pub(super) claims: Option<Claims>,
     /// Who signed it, exactly: the name of the key as bundles have it, or issuer and identity.
     pub(super) by: String,
 }
 
-impl Finding {
+impl DocumentVerdict {
     /// A document that `key` signed.
     pub(super) fn signed(says: Says, key: &PublicKey) -> Self {
         Self::Signed(Box::new(Signed { says, claims: None, by: key.hint().to_owned() }))
     }
 
-    /// Judges `bundle` by `key`. The name of the key in the bundle only says for whom it is meant; it proves nothing.
+    /// Checks `bundle` with `key`. The name of the key in the bundle only names the intended reader; it proves nothing.
     pub(super) fn by_key(bundle: &Bundle, key: &PublicKey, digests: &[String]) -> Self {
         let Material::Key(hint) = &bundle.material else {
             return Self::Foreign("it was signed with a certificate, not with a key".to_owned());
