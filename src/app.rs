@@ -105,10 +105,10 @@ struct Common {
     metrics: Arc<Metrics>,
     launchers: Arc<Launchers>,
     /// Start the programs of candidates, so that these take no turn from others.
-    launchers_apart: Arc<Launchers>,
+    isolated_launchers: Arc<Launchers>,
     evaluators: Arc<Evaluators>,
     /// For the candidates of shadows.
-    evaluators_apart: Arc<Evaluators>,
+    isolated_evaluators: Arc<Evaluators>,
     sources: Option<Arc<dyn Sources>>,
 }
 
@@ -155,18 +155,18 @@ impl App {
             let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
             Arc::new(launchers.counted(metrics.programs.clone()).with_sources(sources.clone()))
         };
-        let (launchers, launchers_apart) = (launchers(), launchers());
+        let (launchers, isolated_launchers) = (launchers(), launchers());
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
         // Without a shadow it starts no process.
-        let evaluators_apart = Evaluators::new(program, metrics.evaluations.clone());
+        let isolated_evaluators = Evaluators::new(program, metrics.evaluations.clone());
         let (same_clock, same_metrics) = (Arc::clone(&clock), Arc::clone(&metrics));
         let common = Common {
             clock: same_clock,
             metrics: same_metrics,
             launchers,
-            launchers_apart,
+            isolated_launchers,
             evaluators,
-            evaluators_apart,
+            isolated_evaluators,
             sources,
         };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
@@ -220,7 +220,7 @@ impl App {
         let secrets = [("argocd.refresh.token", argocd), ("cache.shared.password", store)];
         let exposed = secrets.into_iter().filter_map(|(key, file)| {
             let file = file?;
-            let launchers = [&self.launchers, &self.common.launchers_apart];
+            let launchers = [&self.launchers, &self.common.isolated_launchers];
             let why = launchers.into_iter().find_map(|launchers| launchers.why_exposed(&file))?;
             let advice = "a script that reads it can do what the gateway can; set `user` of the scripts, or narrow their `allow`";
             Some(format!("{key}: {why}: {advice}"))
@@ -306,13 +306,13 @@ impl App {
     }
 
     /// Starts the workers that backends want ready before the first call.
-    pub fn start_ahead(&self) {
-        self.setup().routes.iter().for_each(|route| route.backend.start_ahead());
+    pub fn start_workers(&self) {
+        self.setup().routes.iter().for_each(|route| route.backend.start());
     }
 
     /// Ends all programs that still run.
     pub(crate) async fn close_launchers(&self) {
-        tokio::join!(self.launchers.close(), self.common.launchers_apart.close());
+        tokio::join!(self.launchers.close(), self.common.isolated_launchers.close());
     }
 
     /// Runs the backends for all known queries again, so that answers are fresh. Stops when the gateway drains.

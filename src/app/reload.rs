@@ -120,7 +120,7 @@ impl App {
                     self.metrics.rooms.forget(name);
                 }
                 for route in &started {
-                    route.backend.start_ahead();
+                    route.backend.start();
                 }
                 if let Some(shared) = self.engine.shared() {
                     shared.want_sync();

@@ -12,7 +12,7 @@ use crate::{
 };
 use argocd::Argocd;
 use auth::{Auth, AuthContext};
-use backend::{Apart, BuildContext};
+use backend::{BuildContext, Building, IsolatedClients};
 use domain::{
     clock::Timestamp,
     file::base_dir::BaseDir,
@@ -69,13 +69,13 @@ struct Shared {
     outbound: Arc<Outbound>,
     registries: Arc<Registries>,
     /// The same for the candidates of shadows, if there are any.
-    apart: Option<Arc<Apart>>,
+    isolated: Option<Arc<IsolatedClients>>,
 }
 
 impl Setup {
     /// The HTTP clients of the routes, and those of the candidates of shadows, if there are any.
     pub(crate) fn outbound(&self) -> (&Arc<Outbound>, Option<&Arc<Outbound>>) {
-        (&self.shared.outbound, self.shared.apart.as_ref().map(|apart| &apart.outbound))
+        (&self.shared.outbound, self.shared.isolated.as_ref().map(|isolated| &isolated.outbound))
     }
 
     /// Builds everything that `loaded` describes, and takes over what is unchanged from `before`. Opens no socket and runs no backend.
@@ -93,7 +93,7 @@ impl Setup {
             Some(before) if before.shared.raw == raw => before.shared.clone(),
             _ => Shared::build(&config, raw, base, common, &mut problems),
         };
-        shared.set_apart(&config, base, common);
+        shared.set_isolated(&config, base, common);
         let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
         let traces = config.traces.as_ref().and_then(|traces| {
             Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
@@ -103,7 +103,7 @@ impl Setup {
         let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &at.key("tls"), &mut problems));
         let admin_tls = config.server.admin_tls.as_ref();
         let admin_tls = admin_tls.and_then(|tls| tls.build(base, &at.key("adminTls"), &mut problems));
-        let around = BuildContext {
+        let context = BuildContext {
             raw: &Value::Null,
             base,
             clock: &common.clock,
@@ -113,14 +113,14 @@ impl Setup {
             registries: &shared.registries,
             scope: &NameScope::input(),
             package: None,
-            apart: shared.apart.as_deref(),
+            isolated: shared.isolated.as_deref(),
         };
         let (deadline, metrics) = (config.server.deadline, &*common.metrics);
         let raw = loaded.raw.get("routes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let at = root.key("routes");
         let mut routes = RouteTableBuilder::new(deadline, metrics);
-        routes.add_all(&config.routes, raw, around, &at, &mut problems);
-        for problem in add_plugins(&mut routes, &mut loaded, around) {
+        routes.add_all(&config.routes, raw, &mut Building::new(context, at.clone(), &mut problems));
+        for problem in add_plugins(&mut routes, &mut loaded, context) {
             problems.add(problem);
         }
         if routes.is_empty() && loaded.plugins.is_empty() {
@@ -212,19 +212,19 @@ fn build_auth(
 impl Shared {
     fn build(config: &Config, raw: Vec<Value>, base: &BaseDir, common: &Common, problems: &mut Problems) -> Self {
         let (outbound, registries) = clients(config, base, common, problems);
-        Self { raw, outbound, registries: Arc::new(registries), apart: None }
+        Self { raw, outbound, registries: Arc::new(registries), isolated: None }
     }
 
     /// Gives the candidates of shadows clients of their own.
-    fn set_apart(&mut self, config: &Config, base: &BaseDir, common: &Common) {
+    fn set_isolated(&mut self, config: &Config, base: &BaseDir, common: &Common) {
         if config.routes.iter().all(|route| route.shadow.is_none()) {
-            self.apart = None;
-        } else if self.apart.is_none() {
+            self.isolated = None;
+        } else if self.isolated.is_none() {
             // Its problems are those of the other clients.
             let (outbound, registries) = clients(config, base, common, &mut Problems::default());
-            let launchers = Arc::clone(&common.launchers_apart);
-            let evaluators = Arc::clone(&common.evaluators_apart);
-            self.apart = Some(Arc::new(Apart { outbound, registries, launchers, evaluators }));
+            let launchers = Arc::clone(&common.isolated_launchers);
+            let evaluators = Arc::clone(&common.isolated_evaluators);
+            self.isolated = Some(Arc::new(IsolatedClients { outbound, registries, launchers, evaluators }));
         }
     }
 }
@@ -242,14 +242,14 @@ fn clients(config: &Config, base: &BaseDir, common: &Common, problems: &mut Prob
 }
 
 /// Builds the routes of all plugins, after the routes of the file. Returns the problems that belong to the gateway's own file.
-fn add_plugins(routes: &mut RouteTableBuilder<'_>, loaded: &mut Loaded, around: BuildContext<'_>) -> Vec<Problem> {
+fn add_plugins(routes: &mut RouteTableBuilder<'_>, loaded: &mut Loaded, context: BuildContext<'_>) -> Vec<Problem> {
     let mut main_file_problems = Vec::new();
     for plugin in &mut loaded.plugins {
         let mut found = Vec::new();
         for (index, (config, raw)) in plugin.routes.iter().enumerate() {
-            let around = BuildContext { base: &plugin.base, package: Some(&plugin.package), ..around };
+            let context = BuildContext { base: &plugin.base, package: Some(&plugin.package), ..context };
             let mut problems = Problems::default();
-            routes.add(config, raw, around, &Path::root(), &mut problems);
+            routes.add(config, raw, &mut Building::new(context, Path::root(), &mut problems));
             // The second route differs from the first in its name only.
             let is_new = |problem: &Problem| index == 0 || problem.path == Path::root().key("name");
             found.extend(problems.into_vec().into_iter().filter(is_new));
@@ -303,7 +303,7 @@ fn check_memory(config: &Config, routes: &RouteTable, root: &Path, problems: &mu
         return;
     }
     for (index, route) in config.routes.iter().enumerate() {
-        if route.backend.takes_notes() && route.lineage.is_some() {
+        if route.backend.serves_last_build() && route.lineage.is_some() {
             problems.warning(
                 &root.key("routes").index(index).key("lineage"),
                 "without `cache.path` a restart forgets the images that stand in for a commit that is not built yet",

@@ -152,7 +152,7 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Outpu
     let containing = Arc::clone(app);
     tokio::spawn(async move { warn_of_lacks(&containing).await });
     app.engine.ask_candidates();
-    app.start_ahead();
+    app.start_workers();
     let renewing = Arc::clone(app);
     tokio::spawn(async move { renewing.renew().await });
     let (following, file) = (Arc::clone(app), file.to_owned());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{RouteConfig, former::FormerNames, shadow::ShadowOf};
 use backend::{
-    BuildContext,
+    BuildContext, Building,
     script::{Package, probe::CommandProbe},
 };
 use domain::{
@@ -34,8 +34,8 @@ pub(crate) fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mu
     }
 }
 
-pub(super) fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, problems: &mut Problems) {
-    let path = path.key("name");
+/// Notes what is wrong with the route's name.
+pub(super) fn check_name(config: &RouteConfig, is_taken: bool, building: &mut Building<'_>) {
     let name = &config.name;
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     if name.is_empty()
@@ -46,25 +46,23 @@ pub(super) fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, prob
         let message = format!("`{}` cannot be a route's name", name.escape_debug());
         let help =
             "it has up to 63 of a-z, 0-9, `-`, `_` and `.`, and begins with a letter or a digit, such as `team-a`";
-        problems.error_with_help(&path, message, help);
+        building.error_with_help(message, help);
     }
     if is_taken {
         let help = "give one of them another name; the name is a part of the route's URL";
-        problems.error_with_help(&path, format!("two routes are called `{name}`"), help);
+        building.error_with_help(format!("two routes are called `{name}`"), help);
     }
 }
 
 /// Says what is wrong with a lineage, or that there should be one: a commit that is asked about for the first time
 /// has no answer of its own, and an empty one deletes the preview of the commit before.
-fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut Problems) {
-    let path = path.key("lineage");
+fn check_lineage(config: &RouteConfig, raw: &Value, building: &mut Building<'_>) {
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
     let is_all = config.input.is_some() && config.dynamic_input.is_none();
     let Some(lineage) = &config.lineage else {
         let uses = |name: &&&str| uses_parameter(config, raw, name, &declared);
         if let Some(commit) = COMMITS.iter().find(uses) {
-            problems.warning(
-                &path,
+            building.warning(
                 format!("the route uses the commit `{commit}` and names no lineage"),
                 "name the parameters that stay when the commit moves on, such as `lineage: [branch]`; else each new commit \
                  begins without a last good answer",
@@ -73,18 +71,14 @@ fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut 
         return;
     };
     if lineage.is_empty() {
-        problems.error_with_help(
-            &path,
+        building.error_with_help(
             "the lineage is empty, so that all questions would be one",
             "leave it out, or name parameters",
         );
     }
     for (index, name) in lineage.iter().enumerate().filter(|(_, name)| is_all && !declared.contains(&name.as_str())) {
-        problems.error_with_help(
-            &path.index(index),
-            format!("`{name}` is not declared in `input`"),
-            declare(name, &declared),
-        );
+        let message = format!("`{name}` is not declared in `input`");
+        building.index(index).error_with_help(message, declare(name, &declared));
     }
 }
 
@@ -117,23 +111,20 @@ fn declare(name: &str, declared: &[&str]) -> String {
 }
 
 /// Notes the names in `echo` that `input` does not declare.
-fn check_echo(config: &RouteConfig, input: &Input, path: &Path, problems: &mut Problems) {
+fn check_echo(config: &RouteConfig, input: &Input, building: &mut Building<'_>) {
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
     for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
-        problems.error_with_help(
-            &path.key("echo").index(index),
-            format!("`{name}` is not declared in `input`"),
-            declare(name, &declared),
-        );
+        let message = format!("`{name}` is not declared in `input`");
+        building.index(index).error_with_help(message, declare(name, &declared));
     }
 }
 
 /// Notes the parameters in `match` that `input` does not declare. A call with one of them is refused.
-fn check_match(config: &RouteConfig, input: &Input, path: &Path, problems: &mut Problems) {
+fn check_match(config: &RouteConfig, input: &Input, building: &mut Building<'_>) {
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
     for name in config.matches.iter().flat_map(|matches| matches.parameters.keys()).filter(|name| !input.has(name)) {
         let message = format!("`{name}` is not declared in `input`, so each call that fits is refused");
-        problems.mistake(&path.key("match").key("parameters").key(name), message, declare(name, &declared));
+        building.key(name).mistake(message, declare(name, &declared));
     }
 }
 
@@ -150,48 +141,46 @@ fn parameters(config: &RouteConfig) -> ValueType {
     }
 }
 
+/// What routes have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Defaults<'a> {
+    /// The deadline of a route that sets none: the server's.
+    pub(super) deadline: HumanDuration,
+    pub(super) metrics: &'a Metrics,
+}
+
+/// The route of `config`, or `None` with its problems noted. `raw` is its configuration as a document.
 pub(super) fn build_route(
     config: &RouteConfig,
     raw: &Value,
-    deadline: HumanDuration,
-    around: BuildContext<'_>,
-    metrics: &Metrics,
-    path: &Path,
-    problems: &mut Problems,
+    defaults: Defaults<'_>,
+    building: &mut Building<'_>,
 ) -> Option<Route> {
-    let evaluator = around.evaluator.of_another_route();
-    let scope = around.scope.with("params", parameters(config));
-    let around = BuildContext { raw, evaluator: &evaluator, scope: &scope, ..around };
-    let build = |matches: &super::MatchConfig| matches.build(&config.backend, around, &path.key("match"), problems);
-    let matcher = config.matches.as_ref().map(build);
-    let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
-    let announces = config.dynamic_input.as_ref().map(|command| {
-        let path = path.key("dynamicInput").key("command");
-        CommandProbe::build(command, &config.backend, around, &path, problems)
-    });
-    if let (Some(input), None) = (&input, &announces) {
-        check_echo(config, input, path, problems);
-        check_match(config, input, path, problems);
-    }
-    check_lineage(config, raw, path, problems);
-    let deadline_path = path.key("deadline");
+    let Defaults { deadline: usual, metrics } = defaults;
+    let evaluator = building.context.evaluator.of_another_route();
+    let scope = building.context.scope.with("params", parameters(config));
+    let context = BuildContext { raw, evaluator: &evaluator, scope: &scope, ..building.context };
+    let building = &mut building.with(context);
+    let matcher = config.matches.as_ref().map(|matches| matches.build(&config.backend, &mut building.key("match")));
+    let input = build_input(config, building);
+    check_lineage(config, raw, &mut building.key("lineage"));
     if let Some(deadline) = config.deadline {
-        check_deadline(deadline, &deadline_path, problems);
+        check_deadline(deadline, &building.path.key("deadline"), building.problems);
     }
-    let backend = config.backend.build(around, &path.key("backend"), problems);
-    let item = backend.as_ref().map(|backend| backend.item()).unwrap_or_default();
+    let deadline = config.deadline.unwrap_or(usual);
+    let backend = config.backend.build(&mut building.key("backend"));
+    let item = backend.as_ref().map(|backend| backend.nature().item.clone()).unwrap_or_default();
     let of_shape = ShapeConfig {
         output: config.output.as_ref(),
         echo: &config.echo,
         stringify: config.stringify,
         nulls: config.nulls,
     };
-    let shape = Shape::build(of_shape, &scope.with_keys_of(&item), &evaluator, path, problems);
+    let shape = Shape::build(of_shape, &scope.with_keys_of(&item), &evaluator, &building.path, building.problems);
+    let guard = building.path.key("guard");
     if let Some(keys) = shape.possible_keys(&item) {
-        config.guard.identity.check_keys(&keys, &path.key("guard").key("identity"), problems);
+        config.guard.identity.check_keys(&keys, &guard.key("identity"), building.problems);
     }
-    let usual = deadline;
-    let deadline = config.deadline.unwrap_or(usual);
     let of = ShadowOf {
         route: &config.name,
         raw,
@@ -201,34 +190,42 @@ pub(super) fn build_route(
         identity: &config.guard.identity,
         deadline,
     };
-    let shadow = config.shadow.as_ref().map(|shadow| shadow.build(&of, around, metrics, &path.key("shadow"), problems));
-    let input = match (input, announces) {
-        (fixed, Some(probe)) => {
-            let fixed = fixed.and(config.input.as_deref()).unwrap_or_default();
-            Accepts::Announced(Box::new(Announced::new(Arc::new(probe?), fixed, around.clock)))
-        }
-        (Some(input), None) => Accepts::Declared(input),
-        (None, None) => Accepts::All,
-    };
+    let shadow = config.shadow.as_ref().and_then(|shadow| shadow.build(&of, metrics, &mut building.key("shadow")));
     Some(Route::new(RouteParts {
         name: config.name.clone(),
         formerly: config.formerly.iter().flat_map(FormerNames::names).map(|name| name.as_str().into()).collect(),
         kind: config.backend.kind(),
         backend: backend?,
         matcher: matcher.flatten(),
-        input,
+        input: input?,
         shape,
         cache: config.cache,
         lineage: config.lineage.clone(),
-        guard: Guard::build(&config.guard, &path.key("guard"), problems),
+        guard: Guard::build(&config.guard, &guard, building.problems),
         deadline: deadline.0,
-        shadow: shadow.flatten(),
+        shadow,
         metrics: metrics.route(&config.name, config.backend.kind()),
         origin: Origin {
             raw: raw.clone(),
-            base: around.base.clone(),
+            base: context.base.clone(),
             deadline: usual,
-            package: around.package.map(Package::origin),
+            package: context.package.map(Package::origin),
         },
     }))
+}
+
+/// Which parameters the route accepts, or `None` with the problems noted.
+fn build_input(config: &RouteConfig, building: &mut Building<'_>) -> Option<Accepts> {
+    let input = config.input.as_ref().map(|input| Input::build(input, &building.path.key("input"), building.problems));
+    if let Some(command) = &config.dynamic_input {
+        let mut building = building.key("dynamicInput");
+        let probe = CommandProbe::build(command, &config.backend, &mut building.key("command"));
+        let declared = config.input.as_deref().unwrap_or_default();
+        let announced = Announced::new(Arc::new(probe?), declared, building.context.clock);
+        return Some(Accepts::Announced(Box::new(announced)));
+    }
+    let Some(input) = input else { return Some(Accepts::All) };
+    check_echo(config, &input, &mut building.key("echo"));
+    check_match(config, &input, &mut building.key("match").key("parameters"));
+    Some(Accepts::Declared(input))
 }

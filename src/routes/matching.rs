@@ -6,13 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use backend::{
-    BackendConfig, BuildContext,
+    BackendConfig, Building,
     script::{CommandConfig, probe::CommandProbe},
 };
-use domain::{
-    glob::NameGlob,
-    problem::{Path, Problems},
-};
+use domain::glob::NameGlob;
 use engine::route::matching::Matcher;
 use source::Probe;
 
@@ -77,32 +74,27 @@ impl MatchConfig {
     }
 
     /// Compiles all globs and finds the command. Returns `None` after noting the problems.
-    pub(crate) fn build(
-        &self,
-        backend: &BackendConfig,
-        around: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Matcher> {
+    pub(crate) fn build(&self, backend: &BackendConfig, building: &mut Building<'_>) -> Option<Matcher> {
         if self.command.is_none() && !self.args.is_empty() {
-            problems.error(&path.key("args"), "there is no `command` that they are for");
+            building.key("args").error("there is no `command` that they are for");
         }
-        let file = self.file.as_ref().map(|file| {
-            Some((file.folder.clone(), problems.note(&path.key("file"), NameGlob::parse_path(&file.glob))?))
-        });
+        let file = self
+            .file
+            .as_ref()
+            .map(|file| Some((file.folder.clone(), building.key("file").note(NameGlob::parse_path(&file.glob))?)));
         let probe = self.command.as_ref().map(|command| {
             let command = CommandConfig { command: command.clone(), args: self.args.clone() };
-            CommandProbe::build(&command, backend, around, &path.key("command"), problems)
+            CommandProbe::build(&command, backend, &mut building.key("command"))
         });
-        let mut compile = |glob: &str, path: Path| problems.note(&path, NameGlob::parse(glob));
-        let application_set = self.application_set.as_ref().map(|glob| compile(glob, path.key("applicationSet")));
-        let namespace = &self.application_set_namespace;
-        let namespace = namespace.as_ref().map(|glob| compile(glob, path.key("applicationSetNamespace")));
-        let parameters: Vec<_> = self
-            .parameters
-            .iter()
-            .map(|(name, glob)| Some((name.clone(), compile(glob, path.key("parameters").key(name))?)))
-            .collect();
+        let compile = |glob: &str, mut building: Building<'_>| building.note(NameGlob::parse(glob));
+        let application_set = self.application_set.as_ref();
+        let application_set = application_set.map(|glob| compile(glob, building.key("applicationSet")));
+        let namespace = self.application_set_namespace.as_ref();
+        let namespace = namespace.map(|glob| compile(glob, building.key("applicationSetNamespace")));
+        let mut all = building.key("parameters");
+        let parameters = self.parameters.iter();
+        let parameters: Vec<_> =
+            parameters.map(|(name, glob)| Some((name.clone(), compile(glob, all.key(name))?))).collect();
         Some(Matcher {
             application_set: match application_set {
                 Some(compiled) => Some(compiled?),
@@ -143,10 +135,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use backend::BuildContext;
     use domain::{
         clock::{Clock, SystemClock},
         file::base_dir::BaseDir,
         generator::Query,
+        problem::{Path, Problems},
     };
     use lang::{evaluator::Evaluator, scope::NameScope};
     use launcher::Launchers;
@@ -161,7 +155,7 @@ mod tests {
         let registries = BTreeMap::default();
         let root = Path::root();
         let registries = Registries::build(&registries, &base, &outbound, Arc::clone(&clock), &root, problems);
-        let around = BuildContext {
+        let context = BuildContext {
             base: &base,
             clock: &clock,
             outbound: &outbound,
@@ -171,9 +165,9 @@ mod tests {
             registries: &registries,
             scope: &NameScope::input(),
             package: None,
-            apart: None,
+            isolated: None,
         };
-        config.build(&backend, around, &root.key("match"), problems)
+        config.build(&backend, &mut Building::new(context, root.key("match"), problems))
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod systems;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use backend::{
-    BuildContext,
+    BuildContext, Building,
     digests::gate::{Gate, GateConfig, GateQuery, Ruling, RulingState},
 };
 use domain::{
@@ -82,7 +82,7 @@ impl GateContext {
         let registries =
             Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        let around = BuildContext {
+        let context = BuildContext {
             launchers: &launchers,
             evaluator: &Evaluator::none(),
             raw: &Value::Null,
@@ -92,9 +92,9 @@ impl GateContext {
             registries: &registries,
             scope: &NameScope::input(),
             package: None,
-            apart: None,
+            isolated: None,
         };
-        let gate = config.build(around, &Path::root().key("gate"), &mut problems);
+        let gate = config.build(&mut Building::new(context, Path::root().key("gate"), &mut problems));
         let messages = problems.into_vec().into_iter().map(|problem| match problem.help {
             Some(help) => format!("{}: {} ({help})", problem.path, problem.message),
             None => format!("{}: {}", problem.path, problem.message),

@@ -170,7 +170,7 @@ async fn workers_start_ahead_of_requests() {
     let (app, marker) = serve(json!({"worker": {"ahead": 2}})).await;
     sleep(Duration::from_millis(200)).await;
     assert_eq!(processes(&marker), [""; 0], "the building starts nothing");
-    app.app.start_ahead();
+    app.app.start_workers();
     wait_for_processes(&marker, 2).await;
     pid(&app).await;
     assert_eq!(processes(&marker).len(), 2);

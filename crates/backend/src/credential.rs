@@ -8,15 +8,15 @@ use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::issued::{IssuedToken, TokenIssuer};
-use super::BuildContext;
+use super::{BuildContext, Building};
 use domain::{
     error::{BackendError, ErrorKind},
     file::base_dir::BaseDir,
-    problem::{Path, Problems},
     secret::{SecretRef, Secrets},
 };
 use outbound::{Call, HttpClient, Reply, account_of, warn_of_cleartext};
@@ -60,48 +60,54 @@ pub enum Credential {
 
 impl Credential {
     /// Checks the configuration without sending a request. Tokens are requested with the client `client`.
-    pub fn build(
-        config: &Config,
-        client: Option<&Arc<HttpClient>>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+    pub fn build(config: &Config, client: Option<&Arc<HttpClient>>, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
         match config {
-            Config::Bearer(token) => Some(Self::bearer(token, context.base, &path.key("bearer"), problems)),
+            Config::Bearer(token) => Some(Self::bearer(token, &mut building.key("bearer"))),
             Config::Basic(Basic { username, password }) => {
-                let path = path.key("basic");
-                password.check(context.base, &path.key("password"), problems);
+                let mut building = building.key("basic");
+                building.key("password").check_secret(password);
                 if username.contains(':') {
-                    problems.error(&path.key("username"), "a user name cannot hold a colon (RFC 7617)");
+                    building.key("username").error("a user name cannot hold a colon (RFC 7617)");
                 }
                 Some(Self::Basic(username.clone(), password.clone(), context.base.clone()))
             }
             Config::Oauth2(config) => {
-                let oauth = oauth2::OAuthClient::build(config, client, context, &path.key("oauth2"), problems)?;
+                let oauth = oauth2::OAuthClient::build(config, client, &mut building.key("oauth2"))?;
                 Some(Self::with_issuer(oauth, context))
             }
             Config::GithubApp(config) => {
-                let path = path.key("githubApp");
-                let api = problems.note(&path.key("api"), github_app::api_url(config.api.as_deref()));
+                let mut building = building.key("githubApp");
+                let mut at = building.key("api");
+                let api = at.note(github_app::api_url(config.api.as_deref()));
                 if let Some(api) = &api {
-                    warn_of_cleartext(api, &path.key("api"), problems);
+                    warn_of_cleartext(api, &at.path, at.problems);
                 }
-                let app = github_app::GithubApp::new(config, &api?, client?, context);
-                problems.note_secret(&path.key("privateKey"), app.check());
-                Some(Self::with_issuer(app, context))
+                Some(Self::github_app(config, &api?, client?, &mut building))
             }
         }
     }
 
-    /// The token in the secret `reference`, which is configured at `path`.
-    pub fn bearer(reference: &SecretRef, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
-        reference.check(base, path, problems);
-        Self::Bearer(reference.clone(), base.clone())
+    /// The token in the secret `reference`.
+    pub(crate) fn bearer(reference: &SecretRef, building: &mut Building<'_>) -> Self {
+        building.check_secret(reference);
+        Self::Bearer(reference.clone(), building.context.base.clone())
+    }
+
+    /// Tokens of the GitHub App `config`, which are requested from `api` with the client `client`.
+    pub(crate) fn github_app(
+        config: &github_app::Config,
+        api: &Url,
+        client: &Arc<HttpClient>,
+        building: &mut Building<'_>,
+    ) -> Self {
+        let app = github_app::GithubApp::new(config, api, client, building.context);
+        building.problems.note_secret(&building.path.key("privateKey"), app.check());
+        Self::with_issuer(app, building.context)
     }
 
     /// A credential with tokens from `issuer`.
-    pub(crate) fn with_issuer(issuer: impl TokenIssuer + 'static, context: BuildContext<'_>) -> Self {
+    fn with_issuer(issuer: impl TokenIssuer + 'static, context: BuildContext<'_>) -> Self {
         Self::Issued(Box::new(IssuedToken::new(Box::new(issuer), context.clock)))
     }
 

@@ -18,11 +18,9 @@ mod source;
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use self::{
     decision::OnMissing,
@@ -32,16 +30,10 @@ use self::{
     revision::RevisionConfig,
     source::ImageConfig,
 };
-use super::{Backend, BuildContext, ITEMS, KindConfig, Reached};
-use domain::{
-    error::BackendError,
-    generator::{Outcome, Query, Trust},
-    problem::{Path, Problems},
-};
-use lang::scope::ValueType;
+use super::{Backend, BuildContext, Building, ITEMS, KindConfig};
 use signature::{ProvenanceConfig, SignatureConfig};
 
-/// How long a digest that was looked up for one question is reused for others, at most.
+/// How long a digest that was looked up for one query is reused for others, at most.
 const SHARED_FOR: Duration = Duration::from_secs(30);
 
 /// Images, or a list of tags; and the conditions for using them.
@@ -67,108 +59,40 @@ pub struct Config {
     pub on_missing: OnMissing,
 }
 
-/// The backend, in one of its two forms.
-#[derive(Debug)]
-pub enum Digests {
-    /// Named images.
-    Images(Images),
-    /// A list of tags.
-    List(List),
-}
-
-impl Digests {
-    /// Parses what is configured.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        // It asks about the call, and does not look at the items of a step before it.
-        let scope = &context.scope.without(ITEMS);
-        let context = BuildContext { scope, ..context };
-        let Some(list) = &config.list else {
-            return Some(Self::Images(Images::build(config, context, path, problems)?));
+impl KindConfig for Config {
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
+        // It is about the call, and does not look at the items of a step before it.
+        let scope = &building.context.scope.without(ITEMS);
+        let context = BuildContext { scope, ..building.context };
+        let mut building = building.with(context);
+        let Some(list) = &self.list else {
+            return Some(Arc::new(Images::build(self, &mut building)?));
         };
         let others = [
-            ("images", !config.images.is_empty()),
-            ("revision", config.revision.is_some()),
-            ("gate", config.gate.is_some()),
-            ("onMissing", config.on_missing != OnMissing::default()),
+            ("images", !self.images.is_empty()),
+            ("revision", self.revision.is_some()),
+            ("gate", self.gate.is_some()),
+            ("onMissing", self.on_missing != OnMissing::default()),
         ];
         for (key, _) in others.into_iter().filter(|(_, is_set)| *is_set) {
-            problems.error_with_help(
-                &path.key(key),
+            building.key(key).error_with_help(
                 format!("`{key}` does not go with `list`"),
                 "a list answers all tags that exist; to ask about one commit and its CI, use `images`",
             );
         }
-        Some(Self::List(List::build(config, list, context, path, problems)?))
-    }
-}
-
-impl KindConfig for Config {
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Digests::build(self, context, path, problems)?))
-    }
-
-    fn takes_notes(&self) -> bool {
-        self.list.is_none()
+        Some(Arc::new(List::build(self, list, &mut building)?))
     }
 
     fn reads_items(&self) -> bool {
         false
     }
-}
 
-#[async_trait]
-impl Backend for Digests {
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        match self {
-            Self::Images(images) => images.resolve(query).await,
-            Self::List(list) => list.resolve(query).await,
-        }
-    }
-
-    fn item(&self) -> ValueType {
-        match self {
-            Self::Images(images) => images.item(),
-            Self::List(_) => List::item(),
-        }
-    }
-
-    fn reads_application_set(&self) -> bool {
-        match self {
-            Self::Images(images) => images.reads_application_set(),
-            Self::List(list) => list.reads_application_set(),
-        }
-    }
-
-    fn takes_notes(&self) -> bool {
-        match self {
-            Self::Images(_) => true,
-            Self::List(list) => list.takes_notes(),
-        }
-    }
-
-    fn trust(&self) -> Trust {
-        match self {
-            Self::Images(images) => images.trust(),
-            Self::List(list) => list.trust(),
-        }
-    }
-
-    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
-        match self {
-            Self::Images(images) => images.reach(deadline).await,
-            Self::List(_) => Vec::new(),
-        }
-    }
-
-    fn forget(&self) {
-        match self {
-            Self::Images(images) => images.forget(),
-            Self::List(list) => list.forget(),
-        }
+    fn serves_last_build(&self) -> bool {
+        self.list.is_none()
     }
 }
 
-/// How old a digest that another question looked up may be, on a route whose answers are fresh for `ttl`.
+/// How old a digest that another query looked up may be, on a route whose answers are fresh for `ttl`.
 fn shared_for(ttl: Duration) -> Duration {
     (ttl / 2).min(SHARED_FOR)
 }

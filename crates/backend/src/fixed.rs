@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Backend, BuildContext, KindConfig};
+use super::{Backend, Building, KindConfig, Nature};
 use domain::{
     document::exact,
     error::BackendError,
     generator::{Outcome, ParameterSet, Parameters, Query},
-    problem::{Path, Problems},
     secret::literal,
 };
 use lang::scope::ValueType;
@@ -30,39 +29,34 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Fixed {
     sets: Vec<ParameterSet>,
+    nature: Nature,
 }
 
 impl KindConfig for Config {
-    fn build(&self, _: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
         for (index, set) in self.parameters.iter().enumerate() {
-            let path = path.key("parameters").index(index);
+            let path = building.path.key("parameters").index(index);
             for (name, value) in set.iter().filter_map(|(name, value)| Some((name, value.as_str()?))) {
-                literal::check_answered(name, value, &path.key(name), problems);
+                literal::check_answered(name, value, &path.key(name), building.problems);
             }
         }
-        Some(Arc::new(Fixed { sets: self.parameters.iter().cloned().map(ParameterSet).collect() }))
+        let item = ValueType::any_of(self.parameters.iter().map(ValueType::of_object));
+        let nature = Nature { gets_old: false, ..building.nature(item) };
+        Some(Arc::new(Fixed { sets: self.parameters.iter().cloned().map(ParameterSet).collect(), nature }))
     }
 
     fn reads_items(&self) -> bool {
-        false
-    }
-
-    fn gets_old(&self) -> bool {
         false
     }
 }
 
 #[async_trait]
 impl Backend for Fixed {
-    async fn resolve(&self, _: &Query) -> Result<Outcome, BackendError> {
+    async fn fetch(&self, _: &Query) -> Result<Outcome, BackendError> {
         Ok(Outcome::of_list(self.sets.clone(), "the configuration", "an empty list"))
     }
 
-    fn item(&self) -> ValueType {
-        ValueType::any_of(self.sets.iter().map(|set| ValueType::of_object(&set.0)))
-    }
-
-    fn reads_application_set(&self) -> bool {
-        false
+    fn nature(&self) -> &Nature {
+        &self.nature
     }
 }

@@ -1,4 +1,4 @@
-//! The `http` backend asks a JSON API, or with `plugin` a plugin that speaks Argo CD's own protocol. Templates make the request
+//! The `http` backend calls a JSON API, or with `plugin` a plugin that speaks Argo CD's own protocol. Templates make the request
 //! to a JSON API, and one CEL expression makes the list from its answer. Only a 2xx with a list of objects is an answer;
 //! everything else is *unknown*.
 
@@ -22,19 +22,17 @@ use tokio::time::Instant;
 
 pub use self::config::Config;
 use self::{api::Api, question::ItemQuery, redirect::Redirects, whole::time_to_live};
-use super::{Backend, BuildContext, KindConfig, Reached};
+use super::{Backend, Building, KindConfig, Nature, Reached};
 use domain::{
     error::BackendError,
     generator::{Evidence, Outcome, ParameterSet, Query},
-    problem::{Path, Problems},
     secret::Secrets,
     units::{HumanDuration, plural},
 };
-use lang::scope::ValueType;
 use outbound::{Call, HttpClient, TlsKeys};
 
-/// How many items of a `forEach` are asked for at the same time.
-const MAX_CONCURRENT_QUESTIONS: usize = 16;
+/// How many items of a `forEach` are fetched at the same time.
+const MAX_CONCURRENT_QUERIES: usize = 16;
 
 /// The `http` backend of a route or step.
 #[derive(Debug)]
@@ -44,10 +42,11 @@ pub struct Http {
     honor_cache_control: bool,
     timeout: HumanDuration,
     max_body: usize,
+    nature: Nature,
 }
 
-/// The answer to one question, or to all questions of a `forEach`.
-struct Found {
+/// The answer to one query, or to all queries of a `forEach`.
+struct Fetched {
     sets: Vec<ParameterSet>,
     /// The time to live that each page states, if any.
     lives: Vec<Option<Duration>>,
@@ -57,8 +56,9 @@ struct Found {
 
 impl Http {
     /// Parses all templates and the expression.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        problems.check_not_zero(&path.key("timeout"), config.timeout.0);
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
+        building.problems.check_not_zero(&building.path.key("timeout"), config.timeout.0);
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
         // Without TLS there is nothing to verify. A token may still be requested over TLS from another server.
         let is_plain = address.is_some_and(|address| address.starts_with("http://")) && config.credential.is_none();
@@ -67,11 +67,13 @@ impl Http {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let client = keys.client(is_plain, context.outbound, context.base, path, problems);
-        let api = Api::build(config, client.as_ref(), context, path, problems);
+        let client = keys.client(is_plain, context.outbound, context.base, &building.path, building.problems);
+        let api = Api::build(config, client.as_ref(), building);
+        let (client, api) = (client?, api?);
         Some(Self {
-            client: client?,
-            api: api?,
+            nature: building.nature(api.item()),
+            client,
+            api,
             honor_cache_control: config.honor_cache_control,
             timeout: config.timeout,
             max_body: config.max_body.as_usize(),
@@ -80,16 +82,16 @@ impl Http {
 }
 
 impl Http {
-    /// Sends the request for one question, and reads all pages of the answer.
-    async fn find(&self, question: ItemQuery<'_>) -> Result<Found, BackendError> {
-        let mut call = self.api.call(question, self.max_body).await?;
+    /// Sends the request for one query, and reads all pages of the answer.
+    async fn fetch_one(&self, query: ItemQuery<'_>) -> Result<Fetched, BackendError> {
+        let mut call = self.api.call(query, self.max_body).await?;
         let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
         let mut counted = Vec::new();
         loop {
             let (number, asked) = (seen.len() + 1, call.clone());
             let of_page = |error: BackendError| {
                 let error = if number > 1 { error.within(format_args!("page {number}")) } else { error };
-                // An event about this URL concerns the question too.
+                // An event about this URL concerns the query too.
                 BackendError { evidence: vec![Evidence::unknown(asked.to_string(), error.kind.as_str())], ..error }
             };
             let reply = self.api.send(&self.client, call).await.map_err(of_page)?;
@@ -105,7 +107,7 @@ impl Http {
             if self.honor_cache_control {
                 lives.push(time_to_live(&reply.headers));
             }
-            let page = self.api.read(reply, question, number).await.map_err(clean)?;
+            let page = self.api.read(reply, query, number).await.map_err(clean)?;
             sets.extend(page.sets);
             counted.push(page.counted);
             let Some((paging, next)) = self.api.paging().zip(page.next) else {
@@ -118,7 +120,7 @@ impl Http {
                     0 => Evidence::absent(asked, format!("{status}, an explicit empty list")),
                     count => Evidence::present(asked, format!("{status}, {count} item{}", plural(count))),
                 };
-                return Ok(Found { sets, lives, evidence: vec![evidence] });
+                return Ok(Fetched { sets, lives, evidence: vec![evidence] });
             };
             let url = paging.next_url(&asked.url, &next, &mut seen).map_err(clean)?;
             (call, hops) = (Call { url, ..asked }, 0);
@@ -126,31 +128,31 @@ impl Http {
     }
 
     /// Sends one request for each item of `list`, several at the same time.
-    async fn find_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Found, BackendError> {
+    async fn fetch_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Fetched, BackendError> {
         if list.is_empty() {
             let evidence = vec![Evidence::absent("forEach, 0 questions", "it gives an explicit empty list")];
-            return Ok(Found { sets: Vec::new(), lives: Vec::new(), evidence });
+            return Ok(Fetched { sets: Vec::new(), lives: Vec::new(), evidence });
         }
-        let asks = list.into_iter().enumerate().map(|(index, each)| self.find_each(query, index, each, deadline));
-        let found: Vec<Found> = stream::iter(asks).buffered(MAX_CONCURRENT_QUESTIONS).try_collect().await?;
-        let mut whole = Found { sets: Vec::new(), lives: Vec::new(), evidence: Vec::new() };
-        for found in found {
-            whole.sets.extend(found.sets);
-            whole.lives.extend(found.lives);
-            whole.evidence.extend(found.evidence);
+        let fetches = list.into_iter().enumerate().map(|(index, each)| self.fetch_each(query, index, each, deadline));
+        let parts: Vec<Fetched> = stream::iter(fetches).buffered(MAX_CONCURRENT_QUERIES).try_collect().await?;
+        let mut whole = Fetched { sets: Vec::new(), lives: Vec::new(), evidence: Vec::new() };
+        for part in parts {
+            whole.sets.extend(part.sets);
+            whole.lives.extend(part.lives);
+            whole.evidence.extend(part.evidence);
         }
         Ok(whole)
     }
 
-    async fn find_each(
+    async fn fetch_each(
         &self,
         query: &Query,
         index: usize,
         each: Value,
         deadline: Instant,
-    ) -> Result<Found, BackendError> {
-        let found = self.find(ItemQuery { query, each: Some(&each), deadline }).await;
-        found.map_err(|error| error.within(format_args!("forEach[{index}]")))
+    ) -> Result<Fetched, BackendError> {
+        let fetched = self.fetch_one(ItemQuery { query, each: Some(&each), deadline }).await;
+        fetched.map_err(|error| error.within(format_args!("forEach[{index}]")))
     }
 }
 
@@ -163,36 +165,26 @@ fn life(pages: &[Option<Duration>], ttl: Duration) -> Option<Duration> {
 }
 
 impl KindConfig for Config {
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Http::build(self, context, path, problems)?))
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Http::build(self, building)?))
     }
 }
 
 #[async_trait]
 impl Backend for Http {
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        let found = match self.api.each(query, deadline).await? {
-            None => self.find(ItemQuery { query, each: None, deadline }).await?,
-            // Boxed, because this future is much larger than that of the usual single question.
-            Some(list) => Box::pin(self.find_all(query, list, deadline)).await?,
+        let fetched = match self.api.each(query, deadline).await? {
+            None => self.fetch_one(ItemQuery { query, each: None, deadline }).await?,
+            // Boxed, because this future is much larger than that of the usual single query.
+            Some(list) => Box::pin(self.fetch_all(query, list, deadline)).await?,
         };
-        let life = life(&found.lives, query.ttl);
-        Ok(Outcome::of_sources(found.sets, found.evidence).lasting(life))
+        let life = life(&fetched.lives, query.ttl);
+        Ok(Outcome::of_sources(fetched.sets, fetched.evidence).lasting(life))
     }
 
-    fn item(&self) -> ValueType {
-        match &self.api {
-            Api::Json(json) => json.item.clone(),
-            Api::Plugin(_) => ValueType::Anything,
-        }
-    }
-
-    fn reads_application_set(&self) -> bool {
-        match &self.api {
-            Api::Json(json) => json.reads_application_set(),
-            Api::Plugin(_) => true,
-        }
+    fn nature(&self) -> &Nature {
+        &self.nature
     }
 
     async fn reach(&self, deadline: Instant) -> Vec<Reached> {
@@ -207,10 +199,7 @@ impl Backend for Http {
     }
 
     fn secrets(&self) -> Secrets {
-        match &self.api {
-            Api::Json(json) => json.secrets(),
-            Api::Plugin(plugin) => plugin.secrets(),
-        }
+        self.api.secrets()
     }
 }
 

@@ -3,6 +3,7 @@
 //! A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends, as [`step`]s. To add a kind: a file with
 //! its `Config`, `impl KindConfig` and `impl Backend`, and one entry in `backend_kinds!` below. Tests name what is then still missing.
 
+mod building;
 pub mod credential;
 pub mod digests;
 pub mod fixed;
@@ -23,15 +24,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::building::Building;
 use self::step::{MergeConfig, StepConfig, StepSource};
-use domain::{
-    clock::Clock,
-    document::kind_of,
-    error::BackendError,
-    file::base_dir::BaseDir,
-    generator::ParameterSet,
-    problem::{Path, Problems},
-};
+use domain::{clock::Clock, document::kind_of, error::BackendError, file::base_dir::BaseDir, generator::ParameterSet};
 use lang::{
     evaluator::{Evaluator, Evaluators},
     scope::NameScope,
@@ -39,27 +34,21 @@ use lang::{
 use launcher::Launchers;
 use oci::Registries;
 use outbound::Outbound;
-use source::{Backend, Reached, ask};
+use source::{Backend, Nature, Reached, fetch_watched};
 
 /// The configuration of one kind of backend.
 pub trait KindConfig {
-    /// The backend, or `None` with its problems noted below `path`.
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>>;
-
-    /// Whether the backend may serve the last build while a newer commit is not built yet. Such a backend notes with each answer what it
-    /// must know later.
-    fn takes_notes(&self) -> bool {
-        false
-    }
+    /// The backend, or `None` with its problems noted.
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>>;
 
     /// Whether the backend can use the items of the step before it.
     fn reads_items(&self) -> bool {
         true
     }
 
-    /// Whether answers may become outdated. The list of `fixed` never does.
-    fn gets_old(&self) -> bool {
-        true
+    /// Whether the backend may serve the last build while a newer commit is not built yet.
+    fn serves_last_build(&self) -> bool {
+        false
     }
 }
 
@@ -122,7 +111,7 @@ macro_rules! backend_kinds {
 backend_kinds! {
     /// A list in this configuration.
     Fixed(fixed: fixed::Config),
-    /// A program that is run for each question. As a later step of a pipeline it reads the items of the step before as `items`.
+    /// A program that is run for each query. As a later step of a pipeline it reads the items of the step before as `items`.
     Script(script: Box<script::Config>),
     /// A JSON API. As a later step of a pipeline its templates and its expression know the items of the step before as `items`.
     Http(http: Box<http::Config>),
@@ -135,33 +124,29 @@ backend_kinds! {
 }
 
 impl<C: KindConfig> KindConfig for Box<C> {
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
-        (**self).build(context, path, problems)
-    }
-
-    fn takes_notes(&self) -> bool {
-        (**self).takes_notes()
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
+        (**self).build(building)
     }
 
     fn reads_items(&self) -> bool {
         (**self).reads_items()
     }
 
-    fn gets_old(&self) -> bool {
-        (**self).gets_old()
+    fn serves_last_build(&self) -> bool {
+        (**self).serves_last_build()
     }
 }
 
 impl BackendConfig {
-    /// The backend, or `None` with its problems noted below `path`.
-    pub fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
-        self.config().build(context, &path.key(self.kind()), problems)
+    /// The backend, or `None` with its problems noted.
+    pub fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
+        self.config().build(&mut building.backend(self.kind()))
     }
 
-    /// [`KindConfig::takes_notes`].
+    /// [`KindConfig::serves_last_build`].
     #[must_use]
-    pub fn takes_notes(&self) -> bool {
-        self.config().takes_notes()
+    pub fn serves_last_build(&self) -> bool {
+        self.config().serves_last_build()
     }
 }
 
@@ -187,12 +172,13 @@ pub struct BuildContext<'a> {
     /// The package that the backend's programs belong to.
     pub package: Option<&'a script::Package>,
     /// What candidates of shadows use in place of `outbound`, `registries`, `launchers` and the evaluators; the same unless set.
-    pub apart: Option<&'a Apart>,
+    pub isolated: Option<&'a IsolatedClients>,
 }
 
-/// Clients for backends that must not take anything from others: no connection, no turn, no rest of a failing destination, nothing learned.
+/// Clients for backends that must not take anything from others: no connection, no permit, no backoff of a failing destination, no cached
+/// reply.
 #[derive(Debug)]
-pub struct Apart {
+pub struct IsolatedClients {
     /// The HTTP clients.
     pub outbound: Arc<Outbound>,
     /// The registries.

@@ -1,4 +1,4 @@
-//! `merge`: asks several backends at the same time, and joins their items by the values of keys, as Argo CD's merge generator
+//! `merge`: calls several backends at the same time, and joins their items by the values of keys, as Argo CD's merge generator
 //! does. If one backend fails, the whole answer is *unknown*.
 
 pub mod join;
@@ -8,19 +8,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use self::join::{Join, join};
 use super::{
-    Backend, BuildContext, KindConfig, Reached,
+    Backend, BuildContext, Building, KindConfig, Nature,
     step::{MergeConfig, StepConfig},
     steps::{StepReport, Steps},
 };
 use domain::{
     error::BackendError,
-    generator::{Outcome, Query, Trust},
-    problem::{Path, Problems},
-    secret::Secrets,
+    generator::{Outcome, Query},
 };
 use lang::scope::{NameScope, ValueType};
 
@@ -30,46 +27,46 @@ pub struct Merge {
     keys: Vec<String>,
     join: Join,
     steps: Steps,
+    nature: Nature,
 }
 
 impl KindConfig for MergeConfig {
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
-        let keys_path = path.key("mergeKeys");
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
+        let context = building.context;
+        let mut keys = building.key("mergeKeys");
         if self.merge_keys.is_empty() {
-            problems.error_with_help(
-                &keys_path,
-                "there are no keys",
-                "name what items have in common: `mergeKeys: [cluster]`",
-            );
+            keys.error_with_help("there are no keys", "name what items have in common: `mergeKeys: [cluster]`");
         }
         for (index, key) in self.merge_keys.iter().enumerate() {
             if key.split('.').any(str::is_empty) {
-                problems.error(&keys_path.index(index), "a key is a name, or names with dots between them");
+                keys.index(index).error("a key is a name, or names with dots between them");
             } else if self.merge_keys[..index].contains(key) {
-                problems.error(&keys_path.index(index), format!("`{}` stands here twice", key.escape_debug()));
+                keys.index(index).error(format!("`{}` stands here twice", key.escape_debug()));
             }
         }
-        let path = path.key("backends");
+        let mut backends = building.key("backends");
         if self.backends.len() < 2 {
-            problems.error_with_help(&path, "there is nothing to merge", "name two backends or more");
+            backends.error_with_help("there is nothing to merge", "name two backends or more");
         }
         let raw = context.raw.pointer("/backend/merge/backends").unwrap_or(&Value::Null);
-        let steps = Steps::build(&self.backends, "backend", false, BuildContext { raw, ..context }, &path, problems)?;
-        check_keys(&self.merge_keys, &steps, &keys_path, problems);
-        Some(Arc::new(Merge { keys: self.merge_keys.clone(), join: self.join, steps }))
+        let mut backends = backends.with(BuildContext { raw, ..context });
+        let steps = Steps::build(&self.backends, "backend", false, &mut backends)?;
+        check_keys(&self.merge_keys, &steps, &mut building.key("mergeKeys"));
+        let nature = steps.nature(ValueType::any_of(steps.items()));
+        Some(Arc::new(Merge { keys: self.merge_keys.clone(), join: self.join, steps, nature }))
     }
 
-    fn takes_notes(&self) -> bool {
-        self.backends.iter().any(StepConfig::takes_notes)
+    fn serves_last_build(&self) -> bool {
+        self.backends.iter().any(StepConfig::serves_last_build)
     }
 }
 
 #[async_trait]
 impl Backend for Merge {
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let asked = (0..self.steps.count()).map(|index| self.steps.ask(index, query, query.items.clone()));
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let fetches = (0..self.steps.count()).map(|index| self.steps.fetch(index, query, query.items.clone()));
         let (mut lists, mut reports) = (Vec::new(), Vec::new());
-        for outcome in all(join_all(asked).await)? {
+        for outcome in all(join_all(fetches).await)? {
             let (sets, report) = StepReport::split(outcome);
             lists.push(sets);
             reports.push(report);
@@ -83,41 +80,17 @@ impl Backend for Merge {
         Ok(self.steps.conclude(Outcome::of_list(sets, asked, "nothing is left"), reports, query.ttl))
     }
 
-    fn item(&self) -> ValueType {
-        ValueType::any_of(self.steps.items())
+    fn nature(&self) -> &Nature {
+        &self.nature
     }
 
-    fn reads_application_set(&self) -> bool {
-        self.steps.reads_application_set()
-    }
-
-    fn takes_notes(&self) -> bool {
-        self.steps.takes_notes()
-    }
-
-    fn trust(&self) -> Trust {
-        self.steps.trust()
-    }
-
-    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
-        self.steps.reach(deadline).await
-    }
-
-    fn forget(&self) {
-        self.steps.forget();
-    }
-
-    fn start_ahead(&self) {
-        self.steps.start_ahead();
-    }
-
-    fn secrets(&self) -> Secrets {
-        self.steps.secrets()
+    fn parts(&self) -> Vec<&dyn Backend> {
+        self.steps.backends()
     }
 }
 
 /// Notes the merge keys that the items of a backend cannot have.
-fn check_keys(keys: &[String], steps: &Steps, path: &Path, problems: &mut Problems) {
+fn check_keys(keys: &[String], steps: &Steps, building: &mut Building<'_>) {
     for (index, key) in keys.iter().enumerate() {
         for (step, item) in steps.items().enumerate() {
             let scope = NameScope::of(&[]).with_keys_of(&item);
@@ -126,7 +99,7 @@ fn check_keys(keys: &[String], steps: &Steps, path: &Path, problems: &mut Proble
                 && scope.get(key).is_none()
             {
                 let message = format!("the items of {} have no key `{key}`", steps.label(step));
-                problems.mistake(&path.index(index), message, unknown.help);
+                building.index(index).mistake(message, unknown.help);
             }
         }
     }

@@ -41,12 +41,11 @@ use self::{
     run::{Job, Run, run},
     worker::Pool,
 };
-use super::{Backend, BuildContext, KindConfig, mapping};
+use super::{Backend, Building, KindConfig, Nature, mapping};
 use domain::{
     error::BackendError,
     file::base_dir::BaseDir,
     generator::{Outcome, Query},
-    problem::{Path, Problems},
     replay::Sources,
     secret::{Secret, Secrets, TextOrSecret},
     units::HumanDuration,
@@ -54,7 +53,6 @@ use domain::{
 use lang::{
     evaluator::{Evaluator, Variables},
     expression::Expression,
-    scope::ValueType,
 };
 use launcher::{Environment, LaunchError, LauncherPool, Program};
 use source::{Load, work_on};
@@ -72,8 +70,6 @@ pub struct Script {
     package: Option<Package>,
     protocol: Protocol,
     parameters: Option<Arc<Expression>>,
-    /// What is known of an item.
-    item: ValueType,
     inherited: Vec<(String, OsString)>,
     env: BTreeMap<String, TextOrSecret>,
     base: BaseDir,
@@ -87,6 +83,7 @@ pub struct Script {
     command: String,
     /// Lists in place of the program, or notes of them.
     sources: Option<Arc<dyn Sources>>,
+    nature: Nature,
 }
 
 impl Script {
@@ -119,14 +116,14 @@ impl Script {
 }
 
 impl KindConfig for Config {
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Script::build(self, context, path, problems)?))
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Script::build(self, building)?))
     }
 }
 
 #[async_trait]
 impl Backend for Script {
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let name = self.name();
         if let Some(list) = self.sources.as_ref().and_then(|sources| sources.list(&self.command)) {
             let items = list.map_err(|error| error.within(&name))?;
@@ -137,13 +134,13 @@ impl Backend for Script {
             let (environment, secrets) = self.environment()?;
             let job = self.job(query, &secrets);
             let span = self.span("worker");
-            let asked = span.instrument(workers.ask(&self.program, environment, &job)).await;
-            let reading = record_failure(&span, asked.map_err(|error| self.explain(error).within(&name)));
+            let reading = span.instrument(workers.call(&self.program, environment, &job)).await;
+            let reading = record_failure(&span, reading.map_err(|error| self.explain(error).within(&name)));
             self.note(&reading);
             let reading = reading?;
             let reading =
                 self.map(reading, Load::Unknown, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
-            return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
+            return Ok(Outcome::of_list(reading.items, format!("called {name}"), "an explicit []").lasting(reading.ttl));
         }
         let span = self.span("script");
         let ran = record_failure(&span, span.instrument(self.run(query)).await);
@@ -158,19 +155,17 @@ impl Backend for Script {
         Ok(Outcome::of_list(reading.items, format!("ran {name}"), "an explicit []").lasting(reading.ttl))
     }
 
-    fn item(&self) -> ValueType {
-        self.item.clone()
+    fn nature(&self) -> &Nature {
+        &self.nature
     }
 
-    fn reads_application_set(&self) -> bool {
-        self.protocol.has_application_set()
-    }
-
-    fn start_ahead(&self) {
+    fn start(&self) {
         let Some(workers) = &self.workers else { return };
         match self.environment() {
-            Ok((environment, _)) => workers.start_ahead(&self.program, environment),
-            Err(why) => tracing::warn!(%why, program = %self.program.path.display(), "no worker is started ahead"),
+            Ok((environment, _)) => workers.start(&self.program, environment),
+            Err(why) => {
+                tracing::warn!(%why, program = %self.program.path.display(), "no worker starts before the first request");
+            }
         }
     }
 
@@ -223,7 +218,7 @@ impl Script {
         }
     }
 
-    /// Runs the program once. Returns a run that ended well, and the secrets that the program was given.
+    /// Runs the program once. Returns a run that ended well, and the secrets that were passed to the program.
     async fn run(&self, query: &Query) -> Result<(Run, Secrets), BackendError> {
         let (mut environment, mut secrets) = self.environment()?;
         if let Some(package) = &self.package {
@@ -264,7 +259,7 @@ impl Script {
         self.map(reading, load, query).await
     }
 
-    /// Notes the list that the program gave, if somebody wants to know it.
+    /// Records the list of the program, if lists are recorded.
     fn note(&self, reading: &Result<Reading, BackendError>) {
         let Some(sources) = &self.sources else { return };
         sources.note_list(&self.command, reading.as_ref().map(|reading| &*reading.items));

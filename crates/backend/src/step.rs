@@ -1,4 +1,4 @@
-//! The configuration of a step: of a pipeline, or one of the backends that a merge asks.
+//! The configuration of a step: of a pipeline, or one of the backends that a merge joins.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,9 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use super::{
-    Backend, BackendConfig, BuildContext, ITEMS, KINDS, StepFields, merge::join::Join, pipeline::select::Select,
+    Backend, BackendConfig, BuildContext, Building, ITEMS, KINDS, StepFields, merge::join::Join,
+    pipeline::select::Select,
 };
-use domain::problem::{Path, Problems};
 use lang::scope::ValueType;
 
 /// One step, with a name if wanted.
@@ -41,8 +41,6 @@ pub(super) struct BuiltStep {
     /// The key of the backend in the configuration.
     pub(super) kind: &'static str,
     pub(super) backend: Arc<dyn Backend>,
-    /// Whether its answers may become outdated.
-    pub(super) gets_old: bool,
 }
 
 /// Backends, and how their items are joined.
@@ -93,9 +91,9 @@ impl StepConfig {
         }
     }
 
-    /// Whether the step's backend takes notes.
-    pub(super) fn takes_notes(&self) -> bool {
-        self.backend().is_some_and(BackendConfig::takes_notes)
+    /// [`KindConfig::serves_last_build`](super::KindConfig::serves_last_build) of the step's backend.
+    pub(super) fn serves_last_build(&self) -> bool {
+        self.backend().is_some_and(BackendConfig::serves_last_build)
     }
 
     /// The kind of the step's backend if the backend cannot use the items of the step before it.
@@ -105,27 +103,18 @@ impl StepConfig {
     }
 
     /// Builds the step. Only a step of a pipeline may select.
-    pub(super) fn build(
-        &self,
-        is_pipeline: bool,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<BuiltStep> {
+    pub(super) fn build(&self, is_pipeline: bool, building: &mut Building<'_>) -> Option<BuiltStep> {
         match &self.source {
             Ok(StepSource::Backend(config)) => {
-                let backend = config.build(context, path, problems)?;
-                Some(BuiltStep { kind: config.kind(), backend, gets_old: config.config().gets_old() })
+                Some(BuiltStep { kind: config.kind(), backend: config.build(building)? })
             }
-            Ok(StepSource::Select(expression)) => select(expression, is_pipeline, context, path, problems),
+            Ok(StepSource::Select(expression)) => select(expression, is_pipeline, &mut building.key("select")),
             Err(not_one) => {
                 let kinds = format!("one of {}, and select in a pipeline", KINDS.join(", "));
                 match not_one {
-                    NotOne::Missing => {
-                        problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));
-                    }
+                    NotOne::Missing => building.error_with_help("it names no backend", format!("it needs {kinds}")),
                     NotOne::Several => {
-                        problems.error_with_help(path, "it names several backends", format!("it has exactly {kinds}"));
+                        building.error_with_help("it names several backends", format!("it has exactly {kinds}"));
                     }
                 }
                 None
@@ -134,24 +123,20 @@ impl StepConfig {
     }
 }
 
-fn select(
-    expression: &str,
-    is_pipeline: bool,
-    context: BuildContext<'_>,
-    path: &Path,
-    problems: &mut Problems,
-) -> Option<BuiltStep> {
-    let path = path.key("select");
+fn select(expression: &str, is_pipeline: bool, building: &mut Building<'_>) -> Option<BuiltStep> {
+    let context = building.context;
     let is_usable = is_pipeline && context.has_items();
     if !is_pipeline {
         let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
-        problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
+        building.error_with_help("`select` is a step of a pipeline, not a backend", help);
     } else if !context.has_items() {
-        let help = "`select` chooses among the items of the step before it";
-        problems.error_with_help(&path, "there is nothing to select from", help);
+        building.error_with_help(
+            "there is nothing to select from",
+            "`select` chooses among the items of the step before it",
+        );
     }
     // Where there are no items, that is the only problem worth a line.
     let scope = &if is_usable { context.scope.clone() } else { context.scope.with(ITEMS, ValueType::Anything) };
-    let select = Select::build(expression, BuildContext { scope, ..context }, &path, problems)?;
-    Some(BuiltStep { kind: "select", backend: Arc::new(select), gets_old: false })
+    let select = Select::build(expression, &mut building.with(BuildContext { scope, ..context }))?;
+    Some(BuiltStep { kind: "select", backend: Arc::new(select) })
 }

@@ -1,4 +1,4 @@
-//! The steps of a pipeline, or the backends that a merge asks, built. Messages call each by its name or number.
+//! The steps of a pipeline, or the backends that a merge joins, built. Messages call each by its name or number.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,19 +7,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    BuildContext, ITEMS, Reached, ask,
+    Backend, BuildContext, Building, ITEMS, Nature, fetch_watched,
     step::{BuiltStep, StepConfig},
 };
 use domain::{
     error::BackendError,
-    generator::{BackendNote, Evidence, Lasting, Outcome, ParameterSet, Query, Trust},
-    problem::{Path, Problems},
+    generator::{BackendNote, Evidence, Lasting, Outcome, ParameterSet, Query},
     secret::Secrets,
 };
 use lang::scope::ValueType;
 use telemetry::trace::{self, SpanKind};
 
-/// One step, ready to be asked.
+/// One step, ready to be called.
 struct Step {
     /// `step 2`, or `step owners`.
     name: String,
@@ -32,34 +31,33 @@ struct Step {
 pub(crate) struct Steps(Vec<Step>);
 
 impl Steps {
-    /// Builds the steps at `path`. Messages call each a `word`. In a pipeline each step but the first has items.
+    /// Builds the steps of a list. Messages call each a `word`. In a pipeline each step but the first has items.
     pub(crate) fn build(
         configs: &[StepConfig],
         word: &str,
         is_pipeline: bool,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
+        building: &mut Building<'_>,
     ) -> Option<Self> {
+        let context = building.context;
         let mut steps = Vec::<Option<Step>>::new();
         for (index, config) in configs.iter().enumerate() {
-            let path = path.index(index);
+            let mut building = building.index(index);
             let name = config.name.clone().unwrap_or_else(|| (index + 1).to_string());
             if name.trim().is_empty() || name.contains(char::is_control) {
-                problems.error(&path.key("name"), "a name is one line of text");
+                building.key("name").error("a name is one line of text");
             }
             if configs[..index].iter().any(|other| config.name.is_some() && other.name == config.name) {
-                problems.error(&path.key("name"), format!("another {word} is called `{}`", name.escape_debug()));
+                building.key("name").error(format!("another {word} is called `{}`", name.escape_debug()));
             }
             let before = steps.last().filter(|_| is_pipeline);
-            let item = before.map(|step| step.as_ref().map_or(ValueType::Anything, |step| step.built.backend.item()));
+            let item = before.map(|step| step.as_ref().map_or(ValueType::Anything, |step| step.nature().item.clone()));
             let scope = &match item {
                 Some(item) => context.scope.with(ITEMS, ValueType::List(Box::new(item))),
                 None => context.scope.clone(),
             };
             // Shaped like a route's configuration, in which a backend finds its own.
             let raw = json!({ "backend": context.raw.get(index).unwrap_or(context.raw) });
-            let built = config.build(is_pipeline, BuildContext { raw: &raw, scope, ..context }, &path, problems);
+            let built = config.build(is_pipeline, &mut building.with(BuildContext { raw: &raw, scope, ..context }));
             steps.push(built.map(|built| {
                 let name = format!("{word} {name}");
                 Step { label: format!("{name} ({})", built.kind), name, built }
@@ -68,18 +66,19 @@ impl Steps {
         steps.into_iter().collect::<Option<_>>().map(Self)
     }
 
-    /// What is known of an item of each step.
-    pub(crate) fn items(&self) -> impl Iterator<Item = ValueType> {
-        self.0.iter().map(|step| step.built.backend.item())
+    /// The types of an item of each step.
+    pub(crate) fn items(&self) -> impl DoubleEndedIterator<Item = ValueType> {
+        self.0.iter().map(|step| step.nature().item.clone())
     }
 
-    /// Tries the sources of all steps.
-    pub(crate) async fn reach(&self, deadline: Instant) -> Vec<Reached> {
-        let mut reached = Vec::new();
-        for step in &self.0 {
-            reached.extend(step.built.backend.reach(deadline).await);
-        }
-        reached
+    /// The backends of all steps.
+    pub(crate) fn backends(&self) -> Vec<&dyn Backend> {
+        self.0.iter().map(|step| &*step.built.backend).collect()
+    }
+
+    /// The nature of a backend that is made of the steps, with items of the type `item`.
+    pub(crate) fn nature(&self, item: ValueType) -> Nature {
+        Nature::of_parts(self.0.iter().map(Step::nature), item)
     }
 
     /// The number of steps.
@@ -92,11 +91,11 @@ impl Steps {
         &self.0[index].label
     }
 
-    /// Asks the step at `index`, which gets `items`.
+    /// Calls the step at `index`, which gets `items`.
     ///
     /// # Errors
     /// As the step's backend. The message names the step, and holds no secret of any step.
-    pub(crate) async fn ask(
+    pub(crate) async fn fetch(
         &self,
         index: usize,
         query: &Query,
@@ -104,17 +103,17 @@ impl Steps {
     ) -> Result<Outcome, BackendError> {
         let Step { name, label, built } = &self.0[index];
         let has_items = items.is_some();
-        let asked = async {
+        let fetched = async {
             if Instant::now() >= query.deadline {
                 return Err(BackendError::timeout("there was no time left for it"));
             }
             let query = Query { items, before: query.before.of_part(label), ..query.clone() };
-            ask(&*built.backend, name, built.kind, &query).await
+            fetch_watched(&*built.backend, name, built.kind, &query).await
         };
         let span = trace::begin(SpanKind::Internal, || label.clone());
         // The items of one step may hold its secrets, and another step may repeat them.
-        let by = |evidence: Vec<Evidence>| self.tell(evidence, label, has_items);
-        match span.instrument(asked).await {
+        let by = |evidence: Vec<Evidence>| self.labelled(evidence, label, has_items);
+        match span.instrument(fetched).await {
             Ok(outcome) => {
                 span.note(|record| record.set("appset_gateway.parameter_sets", outcome.sets.len()));
                 Ok(Outcome { evidence: by(outcome.evidence), ..outcome })
@@ -128,7 +127,7 @@ impl Steps {
     }
 
     /// `evidence` of the step with this `label`, without secrets that may have come with its items.
-    fn tell(&self, evidence: Vec<Evidence>, label: &str, has_items: bool) -> Vec<Evidence> {
+    fn labelled(&self, evidence: Vec<Evidence>, label: &str, has_items: bool) -> Vec<Evidence> {
         let has_secrets = has_items && !evidence.is_empty();
         let secrets = if has_secrets { self.secrets() } else { Secrets::default() };
         let clean = |each: Evidence| Evidence {
@@ -148,7 +147,7 @@ impl Steps {
                 notes.insert(&*step.label, note);
             }
             evidence.extend(report.evidence);
-            if step.built.gets_old {
+            if step.nature().gets_old {
                 lasting.push(report.lasting);
             }
         }
@@ -156,36 +155,17 @@ impl Steps {
         Outcome { lasting: shortest(&lasting, ttl), note, ..outcome }.having_learned(evidence)
     }
 
-    /// Whether a step reads the ApplicationSet's name.
-    pub(crate) fn reads_application_set(&self) -> bool {
-        self.0.iter().any(|step| step.built.backend.reads_application_set())
-    }
-
-    /// Whether a step takes notes.
-    pub(crate) fn takes_notes(&self) -> bool {
-        self.0.iter().any(|step| step.built.backend.takes_notes())
-    }
-
-    /// What all steps trust.
-    pub(crate) fn trust(&self) -> Trust {
-        self.0.iter().fold(Trust::NONE, |all, step| all.with(step.built.backend.trust()))
-    }
-
-    /// Makes all steps forget.
-    pub(crate) fn forget(&self) {
-        self.0.iter().for_each(|step| step.built.backend.forget());
-    }
-
-    /// Lets all steps start what should be ready.
-    pub(crate) fn start_ahead(&self) {
-        self.0.iter().for_each(|step| step.built.backend.start_ahead());
-    }
-
     /// The secrets of all steps.
     pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
         self.0.iter().for_each(|step| secrets.extend(step.built.backend.secrets()));
         secrets
+    }
+}
+
+impl Step {
+    fn nature(&self) -> &Nature {
+        self.built.backend.nature()
     }
 }
 
@@ -203,13 +183,13 @@ pub(crate) struct StepReport {
 }
 
 impl StepReport {
-    /// Splits an outcome into its items and the rest.
+    /// Splits an outcome into its items and everything else.
     pub(crate) fn split(outcome: Outcome) -> (Vec<ParameterSet>, Self) {
         let Outcome { sets, evidence, lasting, note } = outcome;
         (sets, Self { evidence, lasting, note })
     }
 
-    /// Takes what belongs to the last step alone out of its outcome, which becomes the outcome of the whole.
+    /// Takes what belongs only to the last step out of its outcome, which becomes the outcome of the whole.
     pub(crate) fn of_last(last: &mut Outcome) -> Self {
         Self { evidence: Vec::new(), lasting: last.lasting.take(), note: last.note.take() }
     }

@@ -139,7 +139,7 @@ impl Route {
     #[must_use]
     pub fn new(parts: RouteParts) -> Self {
         let RouteParts { name, formerly, kind, backend, matcher, input, shape, cache, .. } = parts;
-        let reads_application_set = backend.reads_application_set() || shape.reads_application_set();
+        let reads_application_set = backend.nature().reads_application_set || shape.reads_application_set();
         let (prefix, other_prefixes) = prefixes(&name, &formerly, reads_application_set);
         Self {
             name: name.into(),

@@ -34,7 +34,7 @@ use domain::{
     secret::Secrets,
     units::{HumanDuration, Percent},
 };
-use source::{Backend, Reached, in_turns_of};
+use source::{Backend, Reached, with_permits_of};
 use telemetry::metrics::RouteShadowMetrics;
 
 /// How many candidates of one route are asked at once.
@@ -208,7 +208,7 @@ impl Shadow {
     /// The right to ask the candidate now.
     fn permit(&self, query: &Query) -> Option<OwnedSemaphorePermit> {
         // The gateway asks some questions by itself, and then no ApplicationSet does.
-        let reads_name = self.backend.reads_application_set() || self.shape.reads_application_set();
+        let reads_name = self.backend.nature().reads_application_set || self.shape.reads_application_set();
         let permit = if reads_name && query.application_set.is_empty() {
             None
         } else {
@@ -244,11 +244,11 @@ impl Shadow {
         let deadline = until.checked_sub(MARGIN.min(timeout / 10)).unwrap_or(until);
         let query = Query { deadline, before: Before::default(), items: None, watch: None, ..query.clone() };
         let work = async {
-            let outcome = self.backend.resolve(&query).await?;
+            let outcome = self.backend.fetch(&query).await?;
             self.shape.apply(outcome.sets, &query).await
         };
         // Large documents of the candidate wait for each other, and not for those of routes.
-        let work = in_turns_of(Arc::clone(&self.documents), work);
+        let work = with_permits_of(Arc::clone(&self.documents), work);
         match timeout_at(until, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(result)) => result.map_err(|error| error.message),
             Ok(Err(_)) => Err("the gateway failed; its log says where".to_owned()),

@@ -15,13 +15,13 @@ const MAX_CONCURRENT_DOCUMENTS: usize = 2;
 static LARGE_DOCUMENTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_CONCURRENT_DOCUMENTS)));
 
 tokio::task_local! {
-    /// Other turns for large documents than those of all routes.
-    static TURNS: Arc<Semaphore>;
+    /// Other permits for large documents than those of all routes.
+    static PERMITS: Arc<Semaphore>;
 }
 
-/// Does `work` with `turns` for its large documents.
-pub fn in_turns_of<F: Future>(turns: Arc<Semaphore>, work: F) -> impl Future<Output = F::Output> {
-    TURNS.scope(turns, work)
+/// Does `work` with `permits` for its large documents.
+pub fn with_permits_of<F: Future>(permits: Arc<Semaphore>, work: F) -> impl Future<Output = F::Output> {
+    PERMITS.scope(permits, work)
 }
 
 /// How much work a document is.
@@ -46,8 +46,8 @@ pub async fn work_on<T: Send + 'static>(
         return work();
     }
     // The permit belongs to the work: it is held until the work ends, even if the caller has gone.
-    let turns = TURNS.try_with(Arc::clone).unwrap_or_else(|_| Arc::clone(&LARGE_DOCUMENTS));
-    let permit = turns.acquire_owned().await;
+    let permits = PERMITS.try_with(Arc::clone).unwrap_or_else(|_| Arc::clone(&LARGE_DOCUMENTS));
+    let permit = permits.acquire_owned().await;
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         work()

@@ -1,82 +1,93 @@
-//! What the engine needs of a backend ([`Backend`]), and of a program beside a route ([`Probe`]). Kinds of backends are in `backend`, which implements
-//! these traits; the engine uses nothing else of them.
+//! The interface between the engine and the backends ([`Backend`]), and to a program beside a route ([`Probe`]). `backend` has the kinds of backends,
+//! which implement these traits; the engine uses nothing else of them.
 
 mod large;
+mod nature;
 
 use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use self::large::{Load, in_turns_of, work_on};
+pub use self::{
+    large::{Load, with_permits_of, work_on},
+    nature::Nature,
+};
 use domain::{
     error::BackendError,
     generator::{Outcome, Query, Trust},
     secret::Secrets,
 };
-use lang::scope::ValueType;
 
-/// A source of parameter sets.
+/// A source of parameter sets. A backend that is made of others names them as its [`parts`](Self::parts), and leaves to the parts all that they
+/// do by themselves.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Asks the source. Has no side effects (invariant I7), and ends by the query's deadline.
+    /// Gets the answer to `query` from the source. Has no side effects (invariant I7), and ends by the query's deadline.
     ///
     /// # Errors
     /// Whenever the backend does not know the whole answer: unknown is never an empty list (invariants I2, I3).
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError>;
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError>;
 
-    /// Whether an answer may depend on the ApplicationSet's name, which is then part of its cache key.
-    fn reads_application_set(&self) -> bool {
-        true
-    }
+    /// What is fixed about it.
+    fn nature(&self) -> &Nature;
 
-    /// Whether the backend wants to see the notes that it made with the lineage's last answer.
-    fn takes_notes(&self) -> bool {
-        false
-    }
-
-    /// The keys and roots by which answers are verified. An answer that was made under others is never served. Cheap: it is asked for each
-    /// call.
-    fn trust(&self) -> Trust {
-        Trust::NONE
-    }
-
-    /// What is known of an item before the source is asked.
-    fn item(&self) -> ValueType {
-        ValueType::Anything
-    }
-
-    /// Tries whether its sources can be reached, for `check --connect`. Only reads, and asks none of the call's questions.
-    async fn reach(&self, _deadline: tokio::time::Instant) -> Vec<Reached> {
+    /// The backends that it is made of.
+    fn parts(&self) -> Vec<&dyn Backend> {
         Vec::new()
     }
 
-    /// Forgets what earlier questions taught the backend, so that the next question asks the source.
-    fn forget(&self) {}
+    /// The present keys and roots by which answers are verified. An answer that was made under others is never served. Cheap: it is
+    /// called for each request.
+    fn trust(&self) -> Trust {
+        self.parts().into_iter().fold(Trust::NONE, |all, part| all.with(part.trust()))
+    }
 
-    /// Starts what should be ready before the first question, such as workers.
-    fn start_ahead(&self) {}
+    /// Tries whether its sources can be reached, for `check --connect`. Only reads, and sends no query of a call.
+    async fn reach(&self, deadline: tokio::time::Instant) -> Vec<Reached> {
+        let mut reached = Vec::new();
+        for part in self.parts() {
+            reached.extend(part.reach(deadline).await);
+        }
+        reached
+    }
 
-    /// The secrets that the backend sends to its source. They may come back in answers and messages, and are redacted there.
+    /// Forgets what it remembers of earlier queries, so that the next query is sent to the source.
+    fn forget(&self) {
+        for part in self.parts() {
+            part.forget();
+        }
+    }
+
+    /// Starts what should be ready before the first query, such as workers.
+    fn start(&self) {
+        for part in self.parts() {
+            part.start();
+        }
+    }
+
+    /// The secrets that the backend sends to its source, as they are now. They may come back in answers and messages, and are redacted there.
     fn secrets(&self) -> Secrets {
-        Secrets::default()
+        let mut secrets = Secrets::default();
+        self.parts().into_iter().for_each(|part| secrets.extend(part.secrets()));
+        secrets
     }
 }
 
-/// Asks `backend`, and shows it as the step `name` to whoever watches `query`.
+/// Gets the answer of `backend` to `query`. A query that is watched shows it as the step `name`.
 ///
 /// # Errors
-/// As [`Backend::resolve`].
-pub async fn ask(
+/// As [`Backend::fetch`].
+pub async fn fetch_watched(
     backend: &dyn Backend,
     name: &str,
     kind: &'static str,
     query: &Query,
 ) -> Result<Outcome, BackendError> {
-    let Some(watch) = &query.watch else { return backend.resolve(query).await };
+    let Some(watch) = &query.watch else { return backend.fetch(query).await };
     let watch = watch.begin(name, kind, query.items.clone());
     let started = Instant::now();
-    let result = backend.resolve(&Query { watch: Some(watch.clone()), ..query.clone() }).await;
+    let result = backend.fetch(&Query { watch: Some(watch.clone()), ..query.clone() }).await;
     let found = result.as_ref().map(|outcome| &*outcome.sets).map_err(|error| &*error.message);
     watch.end(started.elapsed(), found);
     result
@@ -91,7 +102,7 @@ pub struct Reached {
     pub result: Result<String, BackendError>,
 }
 
-/// A program beside a route, which looks at its calls: it says whether the route takes a call, or announces parameters.
+/// A program beside a route, which gets its calls: it decides whether the route takes a call, or announces parameters.
 #[async_trait]
 pub trait Probe: std::fmt::Debug + Send + Sync + 'static {
     /// Whether the program wants the call.

@@ -336,15 +336,19 @@ mod tests {
         generator::{Outcome, ParameterSet},
     };
     use launcher::own_program;
-    use source::Backend;
+    use source::{Backend, Nature};
 
-    struct Panicking;
+    struct Panicking(Nature);
 
     #[async_trait]
     impl Backend for Panicking {
-        async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
             assert!(query.parameters.is_empty(), "secret-canary");
             Ok(Outcome::present(ParameterSet::default(), Vec::new()))
+        }
+
+        fn nature(&self) -> &Nature {
+            &self.0
         }
     }
 
@@ -357,7 +361,7 @@ mod tests {
         );
         let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
         let (app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
-        let app = Arc::new(app.with_backend(&(Arc::new(Panicking) as Arc<dyn Backend>)));
+        let app = Arc::new(app.with_backend(&(Arc::new(Panicking(Nature::default())) as Arc<dyn Backend>)));
         let call = async |parameters: &str| {
             let body = format!("{{\"input\":{{\"parameters\":{parameters}}}}}");
             let request = Request::post("/").header("authorization", "Bearer t").body(Body::from(body)).unwrap();

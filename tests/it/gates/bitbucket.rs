@@ -1,6 +1,6 @@
 //! Bitbucket Cloud: documents as of its REST API's pages "Commit statuses" and "Pagination".
 
-use backend::digests::gate::{Gate, RulingState, bitbucket::Bitbucket, memory::Remembered};
+use backend::digests::gate::{RulingState, bitbucket::Bitbucket, memory::Remembered};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ fn check_reports_the_problems_of_a_configuration() {
         assert_eq!(problems.len(), 1, "{more}: {problems:?}");
         assert!(problems[0].starts_with(&format!("{path}: ")) && problems[0].contains(says), "{problems:?}");
     }
-    let gate = |more: &Value| context.gate(&config(api, more), Bitbucket::build).reads_application_set();
+    let gate = |more: &Value| context.reads_application_set(&config(api, more), Bitbucket::build);
     assert!(!gate(&json!({})));
     assert!(gate(&json!({"repository": "t/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
 }

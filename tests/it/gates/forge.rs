@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use backend::{
-    BuildContext,
+    BuildContext, Building,
     digests::{
         commit::Commit,
         gate::{
@@ -79,7 +79,7 @@ impl ForgeContext {
         }
     }
 
-    pub(super) fn around(&self) -> BuildContext<'_> {
+    fn context(&self) -> BuildContext<'_> {
         BuildContext {
             raw: &Value::Null,
             base: &self.base,
@@ -90,7 +90,7 @@ impl ForgeContext {
             registries: &self.registries,
             scope: &self.scope,
             package: None,
-            apart: None,
+            isolated: None,
         }
     }
 
@@ -98,22 +98,34 @@ impl ForgeContext {
     pub(super) fn gate<C: DeserializeOwned, S: System>(
         &self,
         config: &Value,
-        build: impl Fn(&C, BuildContext<'_>, &Path, &mut Problems) -> Option<S>,
+        build: impl Fn(&C, &mut Building<'_>) -> Option<S>,
     ) -> Remembered<S> {
         let mut problems = Problems::default();
-        let system = build(&parse(config), self.around(), &Path::root(), &mut problems);
+        let system = build(&parse(config), &mut Building::new(self.context(), Path::root(), &mut problems));
         assert_eq!(problems.into_vec(), []);
         Remembered::new(system.unwrap(), &self.clock)
+    }
+
+    /// Whether the gate that `build` makes of `config` reads the ApplicationSet's name.
+    pub(super) fn reads_application_set<C: DeserializeOwned, S: System>(
+        &self,
+        config: &Value,
+        build: impl Fn(&C, &mut Building<'_>) -> Option<S>,
+    ) -> bool {
+        let mut problems = Problems::default();
+        let mut building = Building::new(self.context(), Path::root(), &mut problems);
+        assert!(build(&parse(config), &mut building).is_some());
+        building.reads_application_set()
     }
 
     /// The problems that `build` reports for `config`, with their paths.
     pub(super) fn problems<C: DeserializeOwned, S>(
         &self,
         config: &Value,
-        build: impl Fn(&C, BuildContext<'_>, &Path, &mut Problems) -> Option<S>,
+        build: impl Fn(&C, &mut Building<'_>) -> Option<S>,
     ) -> Vec<String> {
         let mut problems = Problems::default();
-        build(&parse(config), self.around(), &Path::root(), &mut problems);
+        build(&parse(config), &mut Building::new(self.context(), Path::root(), &mut problems));
         problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect()
     }
 }

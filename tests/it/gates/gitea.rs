@@ -1,6 +1,6 @@
 //! Gitea and Forgejo: documents in the form of their combined status (`CombinedStatus` and `CommitStatus` of their API).
 
-use backend::digests::gate::{Gate, RulingState, gitea::Gitea, memory::Remembered};
+use backend::digests::gate::{RulingState, gitea::Gitea, memory::Remembered};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
@@ -275,7 +275,7 @@ fn check_reports_the_problems_of_a_configuration() {
         assert!(problems[0].starts_with(&format!("{path}: ")) && problems[0].contains(says), "{problems:?}");
         assert!(!problems[0].contains("c4n4ry"), "{problems:?}");
     }
-    let gate = |more: &Value| context.gate(&config(api, more), Gitea::build).reads_application_set();
+    let gate = |more: &Value| context.reads_application_set(&config(api, more), Gitea::build);
     assert!(!gate(&json!({})));
     assert!(gate(&json!({"repository": "org/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
 }

@@ -1,6 +1,6 @@
 //! GitLab: documents from its REST API's pages "Pipelines", "Merge requests" and "Pagination".
 
-use backend::digests::gate::{Gate, RulingState, gitlab::Gitlab, memory::Remembered};
+use backend::digests::gate::{RulingState, gitlab::Gitlab, memory::Remembered};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
@@ -305,7 +305,7 @@ fn check_reports_the_problems_of_a_configuration() {
     }
     let wrong = json!({"api": "x", "project": "", "sha": "", "token": {"file": "missing"}});
     assert_eq!(context.problems(&config(api, &wrong), Gitlab::build).len(), 4, "all at once");
-    let gate = |more: &Value| context.gate(&config(api, more), Gitlab::build).reads_application_set();
+    let gate = |more: &Value| context.reads_application_set(&config(api, more), Gitlab::build);
     assert!(!gate(&json!({"ref": "{{ params.branch }}"})));
     for key in ["project", "sha", "ref", "mergeRequest"] {
         assert!(gate(&json!({key: "{{ applicationSet }}"})), "{key}");

@@ -87,7 +87,7 @@ async fn a_worker_that_does_not_start_reports_the_reason() {
     let (app, _) = serve(json!({})).await;
     let broken = app.folder.path().join("broken");
     std::fs::write(&broken, "").unwrap();
-    app.app.start_ahead();
+    app.app.start_workers();
     refused(&ask(&app, json!({})).await, 502, "backend_failed", "exit status: 1; stderr: cannot import the module");
     std::fs::remove_file(broken).unwrap();
     pid(&app).await;

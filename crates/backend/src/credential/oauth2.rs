@@ -15,12 +15,11 @@ use super::{
     authorization, basic,
     issued::{Token, TokenIssuer},
 };
-use crate::BuildContext;
+use crate::Building;
 use domain::{
     clock::Timestamp,
     error::{BackendError, ErrorKind},
     file::base_dir::BaseDir,
-    problem::{Path, Problems},
     secret::{Secret, SecretRef, Secrets},
 };
 use outbound::{Call, ExpiresIn, HttpClient, Reply, fixed_url, warn_of_cleartext};
@@ -94,22 +93,18 @@ struct Refusal {
 
 impl OAuthClient {
     /// Checks the URL, the secret and the parameters.
-    pub fn build(
-        config: &Config,
-        client: Option<&Arc<HttpClient>>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        config.client_secret.check(context.base, &path.key("clientSecret"), problems);
-        let url = problems.note(&path.key("tokenUrl"), fixed_url(&config.token_url));
+    pub fn build(config: &Config, client: Option<&Arc<HttpClient>>, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
+        building.key("clientSecret").check_secret(&config.client_secret);
+        let mut token_url = building.key("tokenUrl");
+        let url = token_url.note(fixed_url(&config.token_url));
         context.outbound.name_destination(url.as_ref());
         if let Some(url) = &url {
-            warn_of_cleartext(url, &path.key("tokenUrl"), problems);
+            warn_of_cleartext(url, &token_url.path, token_url.problems);
         }
         let own = ["grant_type", "scope", "client_id", "client_secret"];
         for name in config.parameters.keys().filter(|name| own.contains(&name.as_str())) {
-            problems.error(&path.key("parameters").key(name), "it has a key of its own");
+            building.key("parameters").key(name).error("it has a key of its own");
         }
         let mut form = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
         if !config.scopes.is_empty() {

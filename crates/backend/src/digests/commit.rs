@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Building;
 use domain::error::BackendError;
 use lang::{evaluator::Context, template::Template};
 
@@ -36,7 +37,16 @@ impl Commit {
         }
     }
 
-    /// The full commit that `template` gives with the values of `context`.
+    /// The template `source` of a commit. Notes what is wrong with it, or with the commit if that is written out.
+    pub(super) fn template(source: &str, building: &mut Building<'_>) -> Option<Template> {
+        let template = building.template(source)?;
+        if template.fixed_prefix() == source {
+            building.note(Self::parse(source))?;
+        }
+        Some(template)
+    }
+
+    /// The full commit that `template` makes with the values of `context`.
     ///
     /// # Errors
     /// When a value is missing, or the result is not a full commit.

@@ -29,11 +29,11 @@ use self::{
     memory::{Remembered, System},
 };
 use super::commit::Commit;
-use crate::BuildContext;
+use crate::Building;
 use domain::{
+    clock::Clock,
     error::BackendError,
     generator::{Evidence, Parameters},
-    problem::{Path, Problems},
 };
 use lang::evaluator::Context;
 
@@ -52,8 +52,8 @@ pub trait SystemConfig {
     /// out of the configuration's fingerprint: a new token must not invalidate the last build.
     const ACCESS_KEYS: &'static [&'static str];
 
-    /// The gate, or `None` with its problems noted below `path`.
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>>;
+    /// The gate, or `None` with its problems noted.
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>>;
 
     /// Whether the ruling may be about an earlier commit than the requested one.
     fn walks_back(&self) -> bool {
@@ -116,18 +116,13 @@ macro_rules! ci_systems {
                 }
             }
 
-            /// The gate, or `None` with its problems noted below `path`.
-            pub fn build(
-                &self,
-                context: BuildContext<'_>,
-                path: &Path,
-                problems: &mut Problems,
-            ) -> Option<Arc<dyn Gate>> {
-                let path = &path.key(self.kind());
+            /// The gate, or `None` with its problems noted.
+            pub fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
+                let building = &mut building.key(self.kind());
                 match self {
-                    $(Self::$variant(config) => SystemConfig::build(config, context, path, problems),)+
-                    Self::All(members) => Some(Arc::new(Combined::build(Rule::All, members, context, path, problems)?)),
-                    Self::Any(members) => Some(Arc::new(Combined::build(Rule::Any, members, context, path, problems)?)),
+                    $(Self::$variant(config) => SystemConfig::build(config, building),)+
+                    Self::All(members) => Some(Arc::new(Combined::build(Rule::All, members, building)?)),
+                    Self::Any(members) => Some(Arc::new(Combined::build(Rule::Any, members, building)?)),
                 }
             }
         }
@@ -209,14 +204,11 @@ pub trait Gate: Send + Sync + fmt::Debug {
     /// When the parameters name no full commit, or CI gives no clear answer.
     async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError>;
 
-    /// Whether the request depends on the ApplicationSet's name.
-    fn reads_application_set(&self) -> bool;
-
     /// Forgets all remembered rulings.
     fn forget(&self) {}
 }
 
 /// A gate that asks `system`, and remembers its rulings.
-fn remembered(system: impl System, context: BuildContext<'_>) -> Arc<dyn Gate> {
-    Arc::new(Remembered::new(system, context.clock))
+fn remembered(system: impl System, clock: &Arc<dyn Clock>) -> Arc<dyn Gate> {
+    Arc::new(Remembered::new(system, clock))
 }

@@ -5,7 +5,9 @@ mod vouching;
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
+use indexmap::IndexMap;
 use minijinja::context;
 use tokio::time::Instant;
 
@@ -21,19 +23,18 @@ use super::{
     note::{LazyNote, Proofs},
     revision::RevisionPolicy,
     signatures::Signatures,
-    source::{Demands, Image, ImageLookup},
+    source::{Demands, Image, ImageConfig, ImageLookup},
 };
-use crate::{BuildContext, Reached};
+use crate::{Backend, Building, Nature, Reached};
 use domain::{
     clock::Clock,
     error::BackendError,
     generator::{Evidence, Outcome, Query, Trust},
-    problem::{Path, Problems},
 };
 use lang::{
     evaluator::{Context, Evaluator},
     scope::ValueType,
-    template::{Template, ValueContext},
+    template::Template,
 };
 use oci::{Patience, Reference, Registries};
 
@@ -58,53 +59,53 @@ pub struct Images {
     made_by: String,
     /// Whether a reference names the commit that the gate ruled on, so that the gate is asked first.
     needs_commit: bool,
+    nature: Nature,
 }
 
 impl Images {
     /// Parses the references and templates.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let images_path = path.key("images");
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
         if config.images.is_empty() {
-            problems.error_with_help(
-                &images_path,
+            building.key("images").error_with_help(
                 "there are no images",
                 "name at least one, `images: { app: { image: … } }`, or select tags with `list`",
             );
         }
-        let gate = config.gate.as_ref().map(|gate| gate.build(context, &path.key("gate"), problems));
+        let gate = config.gate.as_ref().map(|gate| gate.build(&mut building.key("gate")));
         let (signature, provenance) = (config.signature.as_ref(), config.provenance.as_ref());
-        let signatures = Signatures::build(signature, provenance, context, path, problems);
+        let signatures = Signatures::build(signature, provenance, building);
         let demands = Demands {
-            is_judged: config.revision.is_some() || config.provenance.is_some(),
+            is_checked: config.revision.is_some() || config.provenance.is_some(),
             has_commit: config.revision.is_some() || gate.is_some(),
             is_signed: config.signature.is_some(),
         };
         let mut images = Vec::new();
         for (name, image) in &config.images {
-            let path = images_path.key(name);
+            let mut all = building.key("images");
+            let mut building = all.key(name);
             if RESERVED_NAMES.contains(&name.as_str()) {
-                problems.error(&path, format!("`{name}` already means something else in a parameter set"));
+                building.error(format!("`{name}` already means something else in a parameter set"));
             }
-            let image = Image::build(image, demands, context, &path, problems);
+            let image = Image::build(image, demands, &mut building);
             images.extend(image.map(|image| (name.clone(), image)));
         }
-        let expect = config.revision.as_ref().and_then(|revision| {
-            let path = path.key("revision").key("expect");
-            let parsed = Template::build(&revision.expect, ValueContext::Text, context.scope, &path, problems)?;
-            if parsed.fixed_prefix() == revision.expect {
-                problems.note(&path, Commit::parse(&revision.expect))?;
-            }
-            Some(parsed)
-        });
-        check_ties(config, &images, path, problems);
+        let expect = config
+            .revision
+            .as_ref()
+            .and_then(|revision| Commit::template(&revision.expect, &mut building.key("revision").key("expect")));
+        check_ties(config, &images, &mut building.key("gate"));
+        let (gate, signatures) = (gate.map_or(Some(None), |gate| gate.map(Some))?, signatures.ok()?);
+        let fallback = build_fallback(config, building)?;
         Some(Self {
+            nature: Nature { takes_notes: true, ..building.nature(item(&config.images)) },
             needs_commit: images.iter().any(|(_, image)| image.needs_commit()),
             named: images,
             expect,
             policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
-            gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
-            signatures: signatures.ok()?,
-            fallback: build_fallback(config, &images_path, path, problems)?,
+            gate,
+            signatures,
+            fallback,
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),
             clock: Arc::clone(context.clock),
@@ -112,35 +113,56 @@ impl Images {
         })
     }
 
-    /// Tries the registry of each image: a tag that need not exist is looked up in its repository.
-    pub async fn reach(&self, deadline: Instant) -> Vec<Reached> {
-        let mut reached = Vec::new();
-        for (name, image) in &self.named {
-            let Some(repository) = image.fixed_repository() else { continue };
-            let Ok(reference) = Reference::parse(&format!("{repository}:{TRIED_TAG}")) else { continue };
-            let patience = Patience { deadline, max_age: Duration::ZERO, joins: true };
-            let result = self.registries.look_up(&reference, patience).await;
-            let result = result.map(|_| "answers, and lets the gateway read it".to_owned());
-            reached.push(Reached { source: format!("image {name}: {repository}"), result });
+    /// The commit that the images must be of, by `revision` or by `provenance`.
+    async fn expected(&self, context: &Context) -> Result<Option<Commit>, BackendError> {
+        let render = async |template: Option<&Template>, key: &str| match template {
+            Some(template) => Commit::render(template, context).await.map(Some).map_err(|error| error.within(key)),
+            None => Ok(None),
+        };
+        let by_revision = render(self.expect.as_ref(), "revision.expect").await?;
+        let by_provenance = render(self.proof_commit(), "provenance.commit").await?;
+        match (&by_revision, &by_provenance) {
+            (Some(one), Some(other)) if one != other => Err(BackendError::invalid_input(format!(
+                "the revision is to be {one}, and the provenance {other}; let both name one parameter"
+            ))),
+            _ => Ok(by_revision.or(by_provenance)),
         }
-        reached
     }
 
-    /// What is known of the one item: a part for each image, and what the witnesses say.
-    pub fn item(&self) -> ValueType {
-        // The last three are there if the image is opened.
-        let keys = ["registry", "repository", "tag", "digest", "pinned", "revision", "created", "platforms"];
-        let image = || ValueType::object(keys);
-        let images = self.named.iter().map(|(name, _)| (name.clone(), image()));
-        let facts = ["stale", "revision", "builtAt", "runUrl"].map(|key| (key.to_owned(), ValueType::Anything));
-        ValueType::Object(images.chain(facts).collect())
+    /// The template of the commit that `provenance` demands by itself.
+    fn proof_commit(&self) -> Option<&Template> {
+        self.signatures.as_ref().and_then(Signatures::commit)
     }
 
-    /// Asks all witnesses, and decides the answer.
-    ///
-    /// # Errors
-    /// When a witness does not know.
-    pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    async fn find(
+        &self,
+        context: &Context,
+        before: &LazyNote,
+        query: &Query,
+    ) -> Vec<(&str, Result<Found, BackendError>)> {
+        let lookup = ImageLookup {
+            context,
+            registries: &self.registries,
+            before,
+            deadline: query.deadline,
+            ttl: query.reuses_for(),
+            must_ask: query.must_ask,
+            omits_impossible: matches!(self.fallback, Fallback::Omit),
+            proves_commits: self.proves_commits(),
+        };
+        let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));
+        join_all(lookups).await
+    }
+
+    /// Whether signed provenance names the commit, in place of the label.
+    fn proves_commits(&self) -> bool {
+        self.signatures.as_ref().is_some_and(Signatures::proves_commits)
+    }
+}
+
+#[async_trait]
+impl Backend for Images {
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = Context::of_input(query, &self.evaluator);
         let before = LazyNote::new(&query.before);
         let expected = self.expected(&context).await?;
@@ -201,71 +223,42 @@ impl Images {
         Facts { findings, ruling, tells_origin, before, is_signed, last_proofs, made_by, now }.decide(&self.fallback)
     }
 
-    /// The commit that the images must be of, by `revision` or by `provenance`.
-    async fn expected(&self, context: &Context) -> Result<Option<Commit>, BackendError> {
-        let render = async |template: Option<&Template>, key: &str| match template {
-            Some(template) => Commit::render(template, context).await.map(Some).map_err(|error| error.within(key)),
-            None => Ok(None),
-        };
-        let by_revision = render(self.expect.as_ref(), "revision.expect").await?;
-        let by_provenance = render(self.proof_commit(), "provenance.commit").await?;
-        match (&by_revision, &by_provenance) {
-            (Some(one), Some(other)) if one != other => Err(BackendError::invalid_input(format!(
-                "the revision is to be {one}, and the provenance {other}; let both name one parameter"
-            ))),
-            _ => Ok(by_revision.or(by_provenance)),
+    fn nature(&self) -> &Nature {
+        &self.nature
+    }
+
+    /// Tries the registry of each image: a tag that need not exist is looked up in its repository.
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let mut reached = Vec::new();
+        for (name, image) in &self.named {
+            let Some(repository) = image.fixed_repository() else { continue };
+            let Ok(reference) = Reference::parse(&format!("{repository}:{TRIED_TAG}")) else { continue };
+            let patience = Patience { deadline, max_age: Duration::ZERO, joins: true };
+            let result = self.registries.look_up(&reference, patience).await;
+            let result = result.map(|_| "answers, and lets the gateway read it".to_owned());
+            reached.push(Reached { source: format!("image {name}: {repository}"), result });
         }
+        reached
     }
 
-    /// The template of the commit that `provenance` demands by itself.
-    fn proof_commit(&self) -> Option<&Template> {
-        self.signatures.as_ref().and_then(Signatures::commit)
-    }
-
-    async fn find(
-        &self,
-        context: &Context,
-        before: &LazyNote,
-        query: &Query,
-    ) -> Vec<(&str, Result<Found, BackendError>)> {
-        let lookup = ImageLookup {
-            context,
-            registries: &self.registries,
-            before,
-            deadline: query.deadline,
-            ttl: query.reuses_for(),
-            must_ask: query.must_ask,
-            omits_impossible: matches!(self.fallback, Fallback::Omit),
-            proves_commits: self.proves_commits(),
-        };
-        let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));
-        join_all(lookups).await
-    }
-
-    /// Whether signed provenance names the commit, in place of the label.
-    fn proves_commits(&self) -> bool {
-        self.signatures.as_ref().is_some_and(Signatures::proves_commits)
-    }
-
-    /// Whether the answer depends on the ApplicationSet's name.
-    pub fn reads_application_set(&self) -> bool {
-        self.named.iter().any(|(_, image)| image.reads_application_set())
-            || self.expect.as_ref().is_some_and(Template::reads_application_set)
-            || self.proof_commit().is_some_and(Template::reads_application_set)
-            || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
-    }
-
-    /// The keys and roots of signers.
-    pub fn trust(&self) -> Trust {
+    fn trust(&self) -> Trust {
         self.signatures.as_ref().map_or(Trust::NONE, Signatures::trust)
     }
 
-    /// Forgets shared look-ups and rulings.
-    pub fn forget(&self) {
+    fn forget(&self) {
         self.registries.forget_tags();
         self.gate.iter().for_each(|gate| gate.forget());
         self.signatures.iter().for_each(Signatures::forget);
     }
+}
+
+/// The type of the one item: a part for each image, and what the checks say.
+fn item(images: &IndexMap<String, ImageConfig>) -> ValueType {
+    // The last three are there if the image is opened.
+    let keys = ["registry", "repository", "tag", "digest", "pinned", "revision", "created", "platforms"];
+    let images = images.keys().map(|name| (name.clone(), ValueType::object(keys)));
+    let more = ["stale", "revision", "builtAt", "runUrl"].map(|key| (key.to_owned(), ValueType::Anything));
+    ValueType::Object(images.chain(more).collect())
 }
 
 /// The commit whose images are wanted: the commit that the gate walked back to, otherwise the expected commit, otherwise

@@ -11,6 +11,7 @@ mod signed;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,16 +25,14 @@ use self::{
     signed::{Kept, Notes, SignedQuery},
 };
 use super::{Config, shared_for, signatures::Signatures};
-use crate::BuildContext;
+use crate::{Backend, Building, Nature};
 use domain::{
     error::BackendError,
     generator::{BackendNote, Outcome, Query, Trust},
-    problem::{Path, Problems},
 };
 use lang::{
     evaluator::{Context, Evaluator},
     scope::ValueType,
-    template::Template,
 };
 use oci::{Lookup, Patience, Reference, Registries};
 
@@ -80,72 +79,38 @@ pub struct List {
     limit: usize,
     registries: Registries,
     evaluator: Evaluator,
+    nature: Nature,
 }
 
 /// A tag that the registry lists, and then denies to have.
 struct Vanished(Reference);
 
 impl List {
-    /// Parses patterns and templates.
-    /// `path` is the backend's.
-    pub fn build(
-        backend: &Config,
-        config: &ListConfig,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+    /// Parses patterns and templates. `config` is the `list` of `backend`.
+    pub fn build(backend: &Config, config: &ListConfig, building: &mut Building<'_>) -> Option<Self> {
         let (signature, provenance) = (backend.signature.as_ref(), backend.provenance.as_ref());
-        let signatures = Signatures::build(signature, provenance, context, path, problems);
-        let path = &path.key("list");
+        let signatures = Signatures::build(signature, provenance, building);
+        let mut building = building.key("list");
         if config.limit == Some(0) {
-            problems.error(&path.key("limit"), "with 0 no tag is selected");
+            building.key("limit").error("with 0 no tag is selected");
         }
-        let (artifact_type, scope) = (config.artifact_type.as_deref(), context.scope);
+        let context = building.context;
+        let mut repositories = building.key("repositories");
+        let repositories = Repositories::build(&config.repositories, config.missing_repository, &mut repositories);
+        let selection = Selection::build(&config.tags, config.sort, context.scope, &building.path, building.problems);
+        building.note_reads(selection.reads_application_set());
+        let filter = ContentFilter::build(&config.annotations, config.artifact_type.as_deref(), &mut building);
+        let signatures = signatures.ok()?;
         Some(Self {
-            repositories: Repositories::build(&config.repositories, config.missing_repository, scope, path, problems),
-            selection: Selection::build(&config.tags, config.sort, scope, path, problems),
-            filter: ContentFilter::build(&config.annotations, artifact_type, path, problems),
-            signatures: signatures.ok()?,
+            nature: Nature { takes_notes: signatures.is_some(), ..building.nature(item()) },
+            repositories,
+            selection,
+            filter,
+            signatures,
             limit: config.limit.unwrap_or(usize::MAX),
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),
         })
-    }
-
-    /// What is known of an item, which is a tag.
-    pub fn item() -> ValueType {
-        let keys =
-            ["registry", "repository", "tag", "digest", "pinned", "mediaType", "artifactType", "created", "revision"];
-        let more = ["platforms", "annotations", "semver", "captures"];
-        ValueType::object(keys.into_iter().chain(more))
-    }
-
-    /// Reads the lists, and opens the selected tags.
-    ///
-    /// # Errors
-    /// When one of the lists is not known whole.
-    pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
-        let names: Vec<String> = repositories.iter().map(|repository| format!("the tags of {repository}")).collect();
-        let signed = self.signed_query(query).await?;
-        let selected = stream::iter(repositories)
-            .map(async |repository| self.read(&repository, query, &signed).await)
-            .buffered(CONCURRENT_READS)
-            .try_collect::<Vec<_>>()
-            .await?;
-        if names.is_empty() {
-            return Ok(Outcome::of_list(Vec::new(), "the catalogue", "no repository fits"));
-        }
-        let evidence = names.into_iter().zip(&selected).flat_map(|(asked, kept)| kept.evidence(asked));
-        let evidence = evidence.collect();
-        let mut notes = Notes::default();
-        let mut sets = Vec::new();
-        for kept in selected {
-            sets.extend(kept.tags.into_iter().map(|tag| notes.add(tag)));
-        }
-        let outcome = Outcome::of_sources(sets, evidence);
-        Ok(if self.signatures.is_some() { outcome.noting(BackendNote::of(&notes)) } else { outcome })
     }
 
     /// The selected tags of one repository.
@@ -230,31 +195,53 @@ impl List {
         let contents = contents.map_err(|error| error.within(format_args!("the contents of {reference}")))?;
         Ok(Ok(OpenedTag { candidate, reference, target, contents }))
     }
+}
 
-    /// Whether the answer depends on the ApplicationSet's name.
-    #[must_use]
-    pub fn reads_application_set(&self) -> bool {
-        let commit = self.signatures.as_ref().and_then(Signatures::commit);
-        self.repositories.reads_application_set()
-            || self.selection.reads_application_set()
-            || commit.is_some_and(Template::reads_application_set)
+#[async_trait]
+impl Backend for List {
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
+        let names: Vec<String> = repositories.iter().map(|repository| format!("the tags of {repository}")).collect();
+        let signed = self.signed_query(query).await?;
+        let selected = stream::iter(repositories)
+            .map(async |repository| self.read(&repository, query, &signed).await)
+            .buffered(CONCURRENT_READS)
+            .try_collect::<Vec<_>>()
+            .await?;
+        if names.is_empty() {
+            return Ok(Outcome::of_list(Vec::new(), "the catalogue", "no repository fits"));
+        }
+        let evidence = names.into_iter().zip(&selected).flat_map(|(asked, kept)| kept.evidence(asked));
+        let evidence = evidence.collect();
+        let mut notes = Notes::default();
+        let mut sets = Vec::new();
+        for kept in selected {
+            sets.extend(kept.tags.into_iter().map(|tag| notes.add(tag)));
+        }
+        let outcome = Outcome::of_sources(sets, evidence);
+        Ok(if self.signatures.is_some() { outcome.noting(BackendNote::of(&notes)) } else { outcome })
     }
 
-    /// The keys and roots of signers.
-    pub fn trust(&self) -> Trust {
+    fn nature(&self) -> &Nature {
+        &self.nature
+    }
+
+    fn trust(&self) -> Trust {
         self.signatures.as_ref().map_or(Trust::NONE, Signatures::trust)
     }
 
-    /// Whether the list notes proofs of signatures.
-    pub const fn takes_notes(&self) -> bool {
-        self.signatures.is_some()
-    }
-
-    /// Forgets shared look-ups.
-    pub fn forget(&self) {
+    fn forget(&self) {
         self.registries.forget_tags();
         self.signatures.iter().for_each(Signatures::forget);
     }
+}
+
+/// The type of an item, which is a tag.
+fn item() -> ValueType {
+    let keys =
+        ["registry", "repository", "tag", "digest", "pinned", "mediaType", "artifactType", "created", "revision"];
+    let more = ["platforms", "annotations", "semver", "captures"];
+    ValueType::object(keys.into_iter().chain(more))
 }
 
 fn too_many(repository: &ListedRepository, tags: usize) -> BackendError {

@@ -16,13 +16,9 @@ use self::{
     memory::Memory,
 };
 use super::commit::Commit;
-use crate::BuildContext;
-use domain::{
-    error::BackendError,
-    generator::Trust,
-    problem::{Path, Problems},
-};
-use lang::template::{Template, ValueContext};
+use crate::Building;
+use domain::{error::BackendError, generator::Trust};
+use lang::template::Template;
 use oci::{Digest, Registries};
 use signature::{KeysInUse, Policy, Proof, ProvenanceConfig, SignatureConfig};
 
@@ -110,21 +106,18 @@ pub(super) enum Vouched {
 }
 
 impl Signatures {
-    /// The witness; `None` without `signature` in the configuration. Problems are noted below `path`, which is that of the backend.
+    /// The witness; `None` without `signature` in the configuration. Both are keys of the backend that is built.
     ///
     /// # Errors
     /// When there are problems.
     pub(super) fn build(
         signature: Option<&SignatureConfig>,
         provenance: Option<&ProvenanceConfig>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
+        building: &mut Building<'_>,
     ) -> Result<Option<Self>, NotBuilt> {
         let Some(signature) = signature else {
             if provenance.is_some() {
-                problems.error_with_help(
-                    &path.key("provenance"),
+                building.key("provenance").error_with_help(
                     "nobody signs it: anyone who may push could write such a provenance",
                     "add `signature`, with the key or the identity that signs it",
                 );
@@ -132,16 +125,12 @@ impl Signatures {
             }
             return Ok(None);
         };
-        let policy = Policy::build(signature, provenance, context.base, path, problems);
+        let context = building.context;
+        let policy = Policy::build(signature, provenance, context.base, &building.path, building.problems);
         let commit = match provenance.and_then(|provenance| provenance.commit.as_ref()) {
             Some(text) => {
-                let path = path.key("provenance").key("commit");
-                let template =
-                    Template::build(text, ValueContext::Text, context.scope, &path, problems).ok_or(NotBuilt)?;
-                if template.fixed_prefix() == text {
-                    problems.note(&path, Commit::parse(text)).ok_or(NotBuilt)?;
-                }
-                Some(template)
+                let template = Commit::template(text, &mut building.key("provenance").key("commit"));
+                Some(template.ok_or(NotBuilt)?)
             }
             None => None,
         };

@@ -21,13 +21,12 @@ use super::{
     shared_for,
     signatures::SignedImage,
 };
-use crate::BuildContext;
+use crate::{BuildContext, Building};
 use domain::{
     error::BackendError,
     generator::{Evidence, Parameters},
-    problem::{Path, Problems},
 };
-use lang::{evaluator::Context, template::Template};
+use lang::evaluator::Context;
 use oci::{Contents, Digest, Lookup, Patience, Reference, Registries, Target};
 
 /// The first question about an image, in evidence.
@@ -64,8 +63,8 @@ pub(super) struct Image {
 /// What is demanded of images.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Demands {
-    /// Whether the revision is judged, so that an image must be opened.
-    pub(crate) is_judged: bool,
+    /// Whether the revision is checked, so that an image must be opened.
+    pub(crate) is_checked: bool,
     /// Whether references may name a `commit`.
     pub(crate) has_commit: bool,
     /// Whether a signature is demanded.
@@ -112,34 +111,29 @@ impl Image {
     }
 
     /// Parses the configuration of an image, which is looked up with `demands`.
-    pub(super) fn build(
-        config: &ImageConfig,
-        demands: Demands,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+    pub(super) fn build(config: &ImageConfig, demands: Demands, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
         let scope = &context.scope.with_all(if demands.has_commit { &["commit"] } else { &[] });
-        let source = problems.note(&path.key("image"), ImageSource::parse(&config.image, scope, context.base));
+        let mut image = building.key("image");
+        let source = image.note(ImageSource::parse(&config.image, scope, context.base));
         if let Some(source) = &source {
-            source.template().check(scope, &path.key("image"), problems);
+            image.with(BuildContext { scope, ..context }).check_template(source.template());
         }
-        let mut platform = |text: &String, path: &Path| PlatformSource::build(text, context.scope, path, problems);
+        let mut all = building.key("requirePlatforms");
         let required = config.require_platforms.iter().enumerate();
         let required =
-            required.filter_map(|(index, text)| platform(text, &path.key("requirePlatforms").index(index))).collect();
-        let platform = config.platform.as_ref().and_then(|text| platform(text, &path.key("platform")));
-        let is_opened = demands.is_judged || config.platform.is_some() || !config.require_platforms.is_empty();
+            required.filter_map(|(index, text)| PlatformSource::build(text, &mut all.index(index))).collect();
+        let platform = config.platform.as_ref();
+        let platform = platform.and_then(|text| PlatformSource::build(text, &mut building.key("platform")));
+        let is_opened = demands.is_checked || config.platform.is_some() || !config.require_platforms.is_empty();
         let source = source?;
         if demands.is_signed && matches!(source, ImageSource::Layout { .. }) {
-            problems.error_with_help(
-                &path.key("image"),
+            building.key("image").error_with_help(
                 "an image layout holds no signatures, so the image would never be answered",
                 "ask a registry for it, or leave `signature` and `provenance` out",
             );
         } else if is_opened && matches!(source, ImageSource::Layout { .. }) {
-            problems.error_with_help(
-                &path.key("image"),
+            building.key("image").error_with_help(
                 "an image layout is not opened, so neither its revision nor its platforms are known",
                 "ask a registry for them",
             );
@@ -239,10 +233,10 @@ impl Image {
     async fn wanted(&self, context: &Context) -> Result<(Vec<Wanted>, Option<Wanted>), BackendError> {
         let mut required = Vec::new();
         for source in &self.required {
-            required.push(source.resolve("requirePlatforms", context).await?);
+            required.push(source.render("requirePlatforms", context).await?);
         }
         Ok(match &self.platform {
-            Some(source) => (required, Some(source.resolve("platform", context).await?)),
+            Some(source) => (required, Some(source.render("platform", context).await?)),
             None => (required, None),
         })
     }
@@ -255,12 +249,6 @@ impl Image {
     /// Whether the reference has a parameter whose name looks like that of a commit.
     pub(crate) fn has_commit_parameter(&self) -> bool {
         self.source.has_commit_parameter()
-    }
-
-    /// Whether the reference or a platform depends on the ApplicationSet's name.
-    pub(super) fn reads_application_set(&self) -> bool {
-        let platforms = self.required.iter().chain(&self.platform).filter_map(PlatformSource::template);
-        platforms.chain([self.source.template()]).any(Template::reads_application_set)
     }
 }
 

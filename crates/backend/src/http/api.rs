@@ -9,16 +9,13 @@ use super::{
     config::Config, json::Json, page::Page, paging::Paging, plugin::Plugin, question::ItemQuery, redirect::Redirects,
     whole::check_whole,
 };
-use crate::{BuildContext, getparams};
-use domain::{
-    error::BackendError,
-    generator::Query,
-    problem::{Path, Problems},
-};
+use crate::{Building, getparams};
+use domain::{error::BackendError, generator::Query, secret::Secrets};
+use lang::scope::ValueType;
 use outbound::{Call, HttpClient, Reply};
 use source::{Load, work_on};
 
-/// The protocol of the upstream: how to ask it, and how to read its answer.
+/// The protocol of the upstream: how to call it, and how to read its answer.
 #[derive(Debug)]
 pub(super) enum Api {
     /// A JSON API.
@@ -32,14 +29,10 @@ impl Api {
     pub(super) fn build(
         config: &Config,
         client: Option<&Arc<HttpClient>>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
+        building: &mut Building<'_>,
     ) -> Option<Self> {
         match (&config.url, &config.plugin) {
-            (Some(url), None) => {
-                Json::build(config, url, client, context, path, problems).map(|json| Self::Json(Box::new(json)))
-            }
+            (Some(url), None) => Json::build(config, url, client, building).map(|json| Self::Json(Box::new(json))),
             (None, Some(plugin)) => {
                 let others = [
                     ("method", config.method.is_some()),
@@ -56,19 +49,35 @@ impl Api {
                 for (key, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
                     let help =
                         "a plugin is called as Argo CD calls it; leave the key out, or ask its `url` as any JSON API";
-                    problems.error_with_help(&path.key(key), "it does not go with `plugin`", help);
+                    building.key(key).error_with_help("it does not go with `plugin`", help);
                 }
-                Plugin::build(plugin, context, &path.key("plugin"), problems).map(Self::Plugin)
+                Plugin::build(plugin, &mut building.key("plugin")).map(Self::Plugin)
             }
             (url, _) => {
                 let help = "write `url` for a JSON API, or `plugin: { baseUrl: … }` for a plugin that speaks Argo CD's protocol";
                 if url.is_some() {
-                    problems.error_with_help(path, "`url` and `plugin` do not go together", help);
+                    building.error_with_help("`url` and `plugin` do not go together", help);
                 } else {
-                    problems.missing_key(path, "url", Some(help));
+                    building.problems.missing_key(&building.path, "url", Some(help));
                 }
                 None
             }
+        }
+    }
+
+    /// The type of an item.
+    pub(super) fn item(&self) -> ValueType {
+        match self {
+            Self::Json(json) => json.item.clone(),
+            Self::Plugin(_) => ValueType::Anything,
+        }
+    }
+
+    /// The secrets that are sent, which an answer could repeat.
+    pub(super) fn secrets(&self) -> Secrets {
+        match self {
+            Self::Json(json) => json.secrets(),
+            Self::Plugin(plugin) => plugin.secrets(),
         }
     }
 
@@ -80,11 +89,11 @@ impl Api {
         }
     }
 
-    /// The first call for `question`, for an answer of at most `max_bytes`.
-    pub(super) async fn call(&self, question: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
+    /// The first call for `query`, for an answer of at most `max_bytes`.
+    pub(super) async fn call(&self, query: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
         match self {
-            Self::Json(json) => json.call(question, max_bytes).await,
-            Self::Plugin(plugin) => plugin.call(question.query, max_bytes, question.deadline),
+            Self::Json(json) => json.call(query, max_bytes).await,
+            Self::Plugin(plugin) => plugin.call(query.query, max_bytes, query.deadline),
         }
     }
 
@@ -97,15 +106,10 @@ impl Api {
     }
 
     /// Reads page `number` of the answer.
-    pub(super) async fn read(
-        &self,
-        reply: Reply,
-        question: ItemQuery<'_>,
-        number: usize,
-    ) -> Result<Page, BackendError> {
+    pub(super) async fn read(&self, reply: Reply, query: ItemQuery<'_>, number: usize) -> Result<Page, BackendError> {
         check_whole(&reply, number, matches!(self, Self::Plugin(_)))?;
         match self {
-            Self::Json(json) => json.read(reply, question, number).await,
+            Self::Json(json) => json.read(reply, query, number).await,
             // Argo CD ignores the content type, and many plugins set none.
             Self::Plugin(_) => {
                 let load = Load::Bytes(reply.body.len());
@@ -116,7 +120,7 @@ impl Api {
         }
     }
 
-    /// The server that is asked; `None` if a value can change the host.
+    /// The server that is called; `None` if a value can change the host.
     pub(crate) fn fixed_destination(&self) -> Option<reqwest::Url> {
         match self {
             Self::Json(json) => json.fixed_destination(),

@@ -13,7 +13,7 @@ use super::{
     redirect::Redirects,
 };
 use crate::{
-    BuildContext, ITEMS,
+    Building, ITEMS,
     credential::Credential,
     mapping,
     request::{Method, Parts, Request, headers_of},
@@ -22,7 +22,6 @@ use domain::{
     document::{self, Document, kind_of},
     error::BackendError,
     generator::Query,
-    problem::{Path, Problems},
     secret::Secrets,
 };
 use lang::{
@@ -89,18 +88,10 @@ impl Json {
         config: &Config,
         url: &str,
         client: Option<&Arc<HttpClient>>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
+        building: &mut Building<'_>,
     ) -> Option<Self> {
-        let for_each = config.for_each.as_deref().map(|source| {
-            let scope = context.scope.only(&["params", ITEMS]);
-            let (expression, list) = Expression::build(source, &scope, &path.key("forEach"), problems)?;
-            if let Some(UnfitValue { message, help }) = list.is_no_list() {
-                problems.mistake(&path.key("forEach"), message, help);
-            }
-            Some((expression, list))
-        });
+        let context = building.context;
+        let for_each = config.for_each.as_deref().map(|source| build_for_each(source, &mut building.key("forEach")));
         let each = for_each.as_ref().map(|built| built.as_ref().map(|(_, list)| list.item()).unwrap_or_default());
         let names = Names::of(context.scope, each);
         let scope = &names.templates;
@@ -112,36 +103,37 @@ impl Json {
             body: config.body.as_ref(),
             scope,
         };
-        let request = Request::build(parts, context.base, path, problems);
+        let path = building.path.clone();
+        let request = Request::build(parts, context.base, &path, building.problems);
+        building.note_reads(request.as_ref().is_some_and(Request::reads_application_set));
         let fixed = request.as_ref().and_then(Request::fixed_destination);
         context.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
-        let parameters = Expression::build_objects(source, &names.page, &path.key("parameters"), problems);
+        let parameters = Expression::build_objects(source, &names.page, &path.key("parameters"), building.problems);
         let at = path.key("paging");
-        let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &names.page, &at, problems));
+        let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &names.page, &at, building.problems));
         if let Some((expression, _)) = &parameters {
-            check_status(expression, &path.key("parameters"), problems);
+            check_status(expression, &mut building.key("parameters"));
         }
         if let Some(next) = paging.as_ref().and_then(|paging| paging.as_ref()?.expression()) {
-            check_status(next, &at.key("next"), problems);
+            check_status(next, &mut building.key("paging").key("next"));
         }
         if config.method == Some(Method::Post) {
             if config.paging.is_some() {
-                problems.error(&at, "only what is read by GET comes in pages");
+                building.key("paging").error("only what is read by GET comes in pages");
             }
             if config.redirects == Redirects::SameOrigin {
-                problems.error(&path.key("redirects"), "only what is read by GET is followed");
+                building.key("redirects").error("only what is read by GET is followed");
             }
         }
-        let at = path.key("credential");
-        let credential =
-            config.credential.as_ref().map(|credential| Credential::build(credential, client, context, &at, problems));
+        let mut at = building.key("credential");
+        let credential = config.credential.as_ref().map(|credential| Credential::build(credential, client, &mut at));
         if config.credential.is_some() && config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             let help = "keep one of them";
-            problems.error_with_help(&at, "it is sent as `Authorization`, which stands among `headers` too", help);
+            at.error_with_help("it is sent as `Authorization`, which stands among `headers` too", help);
         }
         if let Some(request) = &request {
-            request.warn_of_cleartext(config.credential.is_some(), path, problems);
+            request.warn_of_cleartext(config.credential.is_some(), &path, building.problems);
         }
         // `None` in the outer option: the key is not set. `None` in the inner option: the value is wrong, and the problem is noted.
         let credential = match credential {
@@ -191,16 +183,16 @@ impl Json {
         }
     }
 
-    /// The request for the first page of `question`.
+    /// The request for the first page of `query`.
     ///
     /// # Errors
     /// When a value is missing or not allowed at its place, or a secret cannot be read.
-    pub(super) async fn call(&self, question: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
-        let mut context = Context::of_input(question.query, &self.evaluator).until(question.deadline);
-        if let Some(each) = question.each {
+    pub(super) async fn call(&self, query: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
+        let mut context = Context::of_input(query.query, &self.evaluator).until(query.deadline);
+        if let Some(each) = query.each {
             context = context.map(|input| minijinja::context! { each => value_of(each), ..input });
         }
-        self.request.call(&context, max_bytes, question.deadline).await
+        self.request.call(&context, max_bytes, query.deadline).await
     }
 
     /// Sends `call` with the credential.
@@ -218,13 +210,8 @@ impl Json {
     ///
     /// # Errors
     /// When the expressions do not fit the page, or the page contradicts itself about the end of the list.
-    pub(super) async fn read(
-        &self,
-        reply: Reply,
-        question: ItemQuery<'_>,
-        number: usize,
-    ) -> Result<Page, BackendError> {
-        let ItemQuery { query, each, deadline } = question;
+    pub(super) async fn read(&self, reply: Reply, query: ItemQuery<'_>, number: usize) -> Result<Page, BackendError> {
+        let ItemQuery { query, each, deadline } = query;
         reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
         let page = AskedPage { reply, query: query.clone(), each: each.cloned(), number };
@@ -268,12 +255,6 @@ impl Json {
         self.mapping.paging.as_ref()
     }
 
-    /// Whether the request uses the ApplicationSet's name.
-    #[must_use]
-    pub(super) fn reads_application_set(&self) -> bool {
-        self.request.reads_application_set()
-    }
-
     /// The secrets that are sent, which an answer could repeat.
     #[must_use]
     pub(super) fn secrets(&self) -> Secrets {
@@ -285,12 +266,21 @@ impl Json {
     }
 }
 
+/// The expression `forEach`, with the type of its value. Notes if that is not a list.
+fn build_for_each(source: &str, building: &mut Building<'_>) -> Option<(Expression, ValueType)> {
+    let scope = building.context.scope.only(&["params", ITEMS]);
+    let (expression, list) = Expression::build(source, &scope, &building.path, building.problems)?;
+    if let Some(UnfitValue { message, help }) = list.is_no_list() {
+        building.mistake(message, help);
+    }
+    Some((expression, list))
+}
+
 /// Warns if `expression`, which reads a page, compares the page's status with one that no page has.
-fn check_status(expression: &Expression, path: &Path, problems: &mut Problems) {
+fn check_status(expression: &Expression, building: &mut Building<'_>) {
     let other = expression.compared_with("status").into_iter().find(|status| ![200, 201].contains(status));
     if let Some(other) = other {
-        problems.warning(
-            path,
+        building.warning(
             format!("it compares `status` with {other}, and `status` is always 200 or 201 here"),
             "leave it out: a reply with any other status is an error before the expression is evaluated, so that no 404 becomes an empty list",
         );

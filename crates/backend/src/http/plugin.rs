@@ -6,13 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::{BuildContext, getparams};
+use crate::{Building, getparams};
 use domain::{
     document,
     error::BackendError,
     file::base_dir::BaseDir,
     generator::Query,
-    problem::{Path, Problems},
     secret::{SecretRef, Secrets},
 };
 use outbound::{Call, fixed_url, is_inner_name, warn_of_cleartext};
@@ -41,23 +40,21 @@ pub(super) struct Plugin {
 
 impl Plugin {
     /// Checks the URL and the token.
-    pub(super) fn build(
-        config: &Config,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        let base = context.base;
+    pub(super) fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
         if let Some(token) = &config.token {
-            token.check(base, &path.key("token"), problems);
+            building.key("token").check_secret(token);
         }
-        let url = problems.note(&path.key("baseUrl"), address(&config.base_url))?;
+        let mut base_url = building.key("baseUrl");
+        // It gets the whole call.
+        base_url.note_reads(true);
+        let url = base_url.note(address(&config.base_url))?;
         context.outbound.name_destination(Some(&url));
         // Within a cluster Argo CD itself calls its plugins so.
         if config.token.is_some() && !url.host_str().is_some_and(is_inner_name) {
-            warn_of_cleartext(&url, &path.key("baseUrl"), problems);
+            warn_of_cleartext(&url, &base_url.path, base_url.problems);
         }
-        Some(Self { url, token: config.token.clone(), base: base.clone() })
+        Some(Self { url, token: config.token.clone(), base: context.base.clone() })
     }
 
     /// The same request that Argo CD would send. The answer may have `max_bytes` bytes and must arrive by `deadline`.

@@ -5,17 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::{Backend, BuildContext, ITEMS, mapping, parameter_sets};
+use crate::{Backend, Building, ITEMS, Nature, mapping, parameter_sets};
 use domain::{
     error::BackendError,
     generator::{Outcome, Query},
-    problem::{Path, Problems},
     units::plural,
 };
 use lang::{
     evaluator::{Evaluator, Variables},
     expression::Expression,
-    scope::ValueType,
 };
 use source::Load;
 
@@ -26,23 +24,23 @@ const MAX_SMALL_LIST: usize = 100;
 #[derive(Debug)]
 pub struct Select {
     expression: Arc<Expression>,
-    /// What is known of an item of its result.
-    item: ValueType,
     evaluator: Evaluator,
+    nature: Nature,
 }
 
 impl Select {
-    /// Compiles `source`. Notes at `path` what is wrong with it.
-    pub fn build(source: &str, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let scope = context.scope.only(&[ITEMS, "params"]);
-        let (expression, item) = Expression::build_objects(source, &scope, path, problems)?;
-        Some(Self { expression: Arc::new(expression), item, evaluator: context.evaluator.clone() })
+    /// Compiles `source`, and notes what is wrong with it.
+    pub fn build(source: &str, building: &mut Building<'_>) -> Option<Self> {
+        let scope = building.context.scope.only(&[ITEMS, "params"]);
+        let (expression, item) = Expression::build_objects(source, &scope, &building.path, building.problems)?;
+        let nature = Nature { reads_application_set: false, gets_old: false, item, ..Nature::default() };
+        Some(Self { expression: Arc::new(expression), evaluator: building.context.evaluator.clone(), nature })
     }
 }
 
 #[async_trait]
 impl Backend for Select {
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let items = query.items.clone().unwrap_or_else(|| Arc::new(Value::Array(Vec::new())));
         let count = items.as_array().map_or(0, Vec::len);
         let mut variables = Variables::default().value("items", items);
@@ -56,11 +54,7 @@ impl Backend for Select {
         Ok(Outcome::of_list(sets, format!("the expression over {count} item{}", plural(count)), "an empty list"))
     }
 
-    fn item(&self) -> ValueType {
-        self.item.clone()
-    }
-
-    fn reads_application_set(&self) -> bool {
-        false
+    fn nature(&self) -> &Nature {
+        &self.nature
     }
 }

@@ -10,10 +10,9 @@ use super::{
     Config, Mode, PUBLIC, Package, Script, confinement, confinement::Confinement, interpreter, names, worker,
     worker::Pool,
 };
-use crate::{BuildContext, ITEMS};
+use crate::{BuildContext, Building, ITEMS};
 use domain::{
     file::base_dir::BaseDir,
-    problem::{Path, Problems},
     secret::{PLACEHOLDER, TextOrSecret, literal},
 };
 use lang::{expression::Expression, scope::ValueType};
@@ -21,28 +20,24 @@ use launcher::{First, LaunchOptions, LauncherPool, Program};
 
 impl Script {
     /// Finds the programs and checks all settings.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        check_settings(config, context, path, problems);
-        literal::check_words(&config.command, &path.key("command"), problems);
-        if let Some(init) = &config.init {
-            literal::check_words(&init.command, &path.key("init").key("command"), problems);
-            literal::check_words(&init.args, &path.key("init").key("args"), problems);
-        }
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
+        check_settings(config, building);
         let parameters = config.parameters.as_deref().map(|source| {
             let scope = context.scope.only(&["params"]).with(ITEMS, ValueType::List(Box::default()));
-            Expression::build_objects(source, &scope, &path.key("parameters"), problems)
+            Expression::build_objects(source, &scope, &building.path.key("parameters"), building.problems)
         });
         let help = "name a program: `command: [python3, branches.py]`";
-        let main = find_command(&config.command, context, &path.key("command"), help, problems);
+        let main = find_command(&config.command, help, &mut building.key("command"));
         let init = match &config.init {
             Some(init) => {
                 let words = if init.command.is_empty() { Vec::new() } else { init.words() };
-                let path = path.key("init").key("command");
-                find_command(&words, context, &path, "name a program, or leave `init` out", problems).map(Some)
+                let help = "name a program, or leave `init` out";
+                find_command(&words, help, &mut building.key("init").key("command")).map(Some)
             }
             None => Some(None),
         };
-        let options = launch_options(config, context, main.as_ref(), path, problems);
+        let options = launch_options(config, main.as_ref(), building);
         let (main, init, mut options) = (main?, init?, options?);
         if let Some(init) = &init {
             options.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
@@ -56,17 +51,17 @@ impl Script {
         };
         let launchers = LauncherPool::new(context.launchers, options, config.concurrency);
         let is_worker = config.mode == Mode::Worker;
-        // Offline, a text stands in for what may be a secret.
-        let stand_in = |name: &str| context.base.is_offline() && !PUBLIC.contains(&name);
-        let value = |name: &str| if stand_in(name) { Some(PLACEHOLDER.into()) } else { std::env::var_os(name) };
+        // Offline, a fixed text replaces each value that may be a secret.
+        let is_replaced = |name: &str| context.base.is_offline() && !PUBLIC.contains(&name);
+        let value = |name: &str| if is_replaced(name) { Some(PLACEHOLDER.into()) } else { std::env::var_os(name) };
         let inherited = config.inherit_env.iter().filter_map(|name| Some((name.clone(), value(name)?)));
+        building.note_reads(config.protocol.has_application_set());
         Some(Self {
             workers: is_worker.then(|| Pool::new(&launchers, config.worker.unwrap_or_default())),
             program: Arc::new(program(main, init, context)),
             package: context.package.cloned(),
             protocol: config.protocol,
             parameters,
-            item,
             inherited: inherited.collect(),
             env: config.env.clone(),
             base: context.base.clone(),
@@ -76,56 +71,53 @@ impl Script {
             evaluator: context.evaluator.clone(),
             command: config.command.join(" "),
             sources: context.launchers.sources().cloned(),
+            nature: building.nature(item),
         })
     }
 }
 
 /// Checks the settings that need no program.
-fn check_settings(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) {
+fn check_settings(config: &Config, building: &mut Building<'_>) {
     for (name, value) in &config.env {
-        let path = path.key("env").key(name);
+        let mut env = building.key("env");
+        let mut variable = env.key(name);
         match value {
-            TextOrSecret::Secret(secret) => secret.check(context.base, &path, problems),
-            TextOrSecret::Text(text) => literal::check(name, text, &path, problems),
+            TextOrSecret::Secret(secret) => variable.check_secret(secret),
+            TextOrSecret::Text(text) => literal::check(name, text, &variable.path, variable.problems),
         }
     }
-    names::check(config, context.raw, path, problems);
-    worker::check(config, path, problems);
+    names::check(config, building);
+    worker::check(config, building);
+    let Building { path, problems, .. } = building;
     problems.check_not_zero(&path.key("timeout"), config.timeout.0);
     if config.concurrency == 0 {
         problems.error(&path.key("concurrency"), "with 0 the script would never run");
     }
+    literal::check_words(&config.command, &path.key("command"), problems);
+    if let Some(init) = &config.init {
+        literal::check_words(&init.command, &path.key("init").key("command"), problems);
+        literal::check_words(&init.args, &path.key("init").key("args"), problems);
+    }
 }
 
 /// Finds the program that is the first of `words`, and checks what interprets it.
-fn find_command(
-    words: &[String],
-    context: BuildContext<'_>,
-    path: &Path,
-    help: &str,
-    problems: &mut Problems,
-) -> Option<First> {
+fn find_command(words: &[String], help: &str, building: &mut Building<'_>) -> Option<First> {
+    let BuildContext { base, package, .. } = building.context;
     let Some((program, arguments)) = words.split_first() else {
-        problems.error_with_help(path, "the command is empty", help);
+        building.error_with_help("the command is empty", help);
         return None;
     };
-    let program = problems.note(path, find_program(program, context.base, context.package))?;
-    let folder = context.package.map_or(context.base.as_path(), Package::working);
-    interpreter::check(&folder.join(&program), folder, path, problems);
+    let program = building.note(find_program(program, base, package))?;
+    let folder = package.map_or(base.as_path(), Package::working);
+    interpreter::check(&folder.join(&program), folder, &building.path, building.problems);
     // What is copied for each run may be changed by `init`.
-    let is_made = context.package.is_some();
-    interpreter::check_script(&program, arguments, folder, is_made, path, problems);
+    let is_made = package.is_some();
+    interpreter::check_script(&program, arguments, folder, is_made, &building.path, building.problems);
     Some(First { path: program, arguments: arguments.to_vec() })
 }
 
 /// What the script may use. Reports problems also if `main` was not found.
-fn launch_options(
-    config: &Config,
-    context: BuildContext<'_>,
-    main: Option<&First>,
-    path: &Path,
-    problems: &mut Problems,
-) -> Option<LaunchOptions> {
+fn launch_options(config: &Config, main: Option<&First>, building: &mut Building<'_>) -> Option<LaunchOptions> {
     let confinement = Confinement {
         allow: &config.allow,
         limits: config.limits,
@@ -133,8 +125,9 @@ fn launch_options(
         network: config.network,
     };
     let (program, arguments) = main.map_or((FilePath::new(""), &[][..]), |main| (&main.path, &main.arguments));
-    let mut options = confinement.terms(program, arguments, context.base, path, problems)?;
-    options.readable.extend(context.package.map(Package::readable).unwrap_or_default());
+    let mut options =
+        confinement.terms(program, arguments, building.context.base, &building.path, building.problems)?;
+    options.readable.extend(building.context.package.map(Package::readable).unwrap_or_default());
     Some(options)
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Config, environment, worker::Mode};
-use domain::problem::{Path, Problems};
+use crate::Building;
 
-/// Notes problems with the names in `config`, which is at `path`. `route` is the route as written in the file.
-pub(super) fn check(config: &Config, route: &Value, path: &Path, problems: &mut Problems) {
+/// Notes problems with the names in `config`, and with those of the route's parameters that become variables.
+pub(super) fn check(config: &Config, building: &mut Building<'_>) {
+    let Building { path, problems, context, .. } = building;
     let env = path.key("env");
     for name in config.env.keys() {
         if name.is_empty() || name.contains(['=', '\0']) {
@@ -36,7 +37,7 @@ pub(super) fn check(config: &Config, route: &Value, path: &Path, problems: &mut 
         return;
     }
     let Some(route_path) = path.parent().and_then(|path| path.parent()) else { return };
-    let declared = route.get("input").and_then(Value::as_array).into_iter().flatten();
+    let declared = context.raw.get("input").and_then(Value::as_array).into_iter().flatten();
     let mut seen = BTreeMap::new();
     for (index, parameter) in declared.enumerate() {
         let Some(name) = parameter.get("name").and_then(Value::as_str) else { continue };

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{CommandConfig, Config, Script};
-use crate::{BackendConfig, BuildContext};
+use crate::{BackendConfig, Building};
 use domain::{
     error::BackendError,
     generator::Query,
@@ -19,13 +19,7 @@ pub struct CommandProbe(Script);
 
 impl CommandProbe {
     /// Finds the program. It runs with the settings of `backend` if that is a script, and else with all defaults.
-    pub fn build(
-        command: &CommandConfig,
-        backend: &BackendConfig,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+    pub fn build(command: &CommandConfig, backend: &BackendConfig, building: &mut Building<'_>) -> Option<Self> {
         let mut config = match backend {
             BackendConfig::Script(config) => (**config).clone(),
             _ => Config::of(command.words()),
@@ -33,21 +27,22 @@ impl CommandProbe {
         (config.command, config.init, config.parameters) = (command.words(), None, None);
         // Building the backend reports the problems of all other settings.
         let mut own = Problems::default();
-        let built = Script::build(&config, context, &Path::root().key("backend").key("script"), &mut own);
-        let of_command = Path::root().key("backend").key("script").key("command");
+        let script = Path::root().key("backend").key("script");
+        let built = Script::build(&config, &mut Building::new(building.context, script.clone(), &mut own));
+        let of_command = script.key("command");
         for problem in own.into_vec().into_iter().filter(|problem| problem.path.is_within(&of_command)) {
             let word = match problem.path.segments().last() {
                 Some(Segment::Index(index)) => Some(*index),
                 _ => None,
             };
-            let path = match (word, path.parent()) {
+            let path = match (word, building.path.parent()) {
                 (Some(index), Some(parent)) if index >= command.command.len() => {
                     parent.key("args").index(index - command.command.len())
                 }
-                (Some(index), _) => path.index(index),
-                (None, _) => path.clone(),
+                (Some(index), _) => building.path.index(index),
+                (None, _) => building.path.clone(),
             };
-            problems.add(Problem { path, ..problem });
+            building.problems.add(Problem { path, ..problem });
         }
         built.map(Self)
     }

@@ -14,10 +14,8 @@ use serde::Deserialize;
 
 pub(super) use self::pool::Pool;
 use super::{Config, protocol::Protocol};
-use domain::{
-    problem::{Path, Problems},
-    units::ByteSize,
-};
+use crate::Building;
+use domain::units::ByteSize;
 
 /// When a program is started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -51,28 +49,28 @@ impl Default for WorkerConfig {
     }
 }
 
-/// Notes contradictory settings in `config`, which is at `path`.
-pub(super) fn check(config: &Config, path: &Path, problems: &mut Problems) {
-    let at = path.key("worker");
+/// Notes contradictory settings in `config`.
+pub(super) fn check(config: &Config, building: &mut Building<'_>) {
     if config.mode == Mode::Once {
         if config.worker.is_some() {
-            problems.error_with_help(&at, "this script has no workers", "write `mode: worker`");
+            building.key("worker").error_with_help("this script has no workers", "write `mode: worker`");
         }
         return;
     }
     if config.protocol != Protocol::Json {
         let help = "leave it out; docs/workers.md says what a worker reads and writes";
-        problems.error_with_help(&path.key("protocol"), "workers only speak lines of JSON with ids", help);
+        building.key("protocol").error_with_help("workers only speak lines of JSON with ids", help);
     }
     let WorkerConfig { ahead, recycle_after, max_memory } = config.worker.unwrap_or_default();
+    let mut at = building.key("worker");
     if recycle_after == 0 {
-        problems.error(&at.key("recycleAfter"), "with 0 a worker would answer nothing");
+        at.key("recycleAfter").error("with 0 a worker would answer nothing");
     }
     if max_memory == Some(ByteSize(0)) {
-        problems.error(&at.key("maxMemory"), "with 0 a worker would answer once");
+        at.key("maxMemory").error("with 0 a worker would answer once");
     }
     if ahead > config.concurrency {
         let error = format!("there are {} workers at most (`concurrency`)", config.concurrency);
-        problems.error(&at.key("ahead"), error);
+        at.key("ahead").error(error);
     }
 }

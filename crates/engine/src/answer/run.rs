@@ -128,7 +128,7 @@ impl Run {
 
     /// The backend's notes on the last answers to this question and of its lineage.
     fn before(&self, known: &EngineState) -> Before {
-        if !self.asked.route.backend.takes_notes() {
+        if !self.asked.route.backend.nature().takes_notes {
             return Before::default();
         }
         let note = |key: &Key| known.answers.get(key)?.note.clone();
@@ -161,7 +161,7 @@ pub(super) async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Re
 }
 
 async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
-    let asked = source::ask(&*route.backend, &route.name, route.kind, query);
+    let asked = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
     let Outcome { sets, evidence, lasting, note } = asked.await?;
     let sets = route.shape.apply(sets, query).await?;
     let encoded = Encoded::encode(&sets)

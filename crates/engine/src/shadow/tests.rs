@@ -12,25 +12,31 @@ use domain::{
     problem::{Path, Problems},
 };
 use lang::{evaluator::Evaluator, scope::NameScope};
+use source::Nature;
 use telemetry::metrics::Metrics;
 
 /// A candidate that panics or waits for ever.
 struct Bad {
     panics: bool,
     was_asked: AtomicBool,
+    nature: Nature,
 }
 
 #[async_trait]
 impl Backend for Bad {
-    async fn resolve(&self, _: &Query) -> Result<Outcome, BackendError> {
+    async fn fetch(&self, _: &Query) -> Result<Outcome, BackendError> {
         self.was_asked.store(true, Ordering::Relaxed);
         assert!(!self.panics, "as meant by this test");
         std::future::pending().await
     }
+
+    fn nature(&self) -> &Nature {
+        &self.nature
+    }
 }
 
 fn shadow(panics: bool) -> (Arc<Shadow>, Arc<Bad>) {
-    let bad = Arc::new(Bad { panics, was_asked: AtomicBool::new(false) });
+    let bad = Arc::new(Bad { panics, was_asked: AtomicBool::new(false), nature: Nature::default() });
     let shape = ShapeConfig { output: None, echo: &[], stringify: true, nulls: Nulls::Refuse };
     let shadow = Shadow::new(ShadowParts {
         route: "r".into(),

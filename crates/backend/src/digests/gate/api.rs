@@ -8,11 +8,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::address::base_url;
-use crate::BuildContext;
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-};
+use crate::Building;
+use domain::error::BackendError;
 use outbound::{Call, HttpClient, Reply, TlsKeys, account_of};
 
 /// The largest answer that is read, in bytes.
@@ -27,17 +24,12 @@ pub struct ForgeApi {
 }
 
 impl ForgeApi {
-    /// The API at the address `api`. It trusts the certificates in `ca` too. Both are keys of the gate at `path`.
-    pub fn build(
-        api: &str,
-        ca: Option<&PathBuf>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        let base = problems.note(&path.key("api"), base_url(api));
-        let keys = TlsKeys { ca, ..TlsKeys::default() };
-        let client = keys.client(api.starts_with("http://"), context.outbound, context.base, path, problems);
+    /// The API at the address `api`. It trusts the certificates in `ca` too. Both are keys of the gate that is built.
+    pub fn build(api: &str, ca: Option<&PathBuf>, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
+        let base = building.key("api").note(base_url(api));
+        let (keys, is_plain) = (TlsKeys { ca, ..TlsKeys::default() }, api.starts_with("http://"));
+        let client = keys.client(is_plain, context.outbound, context.base, &building.path, building.problems);
         let base = base?;
         context.outbound.name_destination(Some(&base));
         Some(Self { base, client: client? })

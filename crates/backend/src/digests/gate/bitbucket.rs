@@ -18,12 +18,8 @@ use super::{
     paging::ListPage,
     remembered,
 };
-use crate::{BuildContext, digests::commit::Commit};
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-    secret::SecretRef,
-};
+use crate::{Building, digests::commit::Commit};
+use domain::{error::BackendError, secret::SecretRef};
 use outbound::Reply;
 
 /// The build statuses that must pass.
@@ -63,8 +59,8 @@ fn default_api() -> String {
 impl SystemConfig for Config {
     const ACCESS_KEYS: &'static [&'static str] = &["token", "username", "password", "ca"];
 
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
-        Some(remembered(Bitbucket::build(self, context, path, problems)?, context))
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Bitbucket::build(self, building)?, building.context.clock))
     }
 }
 
@@ -111,12 +107,12 @@ struct Target {
 
 impl Bitbucket {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let repository = Field::build(&config.repository, "repository", context.scope, path, problems);
-        let sha = Field::build(&config.sha, "sha", context.scope, path, problems);
-        let required = Required::build(config.keys.as_deref(), &path.key("keys"), problems);
-        let credential = config.credential(context, path, problems);
-        let forge = Forge::build("bitbucket", &config.api, config.ca.as_ref(), credential, context, path, problems);
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let repository = Field::build(&config.repository, "repository", building);
+        let sha = Field::build(&config.sha, "sha", building);
+        let required = Required::build(config.keys.as_deref(), &building.path.key("keys"), building.problems);
+        let credential = config.credential(building);
+        let forge = Forge::build("bitbucket", &config.api, config.ca.as_ref(), credential, building);
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required? })
     }
 
@@ -142,7 +138,7 @@ impl Bitbucket {
 }
 
 impl Config {
-    fn credential(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<ForgeCredential> {
+    fn credential(&self, building: &mut Building<'_>) -> Option<ForgeCredential> {
         let (form, secret, key) = match (&self.token, &self.username, &self.password) {
             (None, None, None) => return None,
             (Some(token), None, None) => (Form::Scheme("Bearer"), token, "token"),
@@ -150,19 +146,18 @@ impl Config {
                 (Form::Basic(user.clone()), password, "password")
             }
             (None, Some(_), Some(_)) => {
-                problems.error(&path.key("username"), "a user's name is not empty and has no colon");
+                building.key("username").error("a user's name is not empty and has no colon");
                 return None;
             }
             _ => {
-                problems.error_with_help(
-                    path,
+                building.error_with_help(
                     "the credential is not clear",
                     "give either `token`, or both `username` and `password`",
                 );
                 return None;
             }
         };
-        Some(ForgeCredential::build(header::AUTHORIZATION, form, secret, context, &path.key(key), problems))
+        Some(ForgeCredential::build(header::AUTHORIZATION, form, secret, &mut building.key(key)))
     }
 }
 
@@ -241,10 +236,6 @@ impl System for Bitbucket {
 
     fn is_low(&self, _: &Self::Request) -> bool {
         self.forge.is_low()
-    }
-
-    fn reads_application_set(&self) -> bool {
-        self.repository.reads_application_set() || self.sha.reads_application_set()
     }
 }
 

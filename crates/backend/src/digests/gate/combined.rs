@@ -6,12 +6,8 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::{Gate, GateConfig, GateQuery, Ruling, RulingState};
-use crate::BuildContext;
-use domain::{
-    error::BackendError,
-    generator::Evidence,
-    problem::{Path, Problems},
-};
+use crate::Building;
+use domain::{error::BackendError, generator::Evidence};
 
 /// How many members must have passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,23 +26,14 @@ pub struct Combined {
 }
 
 impl Combined {
-    /// Builds the members, and notes their problems below `path`.
-    pub fn build(
-        rule: Rule,
-        members: &[GateConfig],
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+    /// Builds the members, and notes their problems.
+    pub fn build(rule: Rule, members: &[GateConfig], building: &mut Building<'_>) -> Option<Self> {
         if members.is_empty() {
-            problems.error_with_help(path, "there are no gates", "name at least one: `- github: { … }`");
+            building.error_with_help("there are no gates", "name at least one: `- github: { … }`");
             return None;
         }
-        let members: Vec<_> = members
-            .iter()
-            .enumerate()
-            .map(|(index, member)| member.build(context, &path.index(index), problems))
-            .collect();
+        let members = members.iter().enumerate();
+        let members: Vec<_> = members.map(|(index, member)| member.build(&mut building.index(index))).collect();
         Some(Self { rule, members: members.into_iter().collect::<Option<_>>()? })
     }
 }
@@ -62,10 +49,6 @@ impl Gate for Combined {
         };
         let answers = answers.into_iter().enumerate().map(|(index, answer)| answer.map_err(|error| name(error, index)));
         self.rule.decide(answers.collect())
-    }
-
-    fn reads_application_set(&self) -> bool {
-        self.members.iter().any(|member| member.reads_application_set())
     }
 
     fn forget(&self) {

@@ -20,12 +20,8 @@ use super::{
     api::ForgeApi,
     paging::{self, ListPage},
 };
-use crate::BuildContext;
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-    secret::Secrets,
-};
+use crate::Building;
+use domain::{error::BackendError, secret::Secrets};
 use outbound::{Reply, names_user, warn_of_cleartext};
 
 /// The longest address of a run's page that is passed on, in bytes.
@@ -40,19 +36,17 @@ pub struct Forge {
 }
 
 impl Forge {
-    /// A forge of the given kind. `api` and `ca` are keys of the gate at `path`.
+    /// A forge of the kind `kind`. `api` and `ca` are keys of the gate that is built.
     pub fn build(
         kind: &str,
         api: &str,
         ca: Option<&PathBuf>,
         credential: Option<ForgeCredential>,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
+        building: &mut Building<'_>,
     ) -> Option<Self> {
-        let api = ForgeApi::build(api, ca, context, path, problems)?;
+        let api = ForgeApi::build(api, ca, building)?;
         if credential.is_some() {
-            warn_of_cleartext(&api.base, &path.key("api"), problems);
+            warn_of_cleartext(&api.base, &building.path.key("api"), building.problems);
         }
         let name = format!("{kind} at {}", api.base.host_str().unwrap_or_default());
         Some(Self { name, api, credential })

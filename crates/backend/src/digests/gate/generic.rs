@@ -15,7 +15,7 @@ use super::{
     remembered,
 };
 use crate::{
-    BuildContext,
+    Building,
     digests::commit::Commit,
     mapping,
     request::{Method, Parts, Request, headers_of},
@@ -24,14 +24,13 @@ use domain::{
     document::{self, exact},
     error::BackendError,
     generator::{Evidence, Parameters},
-    problem::{Path, Problems},
     secret::TextOrSecret,
     units::HumanDuration,
 };
 use lang::{
     evaluator::{Evaluator, Variables},
     expression::Expression,
-    template::{Template, ValueContext},
+    template::Template,
 };
 use outbound::{Call, ClientCertificate, HttpClient, Reply, TlsKeys};
 use source::{Load, work_on};
@@ -89,8 +88,8 @@ const fn default_timeout() -> HumanDuration {
 impl SystemConfig for Config {
     const ACCESS_KEYS: &'static [&'static str] = &["timeout", "ca", "clientCertificate"];
 
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
-        Some(remembered(Generic::build(self, context, path, problems)?, context))
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Generic::build(self, building)?, building.context.clock))
     }
 
     fn knows_commit(&self) -> bool {
@@ -118,7 +117,8 @@ struct Reading {
 
 impl Generic {
     /// Parses all templates and the expression.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let context = building.context;
         let parts = Parts {
             method: config.method,
             url: &config.url,
@@ -127,12 +127,11 @@ impl Generic {
             body: config.body.as_ref(),
             scope: context.scope,
         };
-        let request = Request::build(parts, context.base, path, problems);
-        let sha = config
-            .sha
-            .as_deref()
-            .map(|sha| Template::build(sha, ValueContext::Text, context.scope, &path.key("sha"), problems));
+        let request = Request::build(parts, context.base, &building.path, building.problems);
+        building.note_reads(request.as_ref().is_some_and(Request::reads_application_set));
+        let sha = config.sha.as_deref().map(|sha| building.key("sha").template(sha));
         let scope = context.scope.only(&["params"]).with_all(&["body", "status", "headers"]);
+        let Building { path, problems, .. } = building;
         let verdict = Expression::build(&config.verdict, &scope, &path.key("verdict"), problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let keys = TlsKeys {
@@ -220,10 +219,6 @@ impl System for Generic {
 
     fn is_low(&self, GenericRequest { call, .. }: &GenericRequest) -> bool {
         self.client.is_low(&call.url, &call.account())
-    }
-
-    fn reads_application_set(&self) -> bool {
-        self.request.reads_application_set() || self.sha.as_ref().is_some_and(Template::reads_application_set)
     }
 }
 

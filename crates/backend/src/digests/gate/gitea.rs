@@ -17,12 +17,8 @@ use super::{
     paging::ListPage,
     remembered,
 };
-use crate::{BuildContext, digests::commit::Commit};
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-    secret::SecretRef,
-};
+use crate::{Building, digests::commit::Commit};
+use domain::{error::BackendError, secret::SecretRef};
 use outbound::Reply;
 
 /// The header with the length of the whole list. `total_count` in the document counts one page.
@@ -68,8 +64,8 @@ pub enum GiteaAccept {
 impl SystemConfig for Config {
     const ACCESS_KEYS: &'static [&'static str] = &["token", "ca"];
 
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
-        Some(remembered(Gitea::build(self, context, path, problems)?, context))
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Gitea::build(self, building)?, building.context.clock))
     }
 }
 
@@ -114,15 +110,15 @@ struct Progress {
 
 impl Gitea {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let repository = Field::build(&config.repository, "repository", context.scope, path, problems);
-        let sha = Field::build(&config.sha, "sha", context.scope, path, problems);
-        let required = Required::build(config.contexts.as_deref(), &path.key("contexts"), problems);
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let repository = Field::build(&config.repository, "repository", building);
+        let sha = Field::build(&config.sha, "sha", building);
+        let required = Required::build(config.contexts.as_deref(), &building.path.key("contexts"), building.problems);
         let credential = config.token.as_ref().map(|token| {
             let form = Form::Scheme("token");
-            ForgeCredential::build(header::AUTHORIZATION, form, token, context, &path.key("token"), problems)
+            ForgeCredential::build(header::AUTHORIZATION, form, token, &mut building.key("token"))
         });
-        let forge = Forge::build("gitea", &config.api, config.ca.as_ref(), credential, context, path, problems);
+        let forge = Forge::build("gitea", &config.api, config.ca.as_ref(), credential, building);
         let accept = config.accept.clone();
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required?, accept })
     }
@@ -245,10 +241,6 @@ impl System for Gitea {
 
     fn is_low(&self, _: &Self::Request) -> bool {
         self.forge.is_low()
-    }
-
-    fn reads_application_set(&self) -> bool {
-        self.repository.reads_application_set() || self.sha.reads_application_set()
     }
 }
 

@@ -33,16 +33,12 @@ use super::{
     remembered,
 };
 use crate::{
-    BuildContext,
+    Building,
     credential::{Credential, github_app},
     digests::commit::Commit,
 };
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-    secret::SecretRef,
-};
-use lang::template::{Template, ValueContext};
+use domain::{error::BackendError, secret::SecretRef};
+use lang::template::Template;
 use outbound::warn_of_cleartext;
 
 /// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something, and everything
@@ -112,11 +108,12 @@ fn default_sha() -> String {
 impl SystemConfig for Config {
     const ACCESS_KEYS: &'static [&'static str] = &["token", "app", "ca", "walkBack"];
 
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
-        let github = Github::build(self, context, path, problems)?;
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
+        let github = Github::build(self, building)?;
+        let clock = building.context.clock;
         Some(match self.walk_back {
-            Some(steps) => Arc::new(WalkBack::new(Remembered::new(github, context.clock), steps)),
-            None => remembered(github, context),
+            Some(steps) => Arc::new(WalkBack::new(Remembered::new(github, clock), steps)),
+            None => remembered(github, clock),
         })
     }
 
@@ -140,16 +137,15 @@ pub struct Github {
 
 impl Github {
     /// Parses templates and names, and reads the App's key once.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let api = ForgeApi::build(&config.api, config.ca.as_ref(), context, path, problems);
-        let template = |text: &str, key: &str, problems: &mut Problems| {
-            Template::build(text, ValueContext::Text, context.scope, &path.key(key), problems)
-        };
-        let repository = template(&config.repository, "repository", problems);
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let api = ForgeApi::build(&config.api, config.ca.as_ref(), building);
+        let mut at = building.key("repository");
+        let repository = at.template(&config.repository);
         if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
-            problems.note(&path.key("repository"), GithubRepository::parse(repository.source()));
+            at.note(GithubRepository::parse(repository.source()));
         }
-        let sha = template(&config.sha, "sha", problems);
+        let sha = building.key("sha").template(&config.sha);
+        let Building { path, problems, .. } = &mut *building;
         let workflows = NamePattern::parse_all(&config.workflows, &path.key("workflows"), problems);
         let checks = NamePattern::parse_all(&config.checks, &path.key("checks"), problems);
         let statuses = NamePattern::parse_all(&config.statuses, &path.key("statuses"), problems);
@@ -170,9 +166,9 @@ impl Github {
         if config.walk_back.is_some_and(|steps| !(1..=50).contains(&steps)) {
             problems.error(&path.key("walkBack"), "it goes back from 1 to 50 commits");
         }
-        let credential = credential(config, api.as_ref(), context, path, problems);
+        let credential = credential(config, api.as_ref(), building);
         if let Some(api) = api.as_ref().filter(|_| credential.is_some()) {
-            warn_of_cleartext(&api.base, &path.key("api"), problems);
+            warn_of_cleartext(&api.base, &building.path.key("api"), building.problems);
         }
         Some(Self {
             access: Access::new(api?, credential),
@@ -239,37 +235,24 @@ impl System for Github {
     fn is_low(&self, _: &GithubRequest) -> bool {
         self.access.is_low()
     }
-
-    fn reads_application_set(&self) -> bool {
-        self.repository.reads_application_set() || self.sha.reads_application_set()
-    }
 }
 
-fn credential(
-    config: &Config,
-    api: Option<&ForgeApi>,
-    context: BuildContext<'_>,
-    path: &Path,
-    problems: &mut Problems,
-) -> Option<Credential> {
+fn credential(config: &Config, api: Option<&ForgeApi>, building: &mut Building<'_>) -> Option<Credential> {
     match (&config.token, &config.app) {
         (Some(_), Some(_)) => {
-            problems.error_with_help(path, "there are both a `token` and an `app`", "keep one of them");
+            building.error_with_help("there are both a `token` and an `app`", "keep one of them");
             None
         }
-        (Some(token), None) => Some(Credential::bearer(token, context.base, &path.key("token"), problems)),
+        (Some(token), None) => Some(Credential::bearer(token, &mut building.key("token"))),
         (None, Some(app)) => {
-            let path = path.key("app");
+            let mut building = building.key("app");
             if app.api.is_some() {
-                problems.error(&path.key("api"), "the App uses the gate's own `api`; leave this key out");
+                building.key("api").error("the App uses the gate's own `api`; leave this key out");
             }
-            let app = github_app::GithubApp::new(app, &api?.base, api?.client(), context);
-            problems.note_secret(&path.key("privateKey"), app.check());
-            Some(Credential::with_issuer(app, context))
+            Some(Credential::github_app(app, &api?.base, api?.client(), &mut building))
         }
         (None, None) => {
-            problems.warning(
-                path,
+            building.warning(
                 "without a credential GitHub answers 60 requests an hour, and none about private repositories",
                 "write `token: { file: … }`, or `app: { id: …, installation: …, privateKey: { file: … } }`",
             );

@@ -21,12 +21,8 @@ use super::{
     paging::ListPage,
     remembered,
 };
-use crate::{BuildContext, digests::commit::Commit, total};
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-    secret::SecretRef,
-};
+use crate::{Building, digests::commit::Commit, total};
+use domain::{error::BackendError, secret::SecretRef};
 use lang::evaluator::Context;
 use outbound::Reply;
 
@@ -102,8 +98,8 @@ fn default_api() -> String {
 impl SystemConfig for Config {
     const ACCESS_KEYS: &'static [&'static str] = &["token", "tokenKind", "ca"];
 
-    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
-        Some(remembered(Gitlab::build(self, context, path, problems)?, context))
+    fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Gitlab::build(self, building)?, building.context.clock))
     }
 }
 
@@ -121,8 +117,8 @@ pub struct Gitlab {
 
 impl Gitlab {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let mut field = |source: &str, key| Field::build(source, key, context.scope, path, problems);
+    pub fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+        let mut field = |source: &str, key| Field::build(source, key, building);
         let (project, sha) = (field(&config.project, "project"), field(&config.sha, "sha"));
         // `Err` for a field that is set and wrong.
         let mut optional =
@@ -131,24 +127,18 @@ impl Gitlab {
         let merge_request = optional(&config.merge_request, "mergeRequest");
         let sources = config.sources.clone().unwrap_or_default();
         if config.sources.as_ref().is_some_and(Vec::is_empty) {
-            problems.error_with_help(
-                &path.key("sources"),
-                "with an empty list no pipeline counts",
-                "leave the key out",
-            );
+            building.key("sources").error_with_help("with an empty list no pipeline counts", "leave the key out");
         }
         let child = sources.iter().position(|source| source == CHILD);
         if let Some(index) = child.filter(|_| sources.len() > 1 || config.merge_request.is_some()) {
-            problems.error_with_help(
-                &path.key("sources").index(index),
+            building.key("sources").index(index).error_with_help(
                 "GitLab lists child pipelines only if they alone are asked for, so none would ever be seen here",
                 "give them a gate of their own: `all: [ { gitlab: { sources: [parent_pipeline], … } }, { gitlab: … } ]`",
             );
         }
         for (index, source) in sources.iter().enumerate() {
             if source.is_empty() || !source.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
-                problems.error_with_help(
-                    &path.key("sources").index(index),
+                building.key("sources").index(index).error_with_help(
                     format!("`{source}` is not a source that GitLab knows"),
                     "they are `push`, `web`, `schedule`, `api`, `trigger`, `merge_request_event`, …",
                 );
@@ -158,11 +148,9 @@ impl Gitlab {
             TokenKind::Private => (HeaderName::from_static("private-token"), Form::Plain),
             TokenKind::Bearer => (header::AUTHORIZATION, Form::Scheme("Bearer")),
         };
-        let credential = config
-            .token
-            .as_ref()
-            .map(|token| ForgeCredential::build(header, form, token, context, &path.key("token"), problems));
-        let forge = Forge::build("gitlab", &config.api, config.ca.as_ref(), credential, context, path, problems);
+        let credential =
+            config.token.as_ref().map(|token| ForgeCredential::build(header, form, token, &mut building.key("token")));
+        let forge = Forge::build("gitlab", &config.api, config.ca.as_ref(), credential, building);
         let (reference, merge_request) = (reference.ok()?, merge_request.ok()?);
         let accept = config.accept.clone();
         Some(Self { forge: forge?, project: project?, sha: sha?, reference, merge_request, sources, accept })
@@ -246,11 +234,6 @@ impl System for Gitlab {
 
     fn is_low(&self, _: &GitlabRequest) -> bool {
         self.forge.is_low()
-    }
-
-    fn reads_application_set(&self) -> bool {
-        let optional = self.reference.iter().chain(&self.merge_request);
-        [&self.project, &self.sha].into_iter().chain(optional).any(Field::reads_application_set)
     }
 }
 

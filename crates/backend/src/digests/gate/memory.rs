@@ -78,9 +78,6 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
 
     /// Whether the rate limit that applies to `request` is nearly used up.
     fn is_low(&self, request: &Self::Request) -> bool;
-
-    /// Whether the request depends on the ApplicationSet's name.
-    fn reads_application_set(&self) -> bool;
 }
 
 /// A system whose rulings are remembered by request.
@@ -168,10 +165,6 @@ const fn lives(state: RulingState) -> (Duration, Duration) {
 impl<S: System> Gate for Remembered<S> {
     async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
         self.ruling(self.system.request(query).await?, query).await
-    }
-
-    fn reads_application_set(&self) -> bool {
-        self.system.reads_application_set()
     }
 
     /// Forgets all rulings, also those of requests in flight.

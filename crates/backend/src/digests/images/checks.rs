@@ -6,18 +6,15 @@ use super::super::{
     revision::RevisionPolicy,
     source::{Image, parts},
 };
-use domain::{
-    generator::Parameters,
-    problem::{Path, Problems},
-};
+use crate::Building;
+use domain::generator::Parameters;
 use oci::Reference;
 
 /// Notes a problem if nothing ties the images to the commit that CI passed.
-pub(super) fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
+pub(super) fn check_ties(config: &Config, images: &[(String, Image)], building: &mut Building<'_>) {
     let Some(gate) = &config.gate else { return };
-    let path = path.key("gate");
     let policy = config.revision.as_ref().map(|revision| revision.policy);
-    check_commit(config, images, &path, problems);
+    check_commit(config, images, building);
     // Signed provenance is compared with the commit that CI ruled on.
     let is_compared = match policy {
         Some(RevisionPolicy::Require | RevisionPolicy::Prefer) => true,
@@ -31,44 +28,46 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], path: &Pat
     let help = "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`";
     if gate.walks_back() && policy != Some(RevisionPolicy::Require) && !are_tied(Image::needs_commit) {
         let why = "with `walkBack` CI may rule on an earlier commit, and nothing ties the images to that commit";
-        problems.error_with_help(&path, why, help);
+        building.error_with_help(why, help);
     } else if matches!(policy, None | Some(RevisionPolicy::Ignore))
         && !are_tied(|image| image.needs_commit() || image.has_commit_parameter())
     {
-        problems.warning(&path, "CI passes a commit, and nothing ties the images to that commit", help);
+        building.warning("CI passes a commit, and nothing ties the images to that commit", help);
     }
 }
 
 /// Notes a problem if the images name a commit that nobody knows.
-fn check_commit(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
+fn check_commit(config: &Config, images: &[(String, Image)], building: &mut Building<'_>) {
     let Some(gate) = &config.gate else { return };
     if config.revision.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
         let why = "the images name a `commit`, and the gate does not know its commit";
-        problems.error_with_help(path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
+        building.error_with_help(why, "give the gate its `sha`, or add `revision: { expect: … }`");
     }
 }
 
-pub(super) fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {
+/// What is answered while the images are not built.
+pub(super) fn build_fallback(config: &Config, building: &mut Building<'_>) -> Option<Fallback> {
     let is_wanted = config.on_missing == OnMissing::Placeholder;
     let mut placeholders = Parameters::new();
     for (name, image) in &config.images {
-        let path = images.key(name).key("placeholder");
+        let mut images = building.key("images");
+        let mut building = images.key(name);
         match &image.placeholder {
             Some(text) => {
+                let mut building = building.key("placeholder");
                 let parsed = Reference::parse(text).and_then(|reference| {
                     let digest =
                         reference.digest.clone().ok_or("it names no digest, and a placeholder must be pinned")?;
                     Ok((reference, digest))
                 });
                 if !is_wanted {
-                    problems.warning(&path, "never used", "it goes with `onMissing: placeholder`");
+                    building.warning("never used", "it goes with `onMissing: placeholder`");
                 }
-                let (reference, digest) = problems.note(&path, parsed)?;
+                let (reference, digest) = building.note(parsed)?;
                 placeholders.insert(name.clone(), parts(&reference, digest.as_str()).into());
             }
             None if is_wanted => {
-                problems.error_with_help(
-                    &images.key(name),
+                building.error_with_help(
                     "it has no `placeholder`, which `onMissing: placeholder` deploys until the image is built",
                     "name one: `placeholder: registry/repository:tag@sha256:…`",
                 );
@@ -77,7 +76,7 @@ pub(super) fn build_fallback(config: &Config, images: &Path, path: &Path, proble
         }
     }
     if config.images.is_empty() && is_wanted {
-        problems.error(&path.key("onMissing"), "there is no image that needs a placeholder");
+        building.key("onMissing").error("there is no image that needs a placeholder");
     }
     Some(match config.on_missing {
         OnMissing::Omit => Fallback::Omit,

@@ -6,11 +6,8 @@ use semver::Version;
 use serde_json::{Value, json};
 
 use super::{pattern::GlobPattern, selection::Candidate};
-use crate::digests::source;
-use domain::{
-    generator::ParameterSet,
-    problem::{Path, Problems},
-};
+use crate::{Building, digests::source};
+use domain::generator::ParameterSet;
 use oci::{Contents, Reference, Target, manifest::same_type};
 
 /// What the contents of a tag must have.
@@ -21,21 +18,19 @@ pub(super) struct ContentFilter {
 }
 
 impl ContentFilter {
-    /// Parses the patterns; `path` is the list's.
+    /// Parses the patterns, which are keys of the list that is built.
     pub(super) fn build(
         annotations: &BTreeMap<String, String>,
         artifact_type: Option<&str>,
-        path: &Path,
-        problems: &mut Problems,
+        building: &mut Building<'_>,
     ) -> Self {
         let mut patterns = Vec::new();
         for (name, pattern) in annotations {
-            let pattern = problems.note(&path.key("annotations").key(name), GlobPattern::parse(pattern));
+            let pattern = building.key("annotations").key(name).note(GlobPattern::parse(pattern));
             patterns.extend(pattern.map(|pattern| (name.clone(), pattern)));
         }
         if artifact_type.is_some_and(|name| !name.contains('/')) {
-            problems.error_with_help(
-                &path.key("artifactType"),
+            building.key("artifactType").error_with_help(
                 "it is not a media type",
                 "write it whole, such as `application/vnd.cncf.helm.config.v1+json`",
             );

@@ -6,11 +6,11 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::Building;
 use domain::{
     error::{BackendError, ErrorKind},
     generator::{Evidence, Query},
     glob::NameGlob,
-    problem::{Path, Problems},
 };
 use lang::{
     evaluator::{Context, Evaluator},
@@ -52,26 +52,15 @@ pub(super) struct ListedRepository {
 }
 
 impl Repositories {
-    /// Parses names and patterns; `path` is the list's.
-    pub(super) fn build(
-        texts: &[String],
-        missing: MissingRepository,
-        scope: &NameScope,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Self {
-        let path = path.key("repositories");
+    /// Parses names and patterns.
+    pub(super) fn build(texts: &[String], missing: MissingRepository, building: &mut Building<'_>) -> Self {
         if texts.is_empty() {
-            problems.error_with_help(&path, "there are no repositories", "name at least one");
+            building.error_with_help("there are no repositories", "name at least one");
         }
         let mut templates = Vec::new();
         for (index, text) in texts.iter().enumerate() {
-            let path = path.index(index);
-            let template = problems.note(&path, parse(text, scope));
-            if let Some(template) = &template {
-                template.check(scope, &path, problems);
-            }
-            templates.extend(template);
+            let parsed = parse(text, building.context.scope);
+            templates.extend(building.index(index).parsed(parsed));
         }
         Self { templates, missing }
     }
@@ -152,11 +141,6 @@ impl Repositories {
             return Ok(Vec::new());
         }
         Err(unclear(&format!("the tags of {repository}"), missing.as_str()))
-    }
-
-    /// Whether the repositories depend on the ApplicationSet's name.
-    pub(super) fn reads_application_set(&self) -> bool {
-        self.templates.iter().any(Template::reads_application_set)
     }
 }
 

@@ -5,16 +5,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::digests::{found::unclear, source::ImageLookup};
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
+use crate::{
+    Building,
+    digests::{found::unclear, source::ImageLookup},
 };
-use lang::{
-    evaluator::Context,
-    scope::NameScope,
-    template::{Template, ValueContext},
-};
+use domain::error::BackendError;
+use lang::{evaluator::Context, template::Template};
 use oci::{Contents, Digest, MAX_DEPTH, Platform, Reference};
 
 /// The most images and indexes that are opened for the platforms of one tag.
@@ -45,10 +41,10 @@ impl Wanted {
 
 impl PlatformSource {
     /// Parses a platform, or a template of one.
-    pub(super) fn build(text: &str, scope: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let template = Template::build(text, ValueContext::Text, scope, path, problems)?;
+    pub(super) fn build(text: &str, building: &mut Building<'_>) -> Option<Self> {
+        let template = building.template(text)?;
         if template.fixed_prefix() == text {
-            return problems.note(path, Wanted::parse(text)).map(Self::Fixed);
+            return building.note(Wanted::parse(text)).map(Self::Fixed);
         }
         Some(Self::Template(template))
     }
@@ -57,7 +53,7 @@ impl PlatformSource {
     ///
     /// # Errors
     /// When a value is missing, or the result is no platform.
-    pub(super) async fn resolve(&self, key: &str, context: &Context) -> Result<Wanted, BackendError> {
+    pub(super) async fn render(&self, key: &str, context: &Context) -> Result<Wanted, BackendError> {
         match self {
             Self::Fixed(wanted) => Ok(wanted.clone()),
             Self::Template(template) => {
@@ -67,11 +63,6 @@ impl PlatformSource {
                 wanted.map_err(|error| unclear("its platform", error))
             }
         }
-    }
-
-    /// The template, if it is one.
-    pub(super) const fn template(&self) -> Option<&Template> {
-        if let Self::Template(template) = self { Some(template) } else { None }
     }
 }
 

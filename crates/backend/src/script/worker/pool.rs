@@ -33,43 +33,43 @@ struct Shared {
 }
 
 impl Pool {
-    /// An empty pool. The turns of `launchers` limit how many requests run at once.
+    /// An empty pool. The permits of `launchers` limit how many requests run at once.
     #[must_use]
     pub(crate) fn new(launchers: &LauncherPool, config: WorkerConfig) -> Self {
         Self(Arc::new(Shared { launchers: launchers.clone(), config, idle: Arc::default(), live: Arc::default() }))
     }
 
-    /// Starts the workers of `ahead`.
-    pub(crate) fn start_ahead(&self, program: &Arc<Program>, environment: Environment<'_>) {
+    /// Starts the workers that the key `ahead` demands.
+    pub(crate) fn start(&self, program: &Arc<Program>, environment: Environment<'_>) {
         self.0.refill(Basis::now(&self.0.launchers, program, environment).into_owned());
     }
 
-    /// Asks a worker that runs `program`. Asks a second worker if the first ended before it wrote a byte.
+    /// Sends a request to a worker that runs `program`, and to a second worker if the first ended before it wrote a byte.
     ///
     /// # Errors
     /// When the worker has no answer, or breaks the protocol.
-    pub(crate) async fn ask(
+    pub(crate) async fn call(
         &self,
         program: &Arc<Program>,
         environment: Environment<'_>,
         job: &Job<'_>,
     ) -> Result<Reading, LaunchError> {
         let shared = &self.0;
-        let turn = shared.launchers.permit(job.deadline).await?;
+        let permit = shared.launchers.permit(job.deadline).await?;
         let basis = Basis::now(&shared.launchers, program, environment);
         let mut worker = match shared.idle_worker(&basis) {
             Some(worker) => worker,
             None => shared.start(&basis, job.deadline).await?,
         };
         let mut before = job.watch.map(|_| worker.meter.read());
-        let mut answer = worker.ask(job).await;
+        let mut answer = worker.call(job).await;
         if let Err(Fault::Silent(why)) = &answer {
-            tracing::warn!(%why, "a worker ended before it answered; another one is asked");
+            tracing::warn!(%why, "a worker ended before it answered; another one gets the request");
             shared.launchers.worker_ended("fault");
             drop(worker);
             worker = shared.start(&basis, job.deadline).await?;
             before = before.map(|_| Usage::default());
-            answer = worker.ask(job).await;
+            answer = worker.call(job).await;
         }
         if let Some((watch, before)) = job.watch.zip(before) {
             let after = worker.meter.read();
@@ -82,10 +82,10 @@ impl Pool {
         let reason = answer.as_ref().map_or(Some("fault"), |_| shared.config.reason_to_replace(&worker));
         if let Some(reason) = reason {
             shared.launchers.worker_ended(reason);
-            shared.end(worker, turn, basis.into_owned());
+            shared.end(worker, permit, basis.into_owned());
         } else {
             shared.keep(worker);
-            drop(turn);
+            drop(permit);
         }
         match answer {
             Ok(answer) => answer.map_err(LaunchError::Other),
@@ -97,7 +97,7 @@ impl Pool {
 impl WorkerConfig {
     /// Why `worker` must be replaced, if it must.
     fn reason_to_replace(&self, worker: &Worker) -> Option<&'static str> {
-        if worker.asked >= self.recycle_after {
+        if worker.requests >= self.recycle_after {
             return Some("recycled");
         }
         let is_large = |max: ByteSize| worker.meter.read().memory > max.0;
@@ -130,12 +130,12 @@ impl Shared {
         });
     }
 
-    /// Ends `worker`, which keeps its `turn` until it is gone. Starts another worker if fewer than `ahead` are left.
-    fn end(self: &Arc<Self>, worker: Worker, turn: RunPermit, basis: Basis<'static>) {
+    /// Ends `worker`, which keeps its `permit` until it is gone. Starts another worker if fewer than `ahead` are left.
+    fn end(self: &Arc<Self>, worker: Worker, permit: RunPermit, basis: Basis<'static>) {
         let ending = worker.end();
         tokio::spawn(async move {
             ending.await;
-            drop(turn);
+            drop(permit);
         });
         self.refill(basis);
     }
@@ -149,7 +149,7 @@ impl Shared {
             {
                 match Worker::start(&pool.launchers, basis.clone(), permit, Instant::now() + STARTING).await {
                     Ok(worker) => pool.keep(worker),
-                    Err(why) => return tracing::warn!(%why, "no worker could be started ahead"),
+                    Err(why) => return tracing::warn!(%why, "no worker could be started before the first request"),
                 }
             }
         });

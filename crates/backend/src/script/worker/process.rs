@@ -49,7 +49,7 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Worker {
     /// How many requests the worker got.
-    pub asked: u64,
+    pub requests: u64,
     /// Measures what the worker uses.
     pub meter: Meter,
     basis: Basis<'static>,
@@ -81,7 +81,7 @@ impl Worker {
         let (ended, kill_on_drop) = charge.watched();
         let basis = basis.into_owned();
         Ok(Self {
-            asked: 0,
+            requests: 0,
             meter,
             basis,
             stdin,
@@ -105,11 +105,11 @@ impl Worker {
     ///
     /// # Errors
     /// When the worker breaks the protocol.
-    pub(super) async fn ask(&mut self, job: &Job<'_>) -> Result<WorkerAnswer, Fault> {
-        if self.asked > 0 {
+    pub(super) async fn call(&mut self, job: &Job<'_>) -> Result<WorkerAnswer, Fault> {
+        if self.requests > 0 {
             self.tail.clear();
         }
-        self.asked += 1;
+        self.requests += 1;
         // A random id, so that a line written before the request cannot match it.
         let id = fastrand::u64(1..=LARGEST_ID);
         let mut request = format!("{{\"id\":{id},\"request\":").into_bytes();

@@ -14,7 +14,8 @@ use domain::{
     error::{BackendError, ErrorKind},
     generator::{Outcome, ParameterSet, Query},
 };
-use source::Backend;
+use lang::scope::ValueType;
+use source::{Backend, Nature};
 
 /// The source's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,11 +243,13 @@ impl Drop for Flying<'_> {
 
 #[async_trait]
 impl Backend for ModelSource {
-    fn reads_application_set(&self) -> bool {
-        false
+    fn nature(&self) -> &Nature {
+        static NATURE: Nature =
+            Nature { reads_application_set: false, takes_notes: false, gets_old: true, item: ValueType::Anything };
+        &NATURE
     }
 
-    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let (mut flying, ran, gate) = self.begin(query);
         if let Some(gate) = gate
             && gate.await.is_err()

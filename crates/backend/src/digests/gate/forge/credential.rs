@@ -3,11 +3,10 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
 
-use crate::BuildContext;
+use crate::Building;
 use domain::{
     error::{BackendError, ErrorKind},
     file::base_dir::BaseDir,
-    problem::{Path, Problems},
     secret::{Secret, SecretRef},
 };
 
@@ -32,17 +31,10 @@ pub enum Form {
 }
 
 impl ForgeCredential {
-    /// Remembers where the secret is. A secret that cannot be read now is noted at `path`.
-    pub fn build(
-        header: HeaderName,
-        form: Form,
-        secret: &SecretRef,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Self {
-        secret.check(context.base, path, problems);
-        Self { header, form, secret: secret.clone(), base: context.base.clone() }
+    /// Remembers where the secret is. A secret that cannot be read now is noted.
+    pub fn build(header: HeaderName, form: Form, secret: &SecretRef, building: &mut Building<'_>) -> Self {
+        building.check_secret(secret);
+        Self { header, form, secret: secret.clone(), base: building.context.base.clone() }
     }
 
     /// The header, marked as sensitive.

@@ -1,15 +1,8 @@
 //! A key of a gate's configuration whose value is a template.
 
-use crate::digests::commit::Commit;
-use domain::{
-    error::BackendError,
-    problem::{Path, Problems},
-};
-use lang::{
-    evaluator::Context,
-    scope::NameScope,
-    template::{Template, ValueContext},
-};
+use crate::{Building, digests::commit::Commit};
+use domain::error::BackendError;
+use lang::{evaluator::Context, template::Template};
 
 /// A template and its key.
 #[derive(Debug)]
@@ -19,21 +12,14 @@ pub struct Field {
 }
 
 impl Field {
-    /// Parses the template at `key` of the gate at `path`.
-    pub fn build(
-        source: &str,
-        key: &'static str,
-        scope: &NameScope,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        let path = path.key(key);
+    /// Parses the template at the key `key` of a gate.
+    pub fn build(source: &str, key: &'static str, gate: &mut Building<'_>) -> Option<Self> {
+        let mut building = gate.key(key);
         if source.trim().is_empty() {
-            problems.error(&path, "it is empty");
+            building.error("it is empty");
             return None;
         }
-        let template = Template::build(source, ValueContext::Text, scope, &path, problems)?;
-        Some(Self { key, template })
+        Some(Self { key, template: building.template(source)? })
     }
 
     /// Its text, never empty: APIs ignore an empty filter.
@@ -85,12 +71,6 @@ impl Field {
         })
     }
 
-    /// Whether it depends on the ApplicationSet's name.
-    #[must_use]
-    pub fn reads_application_set(&self) -> bool {
-        self.template.reads_application_set()
-    }
-
     async fn render(&self, context: &Context) -> Result<String, BackendError> {
         let text = context.render(&self.template).await;
         text.map_err(|error| error.within(self.key).into_backend_error(BackendError::invalid_input))
@@ -106,9 +86,11 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
+    use lang::{scope::NameScope, template::ValueContext};
 
     fn field(source: &str) -> Field {
-        Field::build(source, "repository", &NameScope::input(), &Path::root(), &mut Problems::default()).unwrap()
+        let template = Template::parse(source, ValueContext::Text, &NameScope::input()).unwrap();
+        Field { key: "repository", template }
     }
 
     #[test]

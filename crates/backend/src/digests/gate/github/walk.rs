@@ -35,10 +35,6 @@ impl Gate for WalkBack {
         if own.state == RulingState::Passed { Ok(own) } else { self.walk_back(&request, own, query).await }
     }
 
-    fn reads_application_set(&self) -> bool {
-        self.github.reads_application_set()
-    }
-
     fn forget(&self) {
         self.github.forget();
     }

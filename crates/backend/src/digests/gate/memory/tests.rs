@@ -70,10 +70,6 @@ impl System for Oracle {
     fn is_low(&self, (): &()) -> bool {
         self.is_low.load(Ordering::SeqCst)
     }
-
-    fn reads_application_set(&self) -> bool {
-        false
-    }
 }
 
 #[derive(Clone)]
