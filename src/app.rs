@@ -1,13 +1,10 @@
 //! Builds everything that answers requests from a configuration. There are no globals; the caller provides the clock and the sockets.
 
-mod deliveries;
-mod events;
 mod explaining;
 pub(crate) mod file_watch;
 mod history;
 mod in_flight;
 mod outline;
-mod refresh;
 mod reload;
 mod repeats;
 mod setup;
@@ -20,8 +17,6 @@ use tokio::sync::{Semaphore, watch};
 
 pub use self::outline::Changes;
 pub(crate) use self::{
-    deliveries::{Delivered, Deliveries, LookedAt, MAX_KEPT as MAX_DELIVERIES},
-    events::Events,
     explaining::Explaining,
     history::{History, SAMPLED_EVERY},
     in_flight::{InFlight, RequestSlot},
@@ -44,11 +39,13 @@ use domain::{
     replay::Sources,
 };
 use engine::{
-    answer::{Engine, shared::Shared},
+    answer::Engine,
     cache::{CacheLimits, Disk, Memory, Trouble},
+    replica::Replica,
 };
 use lang::evaluator::Evaluators;
 use launcher::Launchers;
+use push::Push;
 use telemetry::metrics::Metrics;
 use tls::ServerTls;
 
@@ -64,7 +61,7 @@ pub struct App {
     /// The same of the admin listener.
     pub admin_tls: Option<Arc<ServerTls>>,
     /// Answers queries.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
     /// All metrics.
     pub metrics: Arc<Metrics>,
     /// Sends traces.
@@ -73,10 +70,8 @@ pub struct App {
     pub(crate) launchers: Arc<Launchers>,
     /// Counts the requests under way.
     pub in_flight: InFlight,
-    /// Events of hooks that wait.
-    pub(crate) events: Events,
-    /// The last deliveries of hooks.
-    pub(crate) deliveries: Deliveries,
+    /// Follows events of hooks, and refreshes ApplicationSets.
+    pub push: Arc<Push>,
     /// The explanations under way.
     pub(crate) explaining: Explaining,
     /// How much the routes served lately.
@@ -90,7 +85,7 @@ pub struct App {
     /// The sessions of people at the page.
     pub(crate) sessions: Sessions,
     /// The phase of the process: serving, or on its way to the exit.
-    pub lifecycle: Lifecycle,
+    pub lifecycle: Arc<Lifecycle>,
     setup: ArcSwap<Setup>,
     /// The number of the setup in use. Background work watches it.
     generation: watch::Sender<u64>,
@@ -149,7 +144,8 @@ impl App {
             return Err(loaded.report(problems.into_vec()));
         };
         let base = loaded.base.clone();
-        let shared = config.cache.shared.as_ref().and_then(|store| Shared::build(store, &base, &clock, &metrics.store));
+        let shared =
+            config.cache.shared.as_ref().and_then(|store| Replica::build(store, &base, &clock, &metrics.store));
         let clock = shared.as_ref().map_or(clock, |shared| shared.clock());
         let launchers = || {
             let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
@@ -172,23 +168,27 @@ impl App {
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);
+        let engine =
+            Arc::new(Engine::new(Memory::new(&config.cache), shared, Arc::clone(&clock), Arc::clone(&metrics)));
+        let lifecycle = Arc::<Lifecycle>::default();
+        let push =
+            Push::new(Arc::clone(&engine), Arc::clone(&metrics), clock, Arc::clone(&lifecycle), setup.for_push());
         let app = Self {
             tls: setup.tls.take(),
             admin_tls: setup.admin_tls.take(),
-            engine: Engine::new(Memory::new(&config.cache), shared, clock, Arc::clone(&metrics)),
+            engine,
+            push: Arc::new(push),
             metrics,
             traces: std::mem::take(&mut setup.traces),
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
-            events: Events::default(),
-            deliveries: Deliveries::default(),
             explaining: Explaining::default(),
             history: History::default(),
             started: setup.since,
             recordings: Semaphore::new(1),
             reloads: Reloads::begin(&setup),
             sessions,
-            lifecycle: Lifecycle::default(),
+            lifecycle,
             generation: watch::Sender::new(setup.generation),
             setup: ArcSwap::from_pointee(setup),
             common,
@@ -202,7 +202,8 @@ impl App {
     #[cfg(test)]
     pub(crate) fn with_backend(self, backend: &Arc<dyn source::Backend>) -> Self {
         let setup = Arc::into_inner(self.setup.into_inner()).map(|mut setup| {
-            setup.routes.replace_backends(backend);
+            Arc::make_mut(&mut setup.routes).replace_backends(backend);
+            self.push.set_current(setup.for_push());
             setup
         });
         Self { setup: ArcSwap::from_pointee(setup.expect("nothing else holds the setup yet")), ..self }
@@ -317,7 +318,7 @@ impl App {
 
     /// Runs the backends for all known queries again, so that answers are fresh. Stops when the gateway drains.
     pub(crate) async fn warm_up(&self) {
-        if let Some(shared) = self.engine.shared() {
+        if let Some(shared) = self.engine.replica() {
             shared.first_contact().await;
         }
         let setup = self.setup();
@@ -329,7 +330,7 @@ impl App {
 
     /// Follows the shared store. Returns when the gateway has ended, or at once if there is no store.
     pub async fn follow_store(&self) {
-        let Some(shared) = self.engine.shared() else { return };
+        let Some(shared) = self.engine.replica() else { return };
         let mut watching = pin!(shared.watch());
         let mut ended = pin!(self.lifecycle.reached(Phase::Ended));
         loop {

@@ -14,7 +14,7 @@ use crate::{
     config::{Loaded, Report},
 };
 use domain::clock::Timestamp;
-use engine::{answer::left_behind::LeftBehind, route::Route};
+use engine::{renewal::left_behind::LeftBehind, route::Route};
 
 /// The results of reloads.
 pub(crate) struct Reloads {
@@ -111,6 +111,7 @@ impl App {
                 let gone: Vec<_> = before.routes.iter().filter(is_gone).map(|route| Arc::clone(&route.name)).collect();
                 {
                     let mut last = self.reloads.lock();
+                    self.push.set_current(setup.for_push());
                     self.setup.store(Arc::new(setup));
                     *last = Some(Attempt { at, result: Ok(Arc::clone(&changes)) });
                 }
@@ -122,7 +123,7 @@ impl App {
                 for route in &started {
                     route.backend.start();
                 }
-                if let Some(shared) = self.engine.shared() {
+                if let Some(shared) = self.engine.replica() {
                     shared.want_sync();
                 }
                 self.engine.rename(&self.setup().routes);

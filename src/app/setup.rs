@@ -35,7 +35,7 @@ pub struct Setup {
     /// Who may call.
     pub auth: Arc<Auth>,
     /// The routes.
-    pub routes: RouteTable,
+    pub routes: Arc<RouteTable>,
     /// The requests that were sent before.
     pub(crate) repeats: Repeats,
     /// The webhooks.
@@ -58,12 +58,12 @@ pub struct Setup {
     pub(super) tls: Option<Arc<ServerTls>>,
     /// The certificate of the admin listener. The app takes this from the first setup.
     pub(super) admin_tls: Option<Arc<ServerTls>>,
-    shared: Shared,
+    shared: Clients,
 }
 
 /// What all routes share.
 #[derive(Clone)]
-struct Shared {
+struct Clients {
     /// The parts of the configuration from which it was built.
     raw: Vec<Value>,
     outbound: Arc<Outbound>,
@@ -73,6 +73,11 @@ struct Shared {
 }
 
 impl Setup {
+    /// What of this counts for events and refreshes.
+    pub(super) fn for_push(&self) -> push::Current {
+        push::Current { routes: Arc::clone(&self.routes), argocd: self.argocd.clone() }
+    }
+
     /// The HTTP clients of the routes, and those of the candidates of shadows, if there are any.
     pub(crate) fn outbound(&self) -> (&Arc<Outbound>, Option<&Arc<Outbound>>) {
         (&self.shared.outbound, self.shared.isolated.as_ref().map(|isolated| &isolated.outbound))
@@ -91,7 +96,7 @@ impl Setup {
         let raw: Vec<Value> = SHARED_PARTS.map(part).into();
         let mut shared = match before {
             Some(before) if before.shared.raw == raw => before.shared.clone(),
-            _ => Shared::build(&config, raw, base, common, &mut problems),
+            _ => Clients::build(&config, raw, base, common, &mut problems),
         };
         shared.set_isolated(&config, base, common);
         let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
@@ -149,7 +154,7 @@ impl Setup {
             Self {
                 server: config.server,
                 auth,
-                routes,
+                routes: Arc::new(routes),
                 repeats: Repeats::beside(config.cache.memory.0),
                 hooks,
                 argocd,
@@ -172,7 +177,7 @@ impl Setup {
 fn build_argocd(
     config: &Config,
     loaded: &Loaded,
-    shared: &Shared,
+    shared: &Clients,
     before: Option<&Setup>,
     problems: &mut Problems,
 ) -> Option<Arc<Argocd>> {
@@ -190,7 +195,7 @@ fn build_auth(
     config: &Config,
     loaded: &Loaded,
     common: &Common,
-    shared: &Shared,
+    shared: &Clients,
     before: Option<&Setup>,
     problems: &mut Problems,
 ) -> Arc<Auth> {
@@ -209,7 +214,7 @@ fn build_auth(
     Arc::new(auth)
 }
 
-impl Shared {
+impl Clients {
     fn build(config: &Config, raw: Vec<Value>, base: &BaseDir, common: &Common, problems: &mut Problems) -> Self {
         let (outbound, registries) = clients(config, base, common, problems);
         Self { raw, outbound, registries: Arc::new(registries), isolated: None }

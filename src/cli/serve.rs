@@ -161,18 +161,18 @@ fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Outpu
     tokio::spawn(async move { syncing.follow_store().await });
     let warming = Arc::clone(app);
     tokio::spawn(async move { warming.warm_up().await });
-    let events = Arc::clone(app);
+    let events = Arc::clone(&app.push);
     let events = tokio::spawn(async move { events.follow_events().await });
-    let telling = Arc::clone(app);
-    let telling = tokio::spawn(async move { telling.follow_notices().await });
-    let publishing = Arc::clone(app);
+    let refreshing = Arc::clone(&app.push);
+    let refreshing = tokio::spawn(async move { refreshing.follow_notices().await });
+    let publishing = Arc::clone(&app.push);
     let publishing = tokio::spawn(async move { publishing.publish_requesters().await });
     let sampling = Arc::clone(app);
     tokio::spawn(async move { sampling.keep_history().await });
     let confirming = Arc::clone(app);
     tokio::spawn(async move { confirming.confirm_held().await });
     async move {
-        let _ = tokio::join!(events, telling, publishing);
+        let _ = tokio::join!(events, refreshing, publishing);
     }
 }
 

@@ -17,9 +17,10 @@ use domain::{
     secret::REDACTED,
 };
 use engine::{
-    answer::{Failure, try_out},
     cache::Key,
+    failure::Failure,
     route::{ResolvedQuery, Route},
+    run::try_out,
 };
 
 /// How many questions are asked unless the caller says otherwise.

@@ -15,7 +15,7 @@ use domain::{
     generator::{BackendNote, Parameters, Query},
     secret::Secrets,
 };
-use engine::answer::remembered::Remembered;
+use engine::operators::remembered::Remembered;
 
 /// The last `limit` questions that `app` knows, with the ApplicationSets that asked.
 ///

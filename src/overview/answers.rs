@@ -10,8 +10,8 @@ use domain::{
     generator::{Evidence, Parameters, Selector},
 };
 use engine::{
-    answer::operators::Overview,
     cache::{KeyStart, NotOne},
+    operators::Overview,
 };
 
 /// Remembered answers.

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::date;
-use crate::app::{App, Delivered, LookedAt, MAX_DELIVERIES};
+use crate::app::App;
 use domain::{document::exact, generator::Parameters};
+use push::{Delivered, LookedAt, MAX_KEPT};
 
 /// The last deliveries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,16 +92,16 @@ pub(crate) struct UnprovenEvents {
 
 /// The last deliveries to `app`.
 pub(crate) fn events(app: &App) -> EventLog {
-    let unproven = app.deliveries.unproven().into_iter().map(|(hook, unproven)| UnprovenEvents {
+    let unproven = app.push.deliveries.unproven().into_iter().map(|(hook, unproven)| UnprovenEvents {
         hook: hook.to_string(),
         total: unproven.count,
         last_at: date(unproven.at),
         message: unproven.why,
     });
     EventLog {
-        events: app.deliveries.list().into_iter().map(Event::of).collect(),
+        events: app.push.deliveries.list().into_iter().map(Event::of).collect(),
         unproven: unproven.collect(),
-        kept: MAX_DELIVERIES,
+        kept: MAX_KEPT,
     }
 }
 

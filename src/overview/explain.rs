@@ -15,10 +15,9 @@ use domain::{
     generator::{Evidence, OutcomeKind, Parameters, watch::Watch},
 };
 use engine::{
-    answer::{
-        Failure, Unknown,
-        explain::{Explained, FoundNow},
-    },
+    answer::Unknown,
+    failure::Failure,
+    operators::explain::{Explained, FoundNow},
     route::ResolvedQuery,
 };
 

@@ -1,13 +1,12 @@
 //! ApplicationSets in a cluster: which of them ask this gateway, how one is refreshed (an annotation that starts a reconcile), and Kubernetes
 //! Events that show what the gateway holds.
 //!
-//! Start at [`Argocd`]: `refresh` patches the ApplicationSets of a question. [`RefreshQueue`] has what waits for that.
+//! Start at [`Argocd`]: `refresh` patches the ApplicationSets of a question.
 
 mod config;
 mod described;
 mod directory;
 mod event;
-mod queue;
 mod refresh;
 
 use std::{fmt, path::PathBuf, sync::atomic::AtomicU64, time::Duration};
@@ -19,7 +18,6 @@ pub use self::{
     config::{ArgocdConfig, Cause},
     described::Described,
     event::EventReason,
-    queue::{End as RefreshEnd, Refresh, RefreshQueue},
     refresh::Refreshed,
 };
 use self::{directory::Directory, event::Recorded};

@@ -1,60 +1,42 @@
 //! The engine answers a resolved query: from the cache, else by one shared run (backend, shape, encode, guard, record). If
 //! the run fails, the last good answer is served. It knows neither HTTP nor status codes.
 
-mod baselines;
-mod candidates;
-mod changes;
-pub mod conditions;
-mod confirm;
-pub mod events;
-pub mod explain;
+mod acknowledged;
+mod as_stored;
+pub(crate) mod expire;
 mod file;
-mod given;
-pub mod handover;
-mod last_good;
-pub mod left_behind;
-mod live;
+pub(crate) mod last_good;
+pub(crate) mod live;
 #[cfg(test)]
 mod model;
-pub mod notices;
-mod observe;
-pub mod operators;
 mod prefetch;
-pub mod remembered;
-mod requesters;
-mod run;
-pub mod served;
-pub mod shared;
-mod state;
-pub mod warm;
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout_at};
-
-use self::{
-    confirm::Confirmations,
-    last_good::stand_in,
-    prefetch::Siblings,
-    requesters::{NO_RUN, Requesters},
-    run::Run,
-    shared::Shared,
-    state::EngineState,
-};
-pub use self::{last_good::Unusable, run::try_out};
 use crate::{
+    answer::{last_good::stand_in, prefetch::Siblings},
     cache::{Answers, Entry, Freshness, Key, MadeUnder, Memory, Stale},
-    guard::Held,
+    failure::Failure,
+    replica::{Replica, peers::Refusal},
     route::ResolvedQuery,
+    run::{Finished, Run, Wanted, wait},
+    state::{
+        EngineState,
+        requesters::{NO_RUN, Requesters},
+    },
 };
+use std::sync::atomic::Ordering;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
+
+pub use crate::{answer::last_good::Unusable, run::try_out};
 use domain::{
     clock::{Clock, Timestamp},
-    error::{BackendError, ErrorKind},
-    generator::{Evidence, Question},
+    generator::Question,
 };
-use flight::{FlightJoin, Flights, SharedResult};
+use flight::{FlightJoin, Flights};
 use telemetry::metrics::Metrics;
+
+/// How many confirmations are under way at once, at most.
+const MAX_CONFIRMATIONS: usize = 16;
 
 /// A complete answer.
 #[derive(Debug, Clone)]
@@ -98,117 +80,31 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    fn new(failure: Failure, rests: Option<Duration>) -> Self {
+    pub(crate) fn new(failure: Failure, rests: Option<Duration>) -> Self {
         Self { failure, rests, unusable: None }
-    }
-}
-
-/// Why a run brought no answer.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Failure {
-    /// The backend does not know.
-    Backend(BackendError),
-    /// The deadline passed. The run may still end, and its answer is then stored.
-    Deadline,
-    /// The run panicked.
-    Crashed,
-    /// The backend answered, and the guard holds the answer.
-    Held(Box<Held>),
-    /// The shared store is needed and does not answer, or another replica must answer.
-    Store(String),
-}
-
-impl Failure {
-    /// What was learned about each item, if the backend asked about several.
-    #[must_use]
-    pub fn evidence(&self) -> &[Evidence] {
-        if let Self::Backend(error) = self { &error.evidence } else { &[] }
-    }
-
-    /// Whether the question itself is invalid, such as one with a shortened commit.
-    const fn is_invalid_question(&self) -> bool {
-        matches!(self, Self::Backend(BackendError { kind: ErrorKind::InvalidInput, .. }))
-    }
-
-    /// The name in metrics and logs.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Backend(error) => error.kind.as_str(),
-            Self::Deadline => "timeout",
-            Self::Crashed => "crashed",
-            Self::Held(_) => "held",
-            Self::Store(_) => "store",
-        }
-    }
-
-    /// How long the source asked not to be called.
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Backend(BackendError { kind: ErrorKind::Throttled { retry_after }, .. }) => *retry_after,
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Backend(error) => error.fmt(f),
-            Self::Deadline => f.write_str("no answer by the deadline"),
-            Self::Crashed => f.write_str("the gateway failed; its log says where"),
-            Self::Held(held) => held.fmt(f),
-            Self::Store(why) => write!(f, "the shared store cannot be used: {why}"),
-        }
-    }
-}
-
-type Landed = Result<Arc<Entry>, Failure>;
-
-/// Why a run starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    /// A caller waits for it.
-    Now,
-    /// A caller asked, and got a stale answer already.
-    Behind,
-    /// The gateway itself asks. A caller last asked at this time.
-    Since(Timestamp),
-    /// The same, after an event.
-    Event(Timestamp),
-    /// The same, because a caller is expected to ask in a moment.
-    Ahead(Timestamp),
-}
-
-impl Wanted {
-    /// When a caller last asked, if the gateway itself asks now.
-    const fn asked_at(self) -> Option<Timestamp> {
-        match self {
-            Self::Since(then) | Self::Event(then) | Self::Ahead(then) => Some(then),
-            Self::Now | Self::Behind => None,
-        }
     }
 }
 
 /// Answers queries, and stores the answers.
 pub struct Engine {
-    known: Arc<EngineState>,
+    pub(crate) known: Arc<EngineState>,
     /// By cache key, the route's revision and its keys. After a change of these, no caller waits for a run of before.
-    flights: Flights<(Key, MadeUnder), Question, Landed>,
-    confirmations: Confirmations,
-    requesters: Requesters,
+    pub(crate) flights: Flights<(Key, MadeUnder), Question, Finished>,
+    /// Bounds the confirmations that are under way.
+    pub(crate) confirmations: Arc<Semaphore>,
+    pub(crate) requesters: Requesters,
     siblings: Siblings,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Engine {
     /// An engine that has answered nothing yet.
-    pub fn new(memory: Memory, shared: Option<Arc<Shared>>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(memory: Memory, replica: Option<Arc<Replica>>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
-            known: Arc::new(EngineState::new(Answers::new(memory), shared)),
+            known: Arc::new(EngineState::new(Answers::new(memory), replica.into())),
             flights: Flights::default(),
-            confirmations: Confirmations::default(),
+            confirmations: Arc::new(Semaphore::new(MAX_CONFIRMATIONS)),
             requesters: Requesters::default(),
             siblings: Siblings::default(),
             clock,
@@ -216,10 +112,20 @@ impl Engine {
         }
     }
 
-    /// The view of the shared store, if there is one.
+    /// This process as one of the replicas that share a store, if it is one.
     #[must_use]
-    pub fn shared(&self) -> Option<&Arc<Shared>> {
-        self.known.shared.as_ref()
+    pub fn replica(&self) -> Option<&Arc<Replica>> {
+        self.known.peers.replica()
+    }
+
+    /// Calls the candidates of shadows from now on. Without this, nobody is called but the routes' own backends.
+    pub fn ask_candidates(&self) {
+        self.known.asks_candidates.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a run may be started in the background: not without contact.
+    pub(crate) fn may_run(&self) -> bool {
+        self.known.peers.may_run()
     }
 
     /// The stored answers.
@@ -239,10 +145,10 @@ impl Engine {
     /// When no complete answer is known by the query's deadline.
     pub async fn answer(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
         let mut answer = self.answer_now(asked).await;
-        if let Some(shared) = &self.known.shared
-            && !Self::is_final(shared, &answer)
+        if let Some(replica) = self.known.peers.replica()
+            && !Self::is_final(replica, &answer)
         {
-            answer = Box::pin(self.settle_answer(shared, asked, answer)).await;
+            answer = Box::pin(self.settle_answer(replica, asked, answer)).await;
         }
         let entry = answer.as_ref().ok().map(|answer| &answer.entry);
         let run = entry.map_or(NO_RUN, |entry| entry.run_number ^ entry.stored_at.0.rotate_left(32));
@@ -256,14 +162,11 @@ impl Engine {
         let now = self.clock.now();
         let own = self.known.usable(route, &key, now);
         let own = own.filter(|(entry, _)| !self.known.is_outshone(asked, entry, now));
-        if let Some(shared) = &self.known.shared {
-            // After the answer is chosen: what was the last one in contact may be given.
-            if let Some(why) = shared.why_out_of_contact() {
-                return Err(Unknown::new(Failure::Store(why), None));
-            }
-            if let Some(why) = shared.why_outdated(route) {
-                return self.answer_as_stored(shared, asked, why);
-            }
+        // After the answer is chosen: what was the last one in contact may be served.
+        match self.known.peers.refusal(route) {
+            Some(Refusal::OutOfContact(why)) => return Err(Unknown::new(Failure::Store(why), None)),
+            Some(Refusal::Outdated(why)) => return self.answer_as_stored(asked, why),
+            None => {}
         }
         match own {
             Some((entry, Freshness::Fresh { age, left })) => {
@@ -322,7 +225,7 @@ impl Engine {
 
     /// Waits for a run of the backend, unless the last run failed just now. Callers box this future, so that a cache hit does
     /// not pay for its size.
-    async fn ask(&self, asked: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
+    pub(crate) async fn ask(&self, asked: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
         let metrics = &asked.route.metrics;
         if let Some(resting) = self.resting(&asked.key, now) {
             metrics.failing.inc();
@@ -345,7 +248,7 @@ impl Engine {
     }
 
     /// Joins the run that answers `asked`, or starts it.
-    fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Landed> {
+    pub(crate) fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Finished> {
         let route = &*asked.route;
         // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
         let recheck = || {
@@ -362,15 +265,8 @@ impl Engine {
             || asked.question.clone(),
             |guard| {
                 let run = Run { asked: Arc::clone(asked), wanted, trust, guard };
-                run.fly(Arc::clone(&self.known), Arc::clone(&self.clock))
+                run.start(Arc::clone(&self.known), Arc::clone(&self.clock))
             },
         )
-    }
-}
-
-async fn wait(result: SharedResult<Landed>, deadline: Instant) -> Landed {
-    match timeout_at(deadline, result).await {
-        Ok(landed) => landed.unwrap_or(Err(Failure::Crashed)),
-        Err(_) => Err(Failure::Deadline),
     }
 }

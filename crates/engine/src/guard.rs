@@ -12,8 +12,8 @@ mod review;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::identities::usual_key;
-pub use self::{
+pub(crate) use crate::guard::identities::usual_key;
+pub use crate::guard::{
     baseline::Baseline,
     held_answers::{Decision, Held, HeldAnswers},
     identities::Identities,

@@ -11,7 +11,14 @@
 
 pub mod answer;
 pub mod cache;
+pub mod failure;
 pub mod guard;
+pub mod operators;
+pub mod renewal;
+pub mod replica;
+pub mod replication;
 pub mod route;
+pub mod run;
 pub mod shadow;
 pub mod shape;
+pub mod state;

@@ -13,14 +13,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::{announced::Announced, input::Input, matching::Matcher};
-pub use self::{
+pub use crate::route::{
     resolved::{OtherKeys, RepeatedQuery, ResolvedQuery},
     table::RouteTable,
 };
 use crate::{
     cache::{CacheConfig, Freshness, Key, KeyPrefix, Life, MadeUnder, Policy, Revision, RouteId},
     guard::Guard,
+    route::{announced::Announced, input::Input, matching::Matcher},
     shadow::Shadow,
     shape::Shape,
 };

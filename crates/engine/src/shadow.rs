@@ -18,13 +18,13 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::{
-    findings::{Findings, Report, Sighting},
-    noise::Noise,
-};
 use crate::{
     cache::{Encoded, Key},
     guard::Identity,
+    shadow::{
+        findings::{Findings, Report, Sighting},
+        noise::Noise,
+    },
     shape::Shape,
 };
 use domain::{

@@ -99,7 +99,7 @@ pub(super) fn subscriber(config: LogConfig, sink: &Arc<Sink>) -> impl Subscriber
 }
 
 /// Where the gateway's own lines come from: its crates, and two kinds of lines.
-pub const OWN_TARGETS: [&str; 20] = [
+pub const OWN_TARGETS: [&str; 21] = [
     "argocd",
     "auth",
     "backend",
@@ -112,6 +112,7 @@ pub const OWN_TARGETS: [&str; 20] = [
     "launcher",
     "oci",
     "outbound",
+    "push",
     "signature",
     "source",
     "store",

@@ -38,7 +38,7 @@ use crate::{
 };
 use auth::{Caller, Role};
 use domain::{document::exact, lifecycle::Phase};
-use engine::{answer::operators::Operator, guard::Decision};
+use engine::{guard::Decision, operators::Operator};
 use telemetry::trace;
 
 /// The message for callers without the role `admin`.
@@ -143,7 +143,7 @@ async fn livez() -> &'static str {
 
 /// Passes once the gateway knows what it said before: at once, or after the first contact with the shared store.
 async fn startupz(State(app): State<Arc<App>>) -> Response {
-    if app.engine.shared().is_none_or(|shared| shared.is_informed()) {
+    if app.engine.replica().is_none_or(|shared| shared.is_informed()) {
         "ok\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "no contact with the shared store yet\n").into_response()

@@ -14,7 +14,8 @@ use domain::{
     visible::one_line,
 };
 use engine::{
-    answer::{Failure, Unknown, Unusable},
+    answer::{Unknown, Unusable},
+    failure::Failure,
     route::{ResolvedQuery, Route},
 };
 

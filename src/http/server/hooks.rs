@@ -116,7 +116,7 @@ async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> R
     let note = |outcome: &'static str, error: &ApiError| {
         count(outcome);
         let why = error.reason.as_deref().unwrap_or(&error.message);
-        app.deliveries.add_unproven(&hook.name, why, app.now());
+        app.push.deliveries.add_unproven(&hook.name, why, app.now());
     };
     if let Err(error) = check_head(&head.method, &head.headers) {
         note("malformed", &error);
@@ -153,7 +153,7 @@ async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> R
     admit(&head.extensions);
     let outcome = follow(app, hook, &head.headers, &body).await.inspect_err(|error| {
         count("malformed");
-        app.deliveries.add(&hook.name, "malformed", Some(error.message.clone()), &[], app.now());
+        app.push.deliveries.add(&hook.name, "malformed", Some(error.message.clone()), &[], app.now());
     })?;
     count(outcome);
     if outcome == "refused" {
@@ -227,5 +227,5 @@ fn refusal(unproven: Unproven) -> ApiError {
 /// Hands a proven delivery to the task that follows events.
 async fn follow(app: &App, hook: &Hook, headers: &HeaderMap, body: &[u8]) -> Result<&'static str, ApiError> {
     let delivery = hook.read(headers, body).await.map_err(|why| ApiError::new(Code::InvalidRequest, why))?;
-    Ok(app.take_delivery(&hook.name, delivery).await)
+    Ok(app.push.take_delivery(&hook.name, delivery).await)
 }

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use domain::{clock::Timestamp, lifecycle::Phase};
-use engine::answer::conditions::{FailingQuestion, RECENT};
+use engine::operators::conditions::{FailingQuestion, RECENT};
 use tls::ServerTls;
 
 /// How many alerts of one kind are listed.
@@ -114,7 +114,7 @@ fn breakers(app: &App) -> Vec<Alert> {
 }
 
 fn store(app: &App) -> Vec<Alert> {
-    let Some(shared) = app.engine.shared() else { return Vec::new() };
+    let Some(shared) = app.engine.replica() else { return Vec::new() };
     let (state, mut alerts) = (shared.contact(), Vec::new());
     if let Some(why) = shared.why_out_of_contact() {
         let message = format!("the shared store cannot be used, so this replica answers no calls: {why}");
@@ -192,7 +192,7 @@ fn hooks(app: &App) -> Vec<Alert> {
     let now = app.now();
     let is_recent = |at: Timestamp| now.since(at).is_some_and(|passed| passed < RECENT);
     let mut alerts = Vec::new();
-    for (hook, unproven) in app.deliveries.unproven() {
+    for (hook, unproven) in app.push.deliveries.unproven() {
         if is_recent(unproven.at) {
             let message = format!("deliveries to the hook {hook} are refused; the last one: {}", unproven.why);
             let alert = Alert::new(AlertKind::HooksRefused, Severity::Warning, message).about(&hook);
@@ -200,7 +200,7 @@ fn hooks(app: &App) -> Vec<Alert> {
         }
     }
     let mut full = BTreeMap::new();
-    for delivered in app.deliveries.list() {
+    for delivered in app.push.deliveries.list() {
         if delivered.outcome == "refused" && is_recent(delivered.at) {
             full.entry(delivered.hook).or_insert(delivered.at);
         }

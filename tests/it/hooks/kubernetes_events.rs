@@ -39,7 +39,7 @@ impl Shown {
             json!({"name": "h", "backend": {"http": {"url": url}}, "cache": {"ttl": "1s", "staleIfError": "24h"}});
         let config = format!("{}argocd: {{ refresh: {refresh} }}\nroutes: {}\n", TestApp::auth(), json!([route]));
         let app = TestApp::start_in(folder, &config).await;
-        let follower = Arc::clone(&app.app);
+        let follower = Arc::clone(&app.app.push);
         tokio::spawn(async move { follower.follow_notices().await });
         Self { app, api, _source: source, is_failing, is_empty }
     }

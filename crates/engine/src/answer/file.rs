@@ -1,10 +1,14 @@
 //! Takes the cache file into use.
 
-use super::{
-    Engine,
-    live::{live, live_under},
+use crate::{
+    answer::{
+        Engine,
+        live::{live, live_under},
+    },
+    cache::Disk,
+    guard::Held,
+    route::RouteTable,
 };
-use crate::{cache::Disk, guard::Held, route::RouteTable};
 
 impl Engine {
     /// Stores answers on `disk` too, from now on, and restores the held answers on it.
@@ -23,8 +27,8 @@ impl Engine {
         for (lineage, held) in &newer {
             disk.hold(*lineage, Some(held));
         }
-        match &self.known.shared {
-            Some(shared) => shared.found_on(&disk),
+        match self.known.peers.replica() {
+            Some(replica) => replica.found_on(&disk),
             None => disk.leave_store(),
         }
         self.restore_requesters(&disk);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Answer, AnswerSource, Engine, Unknown};
 use crate::{
+    answer::{Answer, AnswerSource, Engine, Unknown},
     cache::{Entry, Key, Stale},
     guard::{Held, identity::label, usual_key},
     route::{ResolvedQuery, Route, RouteTable},
@@ -56,15 +56,14 @@ impl Engine {
     }
 
     /// The answer that is stored now, perhaps by another replica while a caller waited here.
-    pub(super) fn stored_meanwhile(&self, asked: &ResolvedQuery) -> Option<(Arc<Entry>, Stale)> {
-        self.known.shared.as_ref()?;
+    pub(crate) fn stored_meanwhile(&self, asked: &ResolvedQuery) -> Option<(Arc<Entry>, Stale)> {
         let (entry, freshness) = self.known.usable(&asked.route, &asked.key, self.clock.now())?;
         Some((entry, freshness.stale()?))
     }
 
     /// The last good answer of the lineage, for a question without an answer of its own. An invalid question gets none: it
     /// belongs to no lineage.
-    pub(super) fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+    pub(crate) fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
         if unknown.failure.is_invalid_question() || self.is_missing_here(&asked.key) {
             return Err(unknown);
         }
@@ -79,23 +78,21 @@ impl Engine {
 
     /// Whether the store has an answer to the question with `key` that is not here any more. Other replicas may still serve it.
     fn is_missing_here(&self, key: &Key) -> bool {
-        let may_serve = self.known.shared.as_ref().is_some_and(|shared| shared.may_serve(key));
-        may_serve && !matches!(self.known.answers.try_get(key), Ok(Some(_)))
+        self.known.peers.others_may_serve(key) && !matches!(self.known.answers.try_get(key), Ok(Some(_)))
     }
 
     /// Why the last good answer of the question, else of its lineage, is not served.
-    pub(super) fn unusable(&self, asked: &ResolvedQuery) -> Option<Unusable> {
+    pub(crate) fn unusable(&self, asked: &ResolvedQuery) -> Option<Unusable> {
         let (key, last) =
             [asked.key, asked.lineage()].into_iter().find_map(|key| Some((key, self.known.answers.get(&key)?)))?;
         Some(self.why_unusable(asked, &key, &last))
     }
 
     /// Why `last`, the answer under `key`, is not served.
-    pub(super) fn why_unusable(&self, asked: &ResolvedQuery, key: &Key, last: &Entry) -> Unusable {
-        let of_before = self.known.shared.as_ref().is_some_and(|shared| !shared.may_serve(key));
+    pub(crate) fn why_unusable(&self, asked: &ResolvedQuery, key: &Key, last: &Entry) -> Unusable {
         let why = if last.made_under != asked.route.made_under() {
             Unusable::OtherConfiguration
-        } else if of_before {
+        } else if !self.known.peers.may_serve(key) {
             Unusable::OfBefore
         } else {
             Unusable::TooOld
@@ -105,7 +102,7 @@ impl Engine {
 }
 
 /// Serves `entry`, because the current answer is not known.
-pub(super) fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
+pub(crate) fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
     route.metrics.stale_if_error.inc();
     Answer { entry, source: AnswerSource::StaleIfError(stale, Box::new(unknown)) }
 }

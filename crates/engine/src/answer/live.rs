@@ -9,14 +9,14 @@ use crate::{
 use domain::generator::Question;
 
 /// `question` asked again on its route, which may have another name by now; `None` when there is none.
-pub(super) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQuery> {
+pub(crate) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQuery> {
     let route = routes.by_any_name(&question.route)?;
     Some(ResolvedQuery::again(Arc::clone(route), question))
 }
 
 /// `question`, which is remembered under `key`, asked again on the route that has this key; `None` when there is none. If no route has or had
 /// the name, a route may have its former name again.
-pub(super) fn live_under(routes: &RouteTable, question: &Question, key: &Key) -> Option<ResolvedQuery> {
+pub(crate) fn live_under(routes: &RouteTable, question: &Question, key: &Key) -> Option<ResolvedQuery> {
     let has_key = |asked: &ResolvedQuery| asked.key == *key;
     if routes.by_any_name(&question.route).is_some() {
         return live(routes, question).filter(has_key);

@@ -24,13 +24,15 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use self::{
-    rules::{BRANCHES, COMMITS, ROUTES},
-    source::{Says, SourceFault},
-    stage::{Setup, Stage},
-    world::World,
+use crate::{
+    answer::model::{
+        rules::{BRANCHES, COMMITS, ROUTES},
+        source::{Says, SourceFault},
+        stage::{Setup, Stage},
+        world::World,
+    },
+    guard::{Decision, GuardConfig},
 };
-use crate::guard::{Decision, GuardConfig};
 
 /// How many cases each test tries.
 const CASES: u32 = 5_000;

@@ -13,10 +13,11 @@ use foldhash::quality::RandomState;
 use indexmap::IndexSet;
 use parking_lot::Mutex;
 
-use super::{Engine, Wanted};
 use crate::{
+    answer::Engine,
     cache::{Entry, Freshness, Key},
     route::{ResolvedQuery, Route},
+    run::Wanted,
 };
 use domain::clock::Timestamp;
 
@@ -34,7 +35,7 @@ const PLANNED_EVERY: Duration = Duration::from_secs(1);
 
 /// What each ApplicationSet asks of each route.
 #[derive(Debug, Default)]
-pub(super) struct Siblings(Mutex<Book>);
+pub(crate) struct Siblings(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
@@ -92,7 +93,7 @@ impl Book {
 impl Engine {
     /// Renews siblings of `asked`, which a caller asks at `now`, ahead of their turn. `last` is when a caller asked it before, if it is
     /// due now; without that, only what was planned before goes on.
-    pub(super) fn renew_ahead(&self, asked: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
+    pub(crate) fn renew_ahead(&self, asked: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
         if !asked.route.policy.renews_ahead() {
             return;
         }

@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Disk, Entry, Key, Life, Listed, Memory, disk::Unreadable};
+use crate::cache::{Disk, Entry, Key, Life, Listed, Memory, disk::Unreadable};
 use domain::{
     clock::Timestamp,
     generator::{Question, Selector},

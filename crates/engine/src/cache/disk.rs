@@ -34,19 +34,21 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 
-pub use self::file::Trouble;
-use self::{
-    file::File,
-    journal::Journal,
-    kind::{Change, RecordKind},
-    marks::Marks,
-    record::{Head, decode, encode},
-    sizes::{Limits, Sizes},
-    start::{Parts, start},
-    throttle::Throttle,
-    writer::{Order, Writer},
+pub use crate::cache::disk::file::Trouble;
+use crate::cache::{
+    Entry, Key, Listed, RouteId, Usage,
+    disk::{
+        file::File,
+        journal::Journal,
+        kind::{Change, RecordKind},
+        marks::Marks,
+        record::{Head, decode, encode},
+        sizes::{Limits, Sizes},
+        start::{Parts, start},
+        throttle::Throttle,
+        writer::{Order, Writer},
+    },
 };
-use super::{Entry, Key, Listed, RouteId, Usage};
 use domain::{
     clock::{Clock, Timestamp},
     generator::{Question, Selector},

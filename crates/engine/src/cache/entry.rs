@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Life, MadeUnder, Turn};
+use crate::cache::{Life, MadeUnder, Turn};
 use domain::{
     clock::Timestamp,
     document::{self, exact, memory_of},

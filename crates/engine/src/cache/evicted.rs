@@ -7,7 +7,7 @@ use std::{
 
 use foldhash::quality::RandomState;
 
-use super::{Key, RouteId};
+use crate::cache::{Key, RouteId};
 
 /// How many keys are stored of one week, at 8 bytes each.
 const MAX_KEYS: usize = 500_000;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Shares};
+use crate::cache::{Key, Shares};
 use domain::clock::Timestamp;
 
 /// The first rest.

@@ -1,6 +1,6 @@
 //! The beginning of a key's text, by which an operator names one answer.
 
-use super::Key;
+use crate::cache::Key;
 
 /// How many digits it has at least. A shorter one may be a mistake, such as a variable of a script that was never set: it names nothing.
 const MIN_DIGITS: usize = 6;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, Life, MadeUnder, disk::record::Head};
+use crate::cache::{Entry, Life, MadeUnder, disk::record::Head};
 use domain::{
     clock::Timestamp,
     generator::{Evidence, Question},

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{
+use crate::cache::{
     Entry, EvictedKeys, Key, RouteId,
     shares::{Shares, Usage},
 };

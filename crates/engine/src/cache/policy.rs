@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Key;
+use crate::cache::Key;
 use domain::{clock::Timestamp, generator::Lasting, units::HumanDuration};
 
 /// How long a route's answers live.

@@ -15,7 +15,7 @@ use std::{collections::HashMap, fmt, hash::Hash};
 use foldhash::quality::RandomState;
 use lru::LruCache;
 
-use super::{Key, RouteId};
+use crate::cache::{Key, RouteId};
 
 /// A key that says to which route its record belongs.
 pub trait OfRoute: Hash + Eq + Clone {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{GuardConfig, Identities};
+use crate::guard::{GuardConfig, Identities};
 use domain::{clock::Timestamp, generator::ParameterSet};
 
 /// How long lost sets still count. Otherwise many small losses could empty a fleet step by step.

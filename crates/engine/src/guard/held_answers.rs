@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-pub use self::held::{Decision, Held};
 use crate::cache::{Key, KeyStart, NotOne, RouteId, Shares, Usage, in_turns};
+pub use crate::guard::held_answers::held::{Decision, Held};
 use domain::clock::Timestamp;
 
 /// How many bytes of held answers are stored: some ten thousand.

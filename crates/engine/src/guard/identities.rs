@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::identity::{Identity, USUAL_KEYS, identities, is_name};
+use crate::guard::identity::{Identity, USUAL_KEYS, identities, is_name};
 use domain::generator::ParameterSet;
 
 /// The number of parameter sets in one answer, and their identities by some keys.

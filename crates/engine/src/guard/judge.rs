@@ -10,7 +10,7 @@ use std::{
 use foldhash::quality::RandomState;
 use sha2::{Digest as _, Sha256};
 
-use super::{
+use crate::guard::{
     Baseline, Breach, Decision, Guard, Held, Identities, OnEmpty, OnShrink,
     baseline::Loss,
     identities::usual_key,

@@ -1,8 +1,10 @@
 //! Decides whether an answer is accepted: compares it with the baseline, and counts the runs that agree with the held answer. It is pure:
 //! `engine::answer` makes the change.
 
-use super::{Baseline, Decision, Guard, Held};
-use crate::cache::Key;
+use crate::{
+    cache::Key,
+    guard::{Baseline, Decision, Guard, Held},
+};
 use domain::{
     clock::Timestamp,
     generator::{ParameterSet, Question},

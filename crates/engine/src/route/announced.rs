@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{
+use crate::route::{
     announcement::Announcement,
     input::{Input, InputParameter},
 };

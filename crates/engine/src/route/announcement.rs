@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::input::{InputParameter, Type};
+use crate::route::input::{InputParameter, Type};
 use domain::problem::{Path, Problems};
 
 /// A parameter, as a Config Management Plugin announces it.

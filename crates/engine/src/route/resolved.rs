@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Route;
-use crate::cache::{Key, KeyPrefix};
+use crate::{
+    cache::{Key, KeyPrefix},
+    route::Route,
+};
 use domain::{
     document,
     generator::{Parameters, Query, Question},

@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Route, matching::Matcher};
+use crate::route::{Route, matching::Matcher};
 use domain::{error::BackendError, generator::Query};
 #[cfg(feature = "testing")]
 use source::Backend;
 
 /// All routes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RouteTable {
     routes: Vec<Arc<Route>>,
     by_name: HashMap<Arc<str>, Arc<Route>>,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    noise::Known,
-    pairs::{differing, id, keys},
+use crate::{
+    guard::Identity,
+    shadow::{
+        noise::Known,
+        pairs::{differing, id, keys},
+    },
 };
-use crate::guard::Identity;
 use domain::{difference::Difference, generator::ParameterSet};
 
 /// What differs between two lists.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Compared;
+use crate::shadow::Compared;
 use domain::{
     clock::Timestamp,
     difference::Difference,

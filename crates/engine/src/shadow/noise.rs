@@ -7,10 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use super::pairs::{Place, varying};
 use crate::{
     cache::{Encoded, Key},
     guard::Identity,
+    shadow::pairs::{Place, varying},
 };
 use domain::bounded_cache::Recent;
 

@@ -17,7 +17,7 @@ use domain::{
     document::{self, exact},
     generator::{Parameters, Selector},
 };
-use engine::{answer::operators::Operator, cache::NotOne};
+use engine::{cache::NotOne, operators::Operator};
 
 /// How many answers are listed unless `limit` says otherwise.
 const DEFAULT_LISTED: usize = 1000;

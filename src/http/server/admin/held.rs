@@ -13,9 +13,9 @@ use crate::{
 };
 use domain::{document, visible::one_line};
 use engine::{
-    answer::operators::{NotDecided, Operator},
     cache::{Key, KeyStart, NotOne},
     guard::Decision,
+    operators::{NotDecided, Operator},
 };
 use store::StoreError;
 

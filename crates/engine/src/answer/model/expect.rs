@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    oracle::{EngineState, Landed, Oracle, Worth},
-    rules::{Asked, Slot},
+use crate::answer::{
+    Answer, AnswerSource, Unknown,
+    model::{
+        oracle::{EngineState, Landed, Oracle, Worth},
+        rules::{Asked, Slot},
+    },
 };
-use crate::answer::{Answer, AnswerSource, Unknown};
 use domain::{clock::Timestamp, error::ErrorKind};
 
 /// Why there is no new answer: the failure, and whether it happened to an earlier call.

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{
-    judgement::{Accepted, Judgement},
-    rules::{Asked, Slot},
-    source::{ModelSource, Ran, RunEnd},
+use crate::{
+    answer::model::{
+        judgement::{Accepted, Judgement},
+        rules::{Asked, Slot},
+        source::{ModelSource, Ran, RunEnd},
+    },
+    cache::Entry,
+    guard::Decision,
 };
-use crate::{cache::Entry, guard::Decision};
 use domain::clock::Timestamp;
 
 /// What happened in a lineage since its last answer was accepted.

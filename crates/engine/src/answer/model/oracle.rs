@@ -5,8 +5,8 @@ mod held;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use self::held::OracleHeld;
-use super::{
+pub(super) use crate::answer::model::oracle::held::OracleHeld;
+use crate::answer::model::{
     judgement::Accepted,
     rules::{Asked, Slot},
     source::{Ran, RunEnd, Says},

@@ -15,19 +15,19 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
-    expect::Got,
-    rules::{Asked, Slot, Wall},
-    source::{Says, SourceFault},
-    stage::{Stage, question},
-};
 use crate::{
     answer::{
         Answer, Engine, Unknown,
-        operators::{NotDecided, Operator},
+        model::{
+            expect::Got,
+            rules::{Asked, Slot, Wall},
+            source::{Says, SourceFault},
+            stage::{Stage, question},
+        },
     },
     cache::Disk,
     guard::Decision,
+    operators::{NotDecided, Operator},
     route::ResolvedQuery,
 };
 use domain::{clock::Clock, generator::Selector};

@@ -4,18 +4,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{
-    oracle::Spread,
-    rules::{Asked, ROUTES, Rules, Slot, Wall},
-    source::ModelSource,
-};
 use crate::{
     answer::{
         Engine,
-        shared::{Shared, SharedClock},
+        model::{
+            oracle::Spread,
+            rules::{Asked, ROUTES, Rules, Slot, Wall},
+            source::ModelSource,
+        },
     },
     cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
     guard::{Guard, GuardConfig},
+    replica::{Replica, SharedClock},
     route::{Accepts, Origin, ResolvedQuery, Route, RouteParts, RouteTable},
     shape::{Nulls, Shape, ShapeConfig},
 };
@@ -109,7 +109,7 @@ impl Stage {
     ) -> Arc<Engine> {
         let ahead = Duration::from_mins(5) * (n % 5);
         let clock = Arc::new(SharedClock::new(Arc::new(Ahead(Arc::clone(wall), ahead))));
-        let shared = Arc::new(Shared::new(store, format!("replica-{n}"), Arc::clone(&clock)));
+        let shared = Arc::new(Replica::new(store, format!("replica-{n}"), Arc::clone(&clock)));
         let memory = Memory::new(&CacheLimits::default());
         let engine = Engine::new(memory, Some(Arc::clone(&shared)), clock, Arc::clone(&self.metrics));
         if let Some(disk) = disk {

@@ -13,7 +13,7 @@ use proptest::{
 };
 use tokio::time::Instant;
 
-use super::{
+use crate::answer::model::{
     replicas::{Ended, Replicas, list, sets},
     rules::Asked,
     source::{Says, SourceFault},
@@ -113,7 +113,7 @@ impl History {
 
 /// Whether a replica that knows everything can reach the store. Otherwise an emptied store looks as one that is used for the first time.
 fn is_known(replicas: &Replicas) -> bool {
-    replicas.all.iter().any(|engine| engine.shared().is_some_and(|shared| shared.is_in_contact()))
+    replicas.all.iter().any(|engine| engine.replica().is_some_and(|shared| shared.is_in_contact()))
 }
 
 /// Lets everything happen that is not a call.

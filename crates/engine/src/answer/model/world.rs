@@ -13,21 +13,21 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{
-    Op, Seen, Which,
-    expect::{Got, StateBefore},
-    invariants::{InvariantWatch, whole},
-    oracle::{Landed, Oracle},
-    rules::{Asked, Slot, Wall},
-    source::{Ran, RunEnd, Says},
-    stage::{Peek, Setup, Stage, question},
-};
 use crate::{
     answer::{
         Answer, Engine, Unknown,
-        operators::{Decided, NotDecided},
+        model::{
+            Op, Seen, Which,
+            expect::{Got, StateBefore},
+            invariants::{InvariantWatch, whole},
+            oracle::{Landed, Oracle},
+            rules::{Asked, Slot, Wall},
+            source::{Ran, RunEnd, Says},
+            stage::{Peek, Setup, Stage, question},
+        },
     },
     cache::Disk,
+    operators::{Decided, NotDecided},
     route::ResolvedQuery,
 };
 use domain::clock::Clock;
@@ -75,8 +75,8 @@ pub(super) struct World<'a> {
 type Checked = Result<(), String>;
 
 /// The operator in the log.
-const fn operator() -> crate::answer::operators::Operator {
-    crate::answer::operators::Operator { caller: String::new(), request_id: String::new(), reason: None }
+const fn operator() -> crate::operators::Operator {
+    crate::operators::Operator { caller: String::new(), request_id: String::new(), reason: None }
 }
 
 impl<'a> World<'a> {

@@ -20,11 +20,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    super::Key,
-    file::{Trouble, beside},
-    kind::{Change, RecordKind},
-    record,
+use crate::cache::{
+    Key,
+    disk::{
+        file::{Trouble, beside},
+        kind::{Change, RecordKind},
+        record,
+    },
 };
 
 /// How many bytes may wait for the writer, unless [`Journal::limit`] says less.

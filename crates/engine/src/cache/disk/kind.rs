@@ -2,7 +2,7 @@
 
 use redb::TableDefinition;
 
-use super::{super::Key, record};
+use crate::cache::{Key, disk::record};
 
 /// A table: the key is a question's or a lineage's [`Key`], the value a [`record`].
 pub(super) type Records = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;

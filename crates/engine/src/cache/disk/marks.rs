@@ -23,11 +23,13 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use self::form::{EMPTY, HEADER, Header, Mark, SLOT, Scope};
-use super::{
-    super::{Key, RouteId, Usage},
-    file::{replace, sync_folder},
-    kind::RecordKind,
+use crate::cache::{
+    Key, RouteId, Usage,
+    disk::{
+        file::{replace, sync_folder},
+        kind::RecordKind,
+        marks::form::{EMPTY, HEADER, Header, Mark, SLOT, Scope},
+    },
 };
 use domain::clock::{Clock, Timestamp};
 

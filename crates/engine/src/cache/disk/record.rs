@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
-use super::super::{Encoded, Entry, Life, MadeUnder, PackedQuestion, Revision, Turn};
+use crate::cache::{Encoded, Entry, Life, MadeUnder, PackedQuestion, Revision, Turn};
 use domain::{
     clock::Timestamp,
     generator::{BackendNote, Evidence, Question},

@@ -3,9 +3,10 @@
 //! Answers leave before baselines, unless the baselines take more than a third of the room: without an answer the source is asked again,
 //! and without a baseline the next answer is held. Held answers stay: the guard bounds them ([`super::Disk::room_for_held`]).
 
-use super::{
-    super::{Key, RouteId, Shares, Usage, shares::OfRoute},
-    kind::{Change, RecordKind},
+use crate::cache::{
+    Key, RouteId, Shares, Usage,
+    disk::kind::{Change, RecordKind},
+    shares::OfRoute,
 };
 
 const MIB: u64 = 1024 * 1024;

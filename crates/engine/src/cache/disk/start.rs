@@ -26,7 +26,7 @@ use std::{
 
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 
-use super::{
+use crate::cache::disk::{
     file::{self, File, Trouble, beside},
     journal::{Journal, Recovered},
     kind::{Change, RecordKind},

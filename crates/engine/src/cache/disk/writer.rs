@@ -11,18 +11,20 @@ use std::{
 use parking_lot::Mutex;
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 
-use super::{
-    file::File,
-    journal::Journal,
-    kind::{Change, RecordKind},
-    marks::Marks,
-    record::{self, Head, draft, open, seal},
-    records,
-    sizes::{Id, Limits, Plan, Sizes, room_of},
-    start::{FORM, META, OWN_FORM, STAMP},
-    throttle::Throttle,
+use crate::cache::{
+    Key,
+    disk::{
+        file::File,
+        journal::Journal,
+        kind::{Change, RecordKind},
+        marks::Marks,
+        record::{self, Head, draft, open, seal},
+        records,
+        sizes::{Id, Limits, Plan, Sizes, room_of},
+        start::{FORM, META, OWN_FORM, STAMP},
+        throttle::Throttle,
+    },
 };
-use crate::cache::Key;
 use domain::generator::{Question, Selector};
 use telemetry::metrics::DiskMetrics;
 

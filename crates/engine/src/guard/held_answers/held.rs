@@ -4,8 +4,10 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Breach, judge::MAX_NAMED as MAX_GONE, short};
-use crate::cache::{Key, question_size};
+use crate::{
+    cache::{Key, question_size},
+    guard::{Breach, judge::MAX_NAMED as MAX_GONE, short},
+};
 use domain::{
     clock::Timestamp,
     generator::{Evidence, Question},

@@ -1,11 +1,9 @@
 use serde_json::json;
 
-use super::{
-    super::{
-        Baseline, Guard, Identities, Review, Standing,
-        judge::tests::{guard, sets},
-    },
-    *,
+use crate::guard::{
+    Baseline, Guard, Identities, Review, Standing,
+    held_answers::*,
+    judge::tests::{guard, sets},
 };
 use domain::generator::{ParameterSet, Question};
 

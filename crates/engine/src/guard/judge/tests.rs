@@ -1,12 +1,10 @@
 use proptest::prelude::{Strategy, prop, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        GuardConfig, Identity,
-        identity::{USUAL_KEYS, identities, is_name},
-    },
-    *,
+use crate::guard::{
+    GuardConfig, Identity,
+    identity::{USUAL_KEYS, identities, is_name},
+    judge::*,
 };
 use domain::problem::{Path, Problems};
 

@@ -23,7 +23,7 @@ use crate::{
     http::page::{self, Tab, notice},
 };
 use auth::Role;
-use engine::{answer::operators::Operator, guard::Decision};
+use engine::{guard::Decision, operators::Operator};
 
 pub(super) async fn release(
     State(app): State<Arc<App>>,

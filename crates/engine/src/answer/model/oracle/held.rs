@@ -1,9 +1,9 @@
 //! The oracle's accepted and held answers, and the times of the gateway's own runs.
 
-use super::{Flight, Fresh, Oracle, Worth};
 use crate::{
     answer::model::{
         judgement::{Accepted, Judgement},
+        oracle::{Flight, Fresh, Oracle, Worth},
         rules::{Asked, Slot},
         source::Ran,
     },

@@ -42,7 +42,7 @@ fn without_contact_nothing_is_answered() {
             replicas.start_again(ended);
             let caller = replicas.start(1, ASKED);
             assert_eq!(replicas.within_time(caller).await, Err("store"), "{state:?}");
-            assert!(!replicas.all[1].shared().unwrap().is_informed());
+            assert!(!replicas.all[1].replica().unwrap().is_informed());
             assert_eq!(replicas.stage.source.runs(), runs, "{state:?}: nothing is asked");
 
             replicas.links.iter().for_each(|link| link.set(LinkState::Works));

@@ -1,7 +1,7 @@
 //! Refreshes that an ended replica has left.
 
 use super::*;
-use crate::answer::handover::{LeftRefresh, SeenNotes};
+use crate::replication::refreshes::{LeftRefresh, SeenNotes};
 
 /// One replica takes a refresh. If it does not say that it is made, as one that is killed, another one takes it over.
 #[test]

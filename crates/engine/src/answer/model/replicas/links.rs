@@ -29,7 +29,7 @@ fn a_start_from_an_outdated_file_while_the_store_is_away() {
         replicas.store.set_away(true);
         replicas.start_again(outdated);
         replicas.pass(2).await;
-        assert!(!replicas.all[1].shared().unwrap().is_informed(), "it is not ready");
+        assert!(!replicas.all[1].replica().unwrap().is_informed(), "it is not ready");
         assert!(in_turn(&replicas).await.is_empty(), "nobody answers");
         replicas.store.set_away(false);
         replicas.pass(2).await;

@@ -180,7 +180,7 @@ fn what_was_lost_for_good_holds_every_answer() {
         // The only replica that knew something is gone. The next one knows that it does not know all.
         drop(replicas.end(0));
         replicas.add();
-        let shared = Arc::clone(replicas.all[0].shared().unwrap());
+        let shared = Arc::clone(replicas.all[0].replica().unwrap());
         replicas.all[0].completed(&shared, None);
         replicas.stage.source.say(list(1), 0);
         replicas.pass(30).await;
@@ -202,7 +202,7 @@ fn a_failed_offer_is_repeated() {
         replicas.store.fail_offers(3);
         replicas.pass(15).await;
         for engine in &replicas.all {
-            assert!(engine.shared().unwrap().is_in_contact(), "the recovery does not wait for ten minutes");
+            assert!(engine.replica().unwrap().is_in_contact(), "the recovery does not wait for ten minutes");
         }
         replicas.stage.source.say(list(1), 0);
         replicas.pass(400).await;

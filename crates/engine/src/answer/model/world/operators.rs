@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::FutureExt as _;
 
-use super::{Checked, Operator, World, operator};
 use crate::{
     answer::model::{
         expect::Why,
         oracle::{Landed, Worth},
         rules::{Asked, ROUTES, Slot},
+        world::{Checked, Operator, World, operator},
     },
     guard::Decision,
 };

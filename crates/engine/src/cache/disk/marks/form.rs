@@ -8,7 +8,7 @@
 //!
 //! Numbers are little endian.
 
-use super::super::record::checksum;
+use crate::cache::disk::record::checksum;
 
 /// The size of a slot, in bytes.
 pub(super) const SLOT: usize = 20;

@@ -1,0 +1,38 @@
+//! Answers of a replica that has another configuration of a route than the store names: what the store has, and no runs.
+
+use crate::{
+    answer::{Answer, AnswerSource, Engine, Unknown, last_good::stand_in},
+    cache::{Freshness, MadeUnder},
+    failure::Failure,
+    route::ResolvedQuery,
+};
+
+impl Engine {
+    /// The answer to `asked` that the store has, else the last good one of its lineage. `why` says why there is no run.
+    ///
+    /// # Errors
+    /// When the store has none that may be served.
+    pub(crate) fn answer_as_stored(&self, asked: &ResolvedQuery, why: String) -> Result<Answer, Unknown> {
+        let (route, now) = (&*asked.route, self.clock.now());
+        for key in [asked.key, asked.lineage()] {
+            let Some(entry) = self.known.answers.get(&key) else { continue };
+            // Another revision's answer counts. One that this replica's keys do not vouch for never does.
+            let MadeUnder { trust, .. } = entry.made_under;
+            let is_usable = self.known.peers.may_serve(&key) && route.trust().accepts(trust);
+            let freshness = route.policy.state(entry.stored_at, entry.life, now);
+            let Some(stale) = freshness.stale().filter(|_| is_usable) else { continue };
+            if let Freshness::Fresh { age, left } = freshness
+                && key == asked.key
+            {
+                route.metrics.hits.inc();
+                return Ok(Answer { entry, source: AnswerSource::Hit { age, left } });
+            }
+            if key == asked.key && self.known.is_outshone(asked, &entry, now) {
+                continue;
+            }
+            return Ok(stand_in(route, entry, stale, Unknown::new(Failure::Store(why), None)));
+        }
+        let unknown = Unknown::new(Failure::Store(why), None);
+        Err(Unknown { unusable: self.unusable(asked), ..unknown })
+    }
+}

@@ -1,0 +1,61 @@
+//! Makes the sources of stored answers be called again.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    answer::{Engine, live::live_under},
+    cache::Key,
+    failure::Failure,
+    route::{Route, RouteTable},
+};
+use domain::generator::{Question, Selector};
+
+/// The effect of an invalidation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Invalidated {
+    /// Answers whose backend is asked before they are served again.
+    pub answers: usize,
+    /// Runs that were cut off: later callers do not get their answers.
+    pub runs: usize,
+}
+
+impl Engine {
+    /// Makes an invalidation here.
+    pub(crate) fn expire(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
+        let (mut expired, runs) = self.expire_in_memory(routes, selector);
+        expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
+        let is_own = |(key, question): &(&Key, &Question)| live_under(routes, question, key).is_some();
+        Invalidated { answers: expired.iter().filter(is_own).count(), runs }
+    }
+
+    /// The same without the file, which may be large. Returns the expired answers, and how many runs were cut off.
+    pub(crate) fn expire_in_memory(&self, routes: &RouteTable, selector: &Selector) -> (HashMap<Key, Question>, usize) {
+        // This comes first, so that no run that begins now uses what a backend remembers. A run for a single question says itself that
+        // it must ask.
+        let is_meant = |route: &&Arc<Route>| {
+            !selector.is_exact && selector.route.as_deref().is_none_or(|name| *name == *route.name)
+        };
+        for route in routes.iter().filter(is_meant) {
+            route.backend.forget();
+            route.shadow.iter().for_each(|shadow| shadow.forget());
+        }
+        let mut expired = HashMap::new();
+        let runs = self.flights.supersede(
+            |question| selector.selects(question),
+            || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
+        );
+        if selector.is_exact {
+            // A source that asked not to be called is not called.
+            let is_free = |failure: &Failure| failure.retry_after().is_none();
+            self.known.failing.end_rests(|failed| selector.selects(&failed.question) && is_free(&failed.failure));
+        } else {
+            self.known.failing.forget(|failed| selector.selects(&failed.question));
+        }
+        (expired, runs)
+    }
+
+    /// Ends the rest of failed questions of the routes that `is_meant`, because these routes changed.
+    pub fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
+        self.known.failing.forget(|failed| is_meant(&failed.question.route));
+    }
+}

@@ -1,0 +1,78 @@
+//! Why a question has no new answer.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::guard::Held;
+use domain::{
+    error::{BackendError, ErrorKind},
+    generator::Evidence,
+};
+use store::StoreError;
+
+/// Why a run brought no answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Failure {
+    /// The backend does not know.
+    Backend(BackendError),
+    /// The deadline passed. The run may still end, and its answer is then stored.
+    Deadline,
+    /// The run panicked.
+    Crashed,
+    /// The backend answered, and the guard holds the answer.
+    Held(Box<Held>),
+    /// The shared store is needed and does not answer, or another replica must answer.
+    Store(String),
+}
+
+impl Failure {
+    /// What was learned about each item, if the backend asked about several.
+    #[must_use]
+    pub fn evidence(&self) -> &[Evidence] {
+        if let Self::Backend(error) = self { &error.evidence } else { &[] }
+    }
+
+    /// Whether the question itself is invalid, such as one with a shortened commit.
+    pub(crate) const fn is_invalid_question(&self) -> bool {
+        matches!(self, Self::Backend(BackendError { kind: ErrorKind::InvalidInput, .. }))
+    }
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Backend(error) => error.kind.as_str(),
+            Self::Deadline => "timeout",
+            Self::Crashed => "crashed",
+            Self::Held(_) => "held",
+            Self::Store(_) => "store",
+        }
+    }
+
+    /// How long the source asked not to be called.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Backend(BackendError { kind: ErrorKind::Throttled { retry_after }, .. }) => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backend(error) => error.fmt(f),
+            Self::Deadline => f.write_str("no answer by the deadline"),
+            Self::Crashed => f.write_str("the gateway failed; its log says where"),
+            Self::Held(held) => held.fmt(f),
+            Self::Store(why) => write!(f, "the shared store cannot be used: {why}"),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
+}

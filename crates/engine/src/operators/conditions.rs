@@ -1,0 +1,131 @@
+//! What is wrong with routes, for operators and metrics: the questions whose last run failed, and what callers get meanwhile. It reads memory
+//! only, changes nothing, and counts as no use of an answer.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    answer::{Engine, live::live_under},
+    cache::{Freshness, Key},
+    failure::Failure,
+    route::{ResolvedQuery, Route, RouteTable},
+};
+use domain::{clock::Timestamp, generator::Question};
+
+/// A failure longer ago says nothing about now: nobody has asked since.
+pub const RECENT: Duration = Duration::from_hours(1);
+
+/// A question whose last run failed within the last hour. Held answers are not among these.
+#[derive(Debug)]
+pub struct FailingQuestion {
+    /// Its key.
+    pub key: Key,
+    /// The question.
+    pub question: Question,
+    /// Why the last run failed.
+    pub failure: Failure,
+    /// When the last run failed.
+    pub failed_at: Timestamp,
+    /// When the answer was stored that callers get meanwhile. `None` if they get an error.
+    pub stand_in: Option<Timestamp>,
+}
+
+impl Engine {
+    /// The questions to `routes` whose last run failed within the last hour, the most recent failure first.
+    #[must_use]
+    pub fn failing(&self, routes: &RouteTable) -> Vec<FailingQuestion> {
+        let now = self.clock.now();
+        let rests = self.known.failing.rests().filter(|(_, rest)| {
+            let is_held = matches!(rest.failure.failure, Failure::Held(_));
+            !is_held && now.since(rest.since).is_some_and(|passed| passed < RECENT)
+        });
+        let failed: Vec<_> = rests
+            .filter_map(|(key, rest)| {
+                let asked = live_under(routes, &rest.failure.question, &key)?;
+                Some((asked, rest))
+            })
+            .collect();
+        let replaced: Vec<_> =
+            failed.iter().map(|(asked, rest)| (asked, rest.failure.failure.is_invalid_question())).collect();
+        let stand_ins = self.stand_ins(&replaced, now);
+        let mut failing: Vec<FailingQuestion> = failed
+            .into_iter()
+            .map(|(asked, rest)| FailingQuestion {
+                stand_in: stand_ins.get(&asked.key).copied(),
+                key: asked.key,
+                failed_at: rest.since,
+                failure: rest.failure.failure,
+                question: asked.question,
+            })
+            .collect();
+        failing.sort_unstable_by_key(|failing| (std::cmp::Reverse(failing.failed_at), *failing.key.as_bytes()));
+        failing
+    }
+
+    /// When the answers were stored that may be served in place of new ones to `asked`, by key. A question's own answer comes before its
+    /// lineage's. An invalid question belongs to no lineage.
+    fn stand_ins(&self, asked: &[(&ResolvedQuery, bool)], now: Timestamp) -> HashMap<Key, Timestamp> {
+        let keys = |(asked, is_invalid): &(&ResolvedQuery, bool)| {
+            [asked.key, if *is_invalid { asked.key } else { asked.lineage() }]
+        };
+        let wanted: HashSet<Key> = asked.iter().flat_map(keys).collect();
+        // Without contact, a replica answers nothing.
+        if wanted.is_empty() || !self.may_run() {
+            return HashMap::new();
+        }
+        // Not `get`, which counts as a use of the answer.
+        let entries: HashMap<Key, _> = self.answers().memory().iter().filter(|(key, _)| wanted.contains(key)).collect();
+        let usable = |each: &(&ResolvedQuery, bool)| {
+            let asked = each.0;
+            let stored_at = keys(each).into_iter().find_map(|key| {
+                let entry = entries.get(&key)?;
+                let of = (entry.made_under, entry.stored_at, entry.life);
+                let state = self.known.state(&asked.route, &key, of, now);
+                (state != Freshness::Expired).then_some(entry.stored_at)
+            })?;
+            Some((asked.key, stored_at))
+        };
+        asked.iter().filter_map(usable).collect()
+    }
+
+    /// When the oldest answer was stored that stands in for a failing source, by route.
+    pub(crate) fn oldest_stand_ins(&self, routes: &RouteTable) -> HashMap<Arc<str>, Timestamp> {
+        let mut oldest = HashMap::<Arc<str>, Timestamp>::new();
+        for FailingQuestion { question, stand_in, .. } in self.failing(routes) {
+            let Some(at) = stand_in else { continue };
+            oldest.entry(question.route).and_modify(|oldest| *oldest = at.min(*oldest)).or_insert(at);
+        }
+        oldest
+    }
+
+    /// The ApplicationSets that asked each of `routes` within the last day, by the route's name, as far as is known.
+    #[must_use]
+    pub fn application_sets(&self, routes: &RouteTable) -> HashMap<Arc<str>, BTreeSet<Arc<str>>> {
+        let now = self.clock.now();
+        let asked = |route: &Arc<Route>| {
+            let names = self.requesters.of_route(route.id(), now);
+            (Arc::clone(&route.name), names.into_iter().collect())
+        };
+        let mut all: HashMap<Arc<str>, BTreeSet<Arc<str>>> = routes.iter().map(asked).collect();
+        // Where the answer depends on the ApplicationSet, the question has its name, also if the caller did not come since the start.
+        let mut note = |route: &Arc<str>, own: Option<&Arc<str>>| {
+            let own = own.filter(|name| !name.is_empty());
+            if let (Some(name), Some(of_route)) = (own, all.get_mut(route)) {
+                let is_known = of_route.iter().any(|known| known.rsplit('/').next() == Some(&**name));
+                if !is_known {
+                    of_route.insert(Arc::clone(name));
+                }
+            }
+        };
+        for (_, entry) in self.answers().memory().iter() {
+            note(entry.question.route(), entry.question.application_set());
+        }
+        for (_, failed) in self.known.failing.all() {
+            note(&failed.question.route, failed.question.application_set.as_ref());
+        }
+        all
+    }
+}

@@ -1,0 +1,119 @@
+//! Lists what is known about questions.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use crate::{
+    answer::{Engine, live::live_under},
+    cache::{Entry, Freshness, Key, Listed},
+    failure::Failure,
+    guard::Held,
+    route::{ResolvedQuery, RouteTable},
+    state::{self, requesters::named},
+};
+use domain::generator::{Question, Selector};
+
+/// How many ApplicationSets are listed with a question.
+const MAX_REQUESTERS: usize = 5;
+/// The failure of the last run, and how long the question still rests.
+type Failed = (state::Failed, Duration);
+
+/// All that is known about a question.
+#[derive(Debug)]
+pub struct Overview {
+    /// Its key.
+    pub key: Key,
+    /// The key of its lineage.
+    pub lineage: Key,
+    /// The question.
+    pub question: Question,
+    /// The stored answer.
+    pub answer: Option<Listed>,
+    /// The answer's state, by its name for operators.
+    pub state: &'static str,
+    /// The time since the answer was stored; `None` if the clock was put back.
+    pub age: Option<Duration>,
+    /// For how long the answer is fresh.
+    pub fresh_for: Option<Duration>,
+    /// Why the last run failed, and how long until the backend is asked again. Zero: the next call asks it.
+    pub failing: Option<(Failure, Duration)>,
+    /// The held answer.
+    pub held: Option<Held>,
+    /// The ApplicationSets that asked recently, the last one first.
+    pub asked_by: Vec<Arc<str>>,
+}
+
+impl Engine {
+    /// All that is known about the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
+    /// file, if there is one.
+    #[must_use]
+    pub fn list(&self, routes: &RouteTable, selector: &Selector) -> Vec<Overview> {
+        let now = self.clock.now();
+        let mut failing: HashMap<Key, Failed> =
+            self.known.failing.all_with_rests(now).map(|(key, rest, left)| (key, (rest.failure, left))).collect();
+        let mut all = Vec::new();
+        for (key, answer) in self.answers().list() {
+            all.extend(self.overview(routes, key, &answer.question.clone(), Some(answer), failing.remove(&key)));
+        }
+        for (key, failed) in failing {
+            all.extend(self.overview(routes, key, &failed.0.question.clone(), None, Some(failed)));
+        }
+        all.retain(|overview| selector.selects(&overview.question));
+        all.sort_unstable_by_key(|overview| *overview.key.as_bytes());
+        all
+    }
+
+    /// `None` for a lineage's record, which is a copy of another key's answer, and for a question that no route answers any more.
+    fn overview(
+        &self,
+        routes: &RouteTable,
+        key: Key,
+        question: &Question,
+        answer: Option<Listed>,
+        failed: Option<Failed>,
+    ) -> Option<Overview> {
+        let asked = live_under(routes, question, &key)?;
+        Some(self.overview_from(&asked, asked.question.clone(), answer, failed))
+    }
+
+    /// All that is known about `asked`, whose stored answer is `entry`.
+    pub(crate) fn overview_with(&self, asked: &ResolvedQuery, entry: Option<&Entry>) -> Overview {
+        let resting = self.known.failing.all_with_rests(self.clock.now()).find(|(key, ..)| *key == asked.key);
+        let failed = resting.map(|(_, rest, left)| (rest.failure, left));
+        self.overview_from(asked, asked.question.clone(), entry.map(Listed::remembered), failed)
+    }
+
+    fn overview_from(
+        &self,
+        asked: &ResolvedQuery,
+        question: Question,
+        answer: Option<Listed>,
+        failed: Option<Failed>,
+    ) -> Overview {
+        let (route, key, lineage) = (&asked.route, asked.key, asked.lineage());
+        let now = self.clock.now();
+        let of = |answer: &Listed| (answer.made_under, answer.stored_at, answer.life);
+        let state = answer.as_ref().map(|answer| self.known.state(route, &key, of(answer), now));
+        let state_name = state.map_or(if failed.is_some() { "failing" } else { "none" }, Freshness::as_str);
+        let fresh_for = if let Some(Freshness::Fresh { left, .. }) = state { Some(left) } else { None };
+        Overview {
+            key,
+            lineage,
+            asked_by: self.asked_by(&question, &key),
+            question,
+            age: answer.as_ref().and_then(|answer| now.since(answer.stored_at)),
+            answer,
+            state: state_name,
+            fresh_for,
+            failing: failed.map(|(failed, left)| (failed.failure, left)),
+            held: self.known.held.get(&lineage, now),
+        }
+    }
+
+    /// The ApplicationSets that recently asked `question`, whose key is `key`: the last one first. If the answer depends on the
+    /// ApplicationSet, all have its name, and perhaps a namespace.
+    #[must_use]
+    pub fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+        let requesters = self.requesters.of(key, self.clock.now());
+        named(question, requesters.into_iter().take(MAX_REQUESTERS).map(|requester| requester.name).collect())
+    }
+}

@@ -1,0 +1,81 @@
+//! What the engine shows in metrics.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    answer::Engine,
+    cache::Usage,
+    route::{Route, RouteTable},
+    state::served::ServedNow,
+};
+use telemetry::metrics::{Room, RoomUse};
+
+impl Engine {
+    /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
+    pub fn observe(&self) {
+        let as_gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.cache_entries.set(as_gauge(self.answers().memory().len() as u64));
+        self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
+        self.metrics.flights.set(as_gauge(self.flights.len() as u64));
+        if let Some(contact) = self.known.peers.contact() {
+            let metrics = &self.metrics.store;
+            metrics.set_in_contact(contact.is_in_contact);
+            metrics.replicas.set(as_gauge(contact.replicas as u64));
+            metrics.recovering.set(i64::from(contact.is_recovering));
+            metrics.lossy.set(i64::from(contact.has_lost_records));
+        }
+    }
+
+    /// How many runs are under way.
+    pub fn runs(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Sets the metrics of each of `routes`: its held answers and its parameter sets.
+    pub fn observe_routes(&self, routes: &RouteTable) {
+        let now = self.clock.now();
+        let mut held = HashMap::<Arc<str>, usize>::new();
+        for route in self.known.held.routes(now) {
+            *held.entry(route).or_default() += 1;
+        }
+        let (served, stand_ins) = (self.served(routes), self.oldest_stand_ins(routes));
+        let as_gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        for route in routes.iter() {
+            let gauges = &route.metrics.now;
+            gauges.held.set(as_gauge(held.get(&route.name).copied().unwrap_or_default()));
+            gauges.parameter_sets.set(as_gauge(served.get(&route.name).map_or(0, |served| served.sets)));
+            gauges.ttl.set(i64::try_from(route.policy.ttl().as_secs()).unwrap_or(i64::MAX));
+            let age = stand_ins.get(&route.name).and_then(|oldest| now.since(*oldest));
+            gauges.stand_in_age.set(i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX));
+            self.observe_rooms(route);
+        }
+        // A run may hold an answer again just now. What it writes must not be erased after it.
+        let _judging = self.known.judging.lock();
+        self.known.erase_forgotten();
+    }
+
+    /// Sets the metrics of what `route` takes of the rooms that routes share.
+    fn observe_rooms(&self, route: &Route) {
+        let (id, route) = (route.id(), &*route.name);
+        let of = |(usage, share): (Usage, u64)| RoomUse {
+            records: usage.records,
+            bytes: usage.weight,
+            share,
+            evicted: usage.left,
+        };
+        let rooms = &self.metrics.rooms;
+        rooms.set(route, Room::Memory, of(self.answers().memory().usage(id)));
+        rooms.set(route, Room::Baselines, of(self.known.baselines.usage(id)));
+        rooms.set(route, Room::Held, of(self.known.held.usage(id)));
+        if let Some(disk) = self.answers().disk() {
+            rooms.set(route, Room::File, of(disk.usage(id)));
+            rooms.set(route, Room::Marks, of(disk.marks(id)));
+        }
+    }
+
+    /// The last answers that each of `routes` serves.
+    #[must_use]
+    pub fn served(&self, routes: &RouteTable) -> HashMap<Arc<str>, ServedNow> {
+        self.known.served.count(routes, self.clock.now())
+    }
+}

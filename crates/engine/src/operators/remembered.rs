@@ -1,0 +1,96 @@
+//! The questions that callers asked last, with the answers that they were given, for a comparison with another configuration. Reading them
+//! changes nothing, not even which answers leave the cache next.
+
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+
+use crate::{
+    answer::{Engine, live::live_under},
+    cache::{Entry, Key, in_turns},
+    failure::Failure,
+    route::{ResolvedQuery, Route, RouteTable},
+};
+use domain::{
+    clock::Timestamp,
+    generator::{Before, ParameterSet, Question},
+};
+
+/// How many bytes of answers are read, at most. Older questions are only counted.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+
+/// A question, and what callers were given.
+#[derive(Debug)]
+pub struct Remembered {
+    /// The question.
+    pub question: Question,
+    /// The route that answers it.
+    pub route: Arc<Route>,
+    /// Its key.
+    pub key: Key,
+    /// The key of its lineage.
+    pub lineage: Key,
+    /// When a caller last waited for an answer; `None` if there never was one.
+    pub asked_at: Option<Timestamp>,
+    /// The last answer to it, however old; else that of its lineage.
+    pub sets: Option<Vec<ParameterSet>>,
+    /// What the backend noted with the answers.
+    pub before: Before,
+    /// Why the last run failed.
+    pub failing: Option<Failure>,
+}
+
+impl Engine {
+    /// The last `limit` questions to `routes`, and how many there are in all. Routes take turns: the most recent question of each comes first,
+    /// then the next one of each. Questions that were never answered come last of their route. Reads the whole file, if there is one.
+    #[must_use]
+    pub fn remembered(&self, routes: &RouteTable, limit: usize) -> (Vec<Remembered>, usize) {
+        let failing: HashMap<Key, Failure> =
+            self.known.failing.all().map(|(key, failed)| (key, failed.failure)).collect();
+        let all = self.known_questions(routes);
+        // Not `get`, which counts as a use of the answer.
+        let memory: HashMap<Key, Arc<Entry>> = self.answers().memory().iter().collect();
+        let entry = |key: &Key| {
+            let on_disk = || self.answers().disk()?.get(key).ok().flatten().map(Arc::new);
+            memory.get(key).cloned().or_else(on_disk)
+        };
+        let (total, mut left) = (all.len(), MAX_BYTES);
+        let mut remembered = Vec::new();
+        for (asked_at, asked) in in_turns(all, |(_, asked)| asked.key.route()).into_iter().take(limit) {
+            let (key, lineage) = (asked.key, asked.lineage());
+            let own = entry(&key);
+            let of_lineage = if lineage == key { None } else { entry(&lineage) };
+            let last = own.as_ref().or(of_lineage.as_ref());
+            let Some(rest) = left.checked_sub(last.map_or(0, |entry| entry.encoded.body().len())) else { break };
+            left = rest;
+            let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());
+            remembered.push(Remembered {
+                sets: last.map(|entry| entry.encoded.decode()),
+                before: Before { own: note(&own), lineage: note(&of_lineage) },
+                failing: failing.get(&key).cloned(),
+                question: asked.question,
+                route: asked.route,
+                key,
+                lineage,
+                asked_at,
+            });
+        }
+        (remembered, total)
+    }
+
+    /// All questions that `routes` answer, and when they were asked, the most recent first.
+    fn known_questions(&self, routes: &RouteTable) -> Vec<(Option<Timestamp>, ResolvedQuery)> {
+        let mut known: HashMap<Key, (Option<Timestamp>, Question)> =
+            self.known.failing.all().map(|(key, failed)| (key, (None, failed.question))).collect();
+        let answered = self.answers().list().into_iter();
+        known.extend(answered.map(|(key, listed)| (key, (Some(listed.asked_at), listed.question))));
+        let mut all: Vec<(Option<Timestamp>, ResolvedQuery)> = known
+            .into_iter()
+            .filter_map(|(key, (at, question))| {
+                // The record of a lineage is a copy of a question's answer.
+                let asked = live_under(routes, &question, &key)?;
+                Some((at, asked))
+            })
+            .collect();
+        all.sort_unstable_by_key(|(at, asked)| (Reverse(*at), *asked.key.as_bytes()));
+        all
+    }
+}

@@ -1,0 +1,163 @@
+//! Events: which known questions they concern, and another look at these. What a look finds passes the guard as any answer does.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use crate::{
+    answer::{
+        Engine,
+        live::{live, live_under},
+    },
+    cache::{Disk, Entry, Key},
+    failure::Failure,
+    route::RouteTable,
+    run::{Wanted, wait},
+    state::notices::What,
+};
+use domain::generator::{Evidence, Question, Selector};
+use flight::FlightJoin;
+use hooks::{Others, Subjects};
+use store::StoreError;
+
+/// The result of a look at a question after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recheck {
+    /// There is another answer than before.
+    Changed,
+    /// The answer is the same.
+    Unchanged,
+    /// The guard holds the answer.
+    Held,
+    /// There is no answer.
+    Failed,
+    /// The source asked not to be called for this time.
+    Resting(Duration),
+}
+
+impl Recheck {
+    /// The name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Held => "held",
+            Self::Failed | Self::Resting(_) => "failed",
+        }
+    }
+}
+
+/// What a look has found.
+#[derive(Debug)]
+pub struct Rechecked {
+    /// The result.
+    pub look: Recheck,
+    /// The answer, if there is one.
+    pub entry: Option<Arc<Entry>>,
+}
+
+impl From<Recheck> for Rechecked {
+    fn from(look: Recheck) -> Self {
+        Self { look, entry: None }
+    }
+}
+
+impl Engine {
+    /// The questions that `subjects` concern, answered or not, by their keys, with the subjects without a digest: those in memory, and with `everywhere` also those on disk,
+    /// which reads the whole file.
+    #[must_use]
+    pub fn concerned(
+        &self,
+        routes: &RouteTable,
+        subjects: &Subjects,
+        everywhere: bool,
+    ) -> HashMap<Key, (Question, Others)> {
+        let mut found = HashMap::new();
+        let concerned = |parameters: &str, evidence: &[Evidence], open: &dyn Fn() -> Question| {
+            // A hook may select by the name that the route has now.
+            let open = || {
+                let question = open();
+                let route = routes.by_any_name(&question.route).map(|route| Arc::clone(&route.name));
+                Question { route: route.unwrap_or(question.route), ..question }
+            };
+            subjects.concern(parameters, evidence, open).then(|| {
+                let question = open();
+                let others = subjects.others(parameters, evidence, &question);
+                (question, others)
+            })
+        };
+        for (key, listed) in self.answers().disk().filter(|_| everywhere).map(Disk::list).into_iter().flatten() {
+            let parameters = serde_json::to_string(&*listed.question.parameters).unwrap_or_default();
+            let told = concerned(&parameters, &listed.evidence, &|| listed.question.clone());
+            found.extend(told.map(|told| (key, told)));
+        }
+        for (key, entry) in self.answers().memory().iter() {
+            let (packed, evidence) = (&entry.question, &entry.evidence);
+            let told = concerned(packed.parameters(), evidence, &|| packed.open());
+            found.extend(told.map(|told| (key, told)));
+        }
+        for (key, failed) in self.known.failing.all() {
+            let question = &failed.question;
+            let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
+            let told = concerned(&parameters, failed.failure.evidence(), &|| question.clone());
+            found.extend(told.map(|told| (key, told)));
+        }
+        // The record of a lineage is a copy of a question's answer.
+        let with_name = |(key, (question, others)): (Key, (Question, Others))| {
+            let asked = live_under(routes, &question, &key)?;
+            Some((key, (asked.question, others)))
+        };
+        found.into_iter().filter_map(with_name).collect()
+    }
+
+    /// Asks the backend about `question` again, whatever is remembered of it. A run that is under way may have asked too early, so it does
+    /// not count.
+    ///
+    /// # Errors
+    /// When replicas share a store, and it does not answer.
+    pub async fn recheck(&self, routes: &RouteTable, question: &Question) -> Result<Rechecked, StoreError> {
+        let Some(mut asked) = live(routes, question) else { return Ok(Recheck::Failed.into()) };
+        let resting = self.known.failing.resting(&asked.key, self.clock.now());
+        if let Some((_, left)) = resting.filter(|(rest, _)| rest.failure.failure.retry_after().is_some()) {
+            // An event is no reason to call it.
+            return Ok(Recheck::Resting(left).into());
+        }
+        asked.query.must_ask = true;
+        let selector = Selector::only(question).also_named(asked.route.formerly());
+        self.known.peers.publish_invalidation(&selector).await?;
+        if let Some(replica) = self.known.peers.replica() {
+            // It comes back with a sync, and must not cut off the run below.
+            replica.next_sync(asked.query.deadline).await?;
+        } else {
+            self.expire_in_memory(routes, &selector);
+        }
+        let before = self.answers().get(&asked.key);
+        let (key, deadline, now) = (asked.key, asked.query.deadline, self.clock.now());
+        let asked_at = before.as_ref().map_or(now, |entry| entry.asked_at);
+        let landed = match self.join(&Arc::new(asked), Wanted::Event(asked_at)) {
+            FlightJoin::Finished(landed) => landed,
+            FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
+        };
+        self.known.notices.send(key, question, || What::Rechecked);
+        Ok(match landed {
+            Ok(entry) => {
+                let is_same = before.is_some_and(|before| before.encoded.body() == entry.encoded.body());
+                let look = if is_same { Recheck::Unchanged } else { Recheck::Changed };
+                Rechecked { look, entry: Some(entry) }
+            }
+            Err(Failure::Held(_)) => Recheck::Held.into(),
+            Err(_) => Recheck::Failed.into(),
+        })
+    }
+
+    /// Makes the backend be asked about `question` before its answer is served again, by any replica.
+    ///
+    /// # Errors
+    /// When replicas share a store, and it does not answer.
+    pub async fn expire_question(&self, routes: &RouteTable, question: &Question) -> Result<(), StoreError> {
+        // Nobody looks here, so whoever asks must not get what backends remember either.
+        let formerly = routes.by_any_name(&question.route).map_or(&[][..], |route| route.formerly());
+        let selector = Selector { is_exact: false, ..Selector::only(question) }.also_named(formerly);
+        self.known.peers.publish_invalidation(&selector).await?;
+        self.expire(routes, &selector);
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! After a start, asks recent questions again at a bounded rate, so that the first reconcile is answered from the cache.
+
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{
+    answer::{Engine, live::live_under},
+    cache::{Freshness, Key, Listed, in_turns},
+    renewal::left_behind::LeftBehind,
+    route::RouteTable,
+    run::{Wanted, wait},
+};
+use flight::FlightJoin;
+
+/// How many questions are asked in a second, at most.
+const RATE: u32 = 20;
+/// How many are under way at once, at most.
+const AT_ONCE: usize = 4;
+/// A question that no caller asked for this long is not asked again.
+const ASKED_WITHIN: Duration = Duration::from_hours(24);
+
+impl Engine {
+    /// Renews the stored answers that are not fresh: routes take turns, and of each the latest comes first. Skips answers that are too old, that no caller asked for in the last
+    /// day, or whose parameters the route's `input` no longer accepts. A failed run changes nothing. Returns how
+    /// many answers were renewed.
+    pub async fn warm_up(&self, routes: &RouteTable) -> usize {
+        let now = self.clock.now();
+        let is_wanted = |(key, answer): &(Key, Listed)| {
+            let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);
+            // An answer of any revision counts: after a change of the configuration, all answers are missing.
+            let state = live_under(routes, &answer.question, key)
+                .filter(|asked| asked.route.accepts(&answer.question.parameters))
+                .map(|asked| asked.route.policy.state(answer.stored_at, answer.life, now));
+            is_recent && matches!(state, Some(Freshness::StaleWhileRevalidate(_) | Freshness::StaleIfError(_)))
+        };
+        let answers = self.answers().clone();
+        let all = tokio::task::spawn_blocking(move || answers.list()).await.unwrap_or_default();
+        let all: Vec<(Key, Listed)> = all.into_iter().collect();
+        self.left_behind_before_the_start(routes, &all).iter().for_each(LeftBehind::warn);
+        let mut wanted: Vec<(Key, Listed)> = all.into_iter().filter(is_wanted).collect();
+        wanted.sort_unstable_by_key(|(_, answer)| Reverse(answer.stored_at));
+        let wanted = in_turns(wanted, |(key, _)| key.route());
+        let known = wanted.len();
+        let mut turnstile = interval(Duration::from_secs(1) / RATE);
+        turnstile.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let turns = stream::unfold(turnstile, async |mut turnstile| {
+            turnstile.tick().await;
+            Some(((), turnstile))
+        });
+        let renewals =
+            stream::iter(wanted).zip(turns).map(async |((key, answer), ())| self.renew(routes, &key, &answer).await);
+        let renewed = renewals.buffer_unordered(AT_ONCE).filter(|renewed| std::future::ready(*renewed)).count().await;
+        if known > 0 {
+            tracing::info!(known, renewed, "what was known before the start is asked again");
+        }
+        renewed
+    }
+
+    async fn renew(&self, routes: &RouteTable, key: &Key, answer: &Listed) -> bool {
+        let asked = live_under(routes, &answer.question, key).filter(|_| self.may_run());
+        let Some(asked) = asked else { return false };
+        let deadline = asked.query.deadline;
+        match self.join(&Arc::new(asked), Wanted::Since(answer.asked_at)) {
+            FlightJoin::Finished(landed) => landed.is_ok(),
+            FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await.is_ok(),
+        }
+    }
+}

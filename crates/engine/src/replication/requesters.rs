@@ -1,0 +1,111 @@
+//! Which ApplicationSets were given something else than the answer that is stored now. They ask again when they are told.
+
+use std::{collections::HashMap, hash::BuildHasher as _, sync::Arc, time::Duration};
+
+use foldhash::quality::FixedState;
+use tokio::sync::mpsc::Receiver;
+
+use crate::{
+    answer::{Engine, live::live},
+    cache::{Disk, Key},
+    route::RouteTable,
+    state::{
+        notices::Notice,
+        requesters::{Given, Requester, named},
+    },
+};
+use domain::{clock::Timestamp, generator::Question};
+
+/// For how long the store keeps who asked a question.
+const KEPT_FOR: Duration = Duration::from_hours(25);
+
+impl Engine {
+    /// The notices of runs from now on. `dropped` is called for each that finds no room.
+    pub fn notices(&self, dropped: impl Fn() + Send + Sync + 'static) -> Receiver<Notice> {
+        self.known.notices.follow(dropped)
+    }
+
+    /// Writes to the file, and tells the other replicas, who asked what, and was given what, since the last call.
+    pub async fn publish_requesters(&self) {
+        let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
+        let now = self.clock.now();
+        let changed = self.requesters.take_changed();
+        for (key, Requester { name, at, given }) in &changed {
+            lists.entry(*key).or_default().push((name.to_string(), format!("{} {given:x}", at.0)));
+        }
+        if let Some(disk) = self.answers().disk() {
+            for key in lists.keys() {
+                disk.put_requesters(*key, Some(&self.requesters.of(key, now)));
+            }
+        }
+        let mut untold = changed;
+        for (key, notes) in lists {
+            if let Err(error) = self.known.peers.note(&list_of(&key), &notes, KEPT_FOR).await {
+                tracing::debug!(%error, "other replicas do not know yet who asked a question");
+                self.requesters.put_back(untold);
+                return;
+            }
+            untold.retain(|(told, _)| *told != key);
+        }
+    }
+
+    /// All ApplicationSets that asked `question`, at any replica. Its key is `key`.
+    pub async fn all_requesters(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+        let known: Vec<Arc<str>> =
+            self.known_requesters(key).await.into_iter().map(|requester| requester.name).collect();
+        named(question, known)
+    }
+
+    /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now, and a hash of question
+    /// and answer. Nobody if there is no answer that can be served.
+    pub async fn given_other(&self, routes: &RouteTable, question: &Question) -> (Vec<Arc<str>>, u64) {
+        let Some(asked) = live(routes, question) else { return Default::default() };
+        let usable = self.known.usable(&asked.route, &asked.key, self.clock.now());
+        let Some((entry, _)) = usable else { return Default::default() };
+        let stored = entry.encoded.fingerprint();
+        let requesters = self.known_requesters(&asked.key).await;
+        let names =
+            requesters.into_iter().filter(|requester| requester.given != stored).map(|requester| requester.name);
+        (names.collect(), FixedState::default().hash_one((asked.key, stored)))
+    }
+
+    /// Takes over from `disk` who asked what before the start.
+    pub(crate) fn restore_requesters(&self, disk: &Disk) {
+        let now = self.clock.now();
+        for (key, requesters) in disk.requesters::<Requester>() {
+            if !self.requesters.restore(key, &requesters, now) {
+                disk.put_requesters::<Requester>(key, None);
+            }
+        }
+    }
+
+    async fn known_requesters(&self, key: &Key) -> Vec<Requester> {
+        let now = self.clock.now();
+        let mut requesters = self.requesters.of(key, now);
+        let notes = self.known.peers.notes(&list_of(key)).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "it is not known who asked other replicas");
+            Vec::new()
+        });
+        for (name, note) in notes {
+            let Some((at, given)) = read(&note).filter(|(at, _)| now.since(*at).is_none_or(|age| age < KEPT_FOR))
+            else {
+                continue;
+            };
+            match requesters.iter_mut().find(|requester| *requester.name == *name) {
+                Some(own) if own.at < at => (own.at, own.given) = (at, given),
+                Some(_) => {}
+                None => requesters.push(Requester { name: name.into(), at, given }),
+            }
+        }
+        requesters
+    }
+}
+
+fn list_of(key: &Key) -> String {
+    format!("askers:{key}")
+}
+
+fn read(note: &str) -> Option<(Timestamp, Given)> {
+    let (at, given) = note.split_once(' ')?;
+    Some((Timestamp(at.parse().ok()?), Given::from_str_radix(given, 16).ok()?))
+}

@@ -1,0 +1,220 @@
+//! One run of a backend: ask, shape, review, record. It is a task of its own, so it does not end when its callers leave.
+
+mod candidates;
+mod changes;
+mod commit;
+mod lease;
+
+use crate::{
+    cache::{Encoded, Entry, Key, MadeUnder},
+    failure::Failure,
+    route::{ResolvedQuery, Route},
+    run::lease::Leased,
+    state::{EngineState, notices::What},
+};
+use flight::SharedResult;
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
+use tokio::time::Instant;
+
+use futures_util::FutureExt;
+use tokio::time::timeout_at;
+
+use domain::{
+    clock::{Clock, Timestamp},
+    error::BackendError,
+    generator::{BackendNote, Before, Evidence, Lasting, Outcome, OutcomeKind, ParameterSet, Query, Question, Trust},
+};
+use flight::FlightGuard;
+use telemetry::trace::{self, Span, SpanKind};
+
+/// A run ends this long before its first caller's deadline, so that the reason still arrives. The backend's deadline is as long
+/// before the run's end, because the backend knows best what it was waiting for.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// What a run comes to: the answer, or why there is none.
+pub(crate) type Finished = Result<Arc<Entry>, Failure>;
+
+/// Why a run starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A caller waits for it.
+    Now,
+    /// A caller asked, and got a stale answer already.
+    Behind,
+    /// The gateway itself asks. A caller last asked at this time.
+    Since(Timestamp),
+    /// The same, after an event.
+    Event(Timestamp),
+    /// The same, because a caller is expected to ask in a moment.
+    Ahead(Timestamp),
+}
+
+impl Wanted {
+    /// When a caller last asked, if the gateway itself asks now.
+    pub(crate) const fn asked_at(self) -> Option<Timestamp> {
+        match self {
+            Self::Since(then) | Self::Event(then) | Self::Ahead(then) => Some(then),
+            Self::Now | Self::Behind => None,
+        }
+    }
+}
+
+/// A run, and all that it needs.
+pub(crate) struct Run {
+    pub asked: Arc<ResolvedQuery>,
+    pub wanted: Wanted,
+    /// The keys and roots of the route when the run began.
+    pub trust: Trust,
+    pub guard: FlightGuard<(Key, MadeUnder), Question, Finished>,
+}
+
+/// The result of a run, in the form that Argo CD gets.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) sets: Vec<ParameterSet>,
+    pub(crate) encoded: Encoded,
+    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) lasting: Option<Lasting>,
+    pub(crate) note: Option<BackendNote>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What the backend answered.
+    pub(crate) result: Result<Found, Failure>,
+    /// When it began.
+    pub(crate) began: Timestamp,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// The run's number.
+    pub(crate) number: u64,
+}
+
+impl Run {
+    /// Runs the question in the trace of the caller that wants it.
+    pub(crate) async fn start(self, known: Arc<EngineState>, clock: Arc<dyn Clock>) -> Finished {
+        let span = self.span();
+        let finished = span.instrument(Box::pin(self.finish(&known, &*clock))).await;
+        if finished.is_ok() && matches!(self.wanted, Wanted::Behind | Wanted::Since(_)) {
+            known.notices.send(self.asked.key, &self.asked.question, || What::Renewed);
+        }
+        span.note(|record| match &finished {
+            Ok(entry) => record.set("appset_gateway.parameter_sets", entry.encoded.sets()),
+            Err(failure) => record.fail(failure.as_str()),
+        });
+        finished
+    }
+
+    /// Takes the lease of the question, calls the backend, and commits what that changes.
+    async fn finish(&self, known: &EngineState, clock: &dyn Clock) -> Finished {
+        let deadline = self.asked.query.deadline;
+        let until = deadline.checked_sub(MARGIN).unwrap_or(deadline);
+        let lease = match self.lease(known, clock, until).await? {
+            Leased::Ours(lease) => lease,
+            Leased::Finished(finished) => return finished,
+        };
+        let ended = self.run(known, lease.number, clock).await;
+        let finished = self.commit(known, clock, &ended, &lease, until).await;
+        drop(lease);
+        self.let_follow(known, &finished);
+        finished
+    }
+
+    /// Asks the backend. `number` is the number of this run.
+    pub(crate) async fn run(&self, known: &EngineState, number: u64, clock: &dyn Clock) -> Ended {
+        let began = clock.now();
+        let started = StdInstant::now();
+        let result = self.resolve(self.before(known)).await.and_then(|found| self.check_trust(found));
+        let took = started.elapsed();
+        let outcome = match &result {
+            Ok(found) if found.sets.is_empty() => OutcomeKind::Absent,
+            Ok(_) => OutcomeKind::Present,
+            Err(_) => OutcomeKind::Unknown,
+        };
+        self.asked.route.metrics.ran(outcome, took);
+        if let Some(span) = trace::current() {
+            span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
+        }
+        Ended { result, began, took, number }
+    }
+
+    /// `found`, if it was verified by the keys that the run began with, and by no others.
+    fn check_trust(&self, found: Found) -> Result<Found, Failure> {
+        if self.asked.route.trust() == self.trust {
+            return Ok(found);
+        }
+        let why = "the keys or roots of the signers changed while the answer was made; the next call asks again";
+        Err(Failure::Backend(BackendError::unavailable(why)))
+    }
+
+    /// What its answer is made under.
+    pub(crate) fn made_under(&self) -> MadeUnder {
+        MadeUnder { revision: self.asked.route.revision(), trust: self.trust.fingerprint }
+    }
+
+    /// The run's span, in the trace of the caller that started it.
+    fn span(&self) -> Span {
+        let span = trace::begin(SpanKind::Internal, || format!("run {}", self.asked.route.name));
+        span.note(|record| {
+            record.set("appset_gateway.route", self.asked.route.name.to_string());
+            record.set("appset_gateway.backend", self.asked.route.kind);
+            record.set("appset_gateway.run.wanted", if self.wanted == Wanted::Now { "now" } else { "behind" });
+        });
+        span
+    }
+
+    /// The backend's notes on the last answers to this question and of its lineage.
+    fn before(&self, known: &EngineState) -> Before {
+        if !self.asked.route.backend.nature().takes_notes {
+            return Before::default();
+        }
+        let note = |key: &Key| known.answers.get(key)?.note.clone();
+        let lineage = if self.asked.lineage() == self.asked.key { None } else { note(&self.asked.lineage()) };
+        Before { own: note(&self.asked.key), lineage }
+    }
+
+    async fn resolve(&self, before: Before) -> Result<Found, Failure> {
+        resolve_in_time(&self.asked, before).await
+    }
+}
+
+/// Asks the backend of `asked` once. Uses no stored answer, stores nothing, and asks no guard.
+pub async fn try_out(asked: &ResolvedQuery) -> Result<Vec<ParameterSet>, Failure> {
+    let found = resolve_in_time(asked, asked.query.before.clone()).await;
+    found.map(|found| found.sets)
+}
+
+pub(crate) async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
+    let margin = MARGIN.min(asked.route.deadline / 10);
+    let until = asked.query.deadline.checked_sub(margin).unwrap_or(asked.query.deadline);
+    let deadline = until.checked_sub(margin).unwrap_or(until);
+    let query = Query { deadline, ttl: asked.route.policy.ttl(), before, ..asked.query.clone() };
+    let run = AssertUnwindSafe(resolve(&asked.route, &query)).catch_unwind();
+    match timeout_at(until, run).await {
+        Ok(Ok(result)) => result.map_err(Failure::Backend),
+        Ok(Err(_)) => Err(Failure::Crashed),
+        Err(_) => Err(Failure::Deadline),
+    }
+}
+
+async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
+    let asked = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
+    let Outcome { sets, evidence, lasting, note } = asked.await?;
+    let sets = route.shape.apply(sets, query).await?;
+    let encoded = Encoded::encode(&sets)
+        .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
+    Ok(Found { sets, encoded, evidence, lasting, note })
+}
+
+/// Waits for a run, at most until `deadline`.
+pub(crate) async fn wait(result: SharedResult<Finished>, deadline: Instant) -> Finished {
+    match timeout_at(deadline, result).await {
+        Ok(finished) => finished.unwrap_or(Err(Failure::Crashed)),
+        Err(_) => Err(Failure::Deadline),
+    }
+}

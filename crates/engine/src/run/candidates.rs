@@ -1,0 +1,28 @@
+//! The candidates of shadows. Only a gateway that serves asks them: `call` and `test` also answer questions, and must ask nobody else.
+
+use std::sync::atomic::Ordering;
+
+use crate::{
+    failure::Failure,
+    run::{Finished, Run},
+    shadow::Own,
+    state::EngineState,
+};
+use domain::generator::Query;
+
+impl Run {
+    /// Lets the route's shadow follow this run, which came to `finished`. Returns at once.
+    pub(crate) fn let_follow(&self, known: &EngineState, finished: &Finished) {
+        let route = &self.asked.route;
+        let Some(shadow) = route.shadow.as_ref().filter(|_| known.asks_candidates.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let query = Query { ttl: route.policy.ttl(), ..self.asked.query.clone() };
+        let own = match finished {
+            Ok(entry) => Own::Answer(entry.encoded.clone()),
+            Err(Failure::Held(_)) => Own::Held,
+            Err(_) => Own::Failed,
+        };
+        shadow.follow(query, self.asked.key, own);
+    }
+}

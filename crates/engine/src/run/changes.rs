@@ -1,0 +1,320 @@
+//! What a run changes: the answer, the baseline, the held answer, the failure. [`Run::changes`] decides without changing anything,
+//! so that a shared store can refuse the changes. [`Run::apply`] makes them in this process.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    cache::{Entry, Life, PackedQuestion, Rest, Turn, Wish},
+    failure::Failure,
+    guard::{Baseline, Held, Review, Standing},
+    run::{Ended, Finished, Found, Run, Wanted},
+    state::{EngineState, Failed, notices::What},
+};
+use domain::{
+    clock::Timestamp,
+    error::BackendError,
+    generator::{Evidence, Verdict},
+};
+
+/// What a run changes.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// The answer that passed, or the failure, which the question then rests from.
+    pub(crate) outcome: Result<NewAnswer, Rest<Failed>>,
+    /// What happens to the held answer of the lineage.
+    pub(crate) held: HeldChange,
+    /// Whether no invalidation cut the run off.
+    pub(crate) is_current: bool,
+}
+
+/// An answer that passed the guard.
+#[derive(Debug)]
+pub(crate) struct NewAnswer {
+    pub(crate) entry: Arc<Entry>,
+    /// Whether it replaces the stored answer to its question. A later run may have stored one.
+    pub(crate) is_latest: bool,
+    /// The next baseline of the lineage, if the answer is the lineage's last one.
+    pub(crate) head: Option<Arc<Baseline>>,
+}
+
+/// What happens to the held answer of a lineage.
+#[derive(Debug)]
+pub(crate) enum HeldChange {
+    /// Nothing.
+    None,
+    /// It is no longer held, for this reason.
+    End(Box<Held>, &'static str),
+    /// It is accepted, because further runs agreed or an operator released it.
+    Accept(Box<Held>),
+    /// This answer is held.
+    Hold(Box<Held>),
+    /// The held answer stays, and its confirmations begin anew: this run said something else, but cannot take its place.
+    Contradict(Box<Held>),
+}
+
+impl Run {
+    /// What `ended` changes at `now`, as far as this process knows.
+    pub(crate) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
+        let is_current = self.guard.finish(|is_current| is_current);
+        let before = known.held_of(&self.asked, now);
+        known.erase_forgotten();
+        let review = match &ended.result {
+            Ok(found) => {
+                let review = self.review(known, found, ended.began, before.as_ref(), is_current, now);
+                review.map(|review| (found, review))
+            }
+            Err(failure) => Err(failure.clone()),
+        };
+        // A run that an invalidation cut off, or whose answer is invalid, does not end what is held. A run without an answer says nothing.
+        let mut held_change = match (before, &review) {
+            (Some(before), Ok((_, Review::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
+            (Some(before), _) if ended.result.is_ok() => HeldChange::Contradict(Box::new(before.contradicted(now))),
+            _ => HeldChange::None,
+        };
+        let outcome = match review {
+            Ok((found, Review::Passed(next))) => Ok((found, next)),
+            Ok((found, Review::Cleared(held, next))) => {
+                held_change = HeldChange::End(held, "what was held is not what the source says now");
+                Ok((found, next))
+            }
+            Ok((found, Review::Accepted(held, next))) => {
+                held_change = HeldChange::Accept(held);
+                Ok((found, next))
+            }
+            Ok((found, Review::Held(held))) => {
+                let mut held = held.with_evidence(&found.evidence);
+                // A run that an invalidation cut off decides nothing.
+                if is_current && known.held.has_room(&held) {
+                    held_change = HeldChange::Hold(Box::new(held.clone()));
+                } else if is_current {
+                    held = held.unlisted();
+                }
+                let held = Box::new(held);
+                Err(Failure::Held(held))
+            }
+            Err(failure) => Err(failure),
+        };
+        let outcome = match outcome {
+            Ok((found, next)) => Ok(self.new_answer(known, ended, found, next, is_current, now)),
+            Err(failure) => {
+                let wish = rest(&failure, now);
+                let failed = Failed { question: self.asked.question.clone(), failure };
+                Err(known.failing.next(&self.asked.key, failed, wish, now))
+            }
+        };
+        Changes { outcome, held: held_change, is_current }
+    }
+
+    /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
+    fn review(
+        &self,
+        known: &EngineState,
+        found: &Found,
+        began: Timestamp,
+        before: Option<&Held>,
+        is_current: bool,
+        now: Timestamp,
+    ) -> Result<Review, Failure> {
+        let (key, lineage, guard) = (self.asked.key, self.asked.lineage(), &self.asked.route.guard);
+        let baseline = known.baseline(&self.asked).ok();
+        let last = || known.last_answer(&self.asked).map(|last| last.encoded.decode()).unwrap_or_default();
+        let of = Standing {
+            question: &self.asked.question,
+            key,
+            lineage,
+            asked_at: self.wanted.asked_at(),
+            is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
+            is_current,
+            began,
+        };
+        let review = guard.review(of, baseline.as_deref(), last, before, &found.sets, now);
+        review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))
+    }
+
+    fn new_answer(
+        &self,
+        known: &EngineState,
+        ended: &Ended,
+        found: &Found,
+        next: Baseline,
+        is_current: bool,
+        now: Timestamp,
+    ) -> NewAnswer {
+        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let before = known.answers.try_get_again(&key).ok().flatten();
+        let entry = Entry {
+            encoded: found.encoded.clone(),
+            question: PackedQuestion::from(&self.asked.question),
+            made_under: self.made_under(),
+            stored_at: now,
+            asked_at: self.wanted.asked_at().unwrap_or(now),
+            first_at: before.map_or(now, |before| before.first_at.min(now)),
+            run_number: ended.number,
+            life: if is_current {
+                self.asked.route.policy.life(&key, found.lasting, now)
+            } else {
+                // An invalidation came after this run began, so its answer is never fresh.
+                Life::For(Duration::ZERO)
+            },
+            took: ended.took,
+            evidence: found.evidence.clone(),
+            note: found.note.clone(),
+            turn: if matches!(self.wanted, Wanted::Ahead(_)) { Turn::ahead() } else { Turn::default() },
+        };
+        let own = || known.answers.is_latest(&key, &entry);
+        let is_latest = known.peers.is_latest_run(&key, entry.run_number, own);
+        let is_head = if lineage == key { is_latest } else { known.answers.is_lineage_head(&lineage, &entry) };
+        NewAnswer { entry: Arc::new(entry), is_latest, head: is_head.then(|| Arc::new(next)) }
+    }
+
+    /// Makes `changes` in this process. Returns what the run's callers get.
+    pub(crate) fn apply(&self, known: &EngineState, changes: Changes) -> Finished {
+        let lineage = self.asked.lineage();
+        if !matches!(changes.held, HeldChange::None) {
+            known.end_holds_under_other_names(&self.asked);
+        }
+        match changes.held {
+            HeldChange::None => {}
+            HeldChange::End(held, why) => {
+                self.log_end_of_hold(why, &held);
+                known.notices.send(held.key, &held.question, || What::HoldEnded(why));
+                known.held.remove(&lineage);
+                known.erase(lineage);
+            }
+            HeldChange::Accept(held) => {
+                self.tell_of_acceptance(known, &held);
+                known.held.remove(&lineage);
+                known.erase(lineage);
+            }
+            HeldChange::Hold(held) => {
+                if held.since == held.seen_at {
+                    known.notices.send(held.key, &held.question, || What::Held(held.to_string()));
+                }
+                known.hold(lineage, *held);
+            }
+            HeldChange::Contradict(held) => {
+                tracing::info!(route = &*self.asked.route.name, id = %lineage, "a run disagrees with the held answer, whose confirmations begin anew");
+                known.hold(lineage, *held);
+            }
+        }
+        match changes.outcome {
+            Ok(answer) => Ok(self.record(known, answer, changes.is_current)),
+            Err(rest) => {
+                let failure = rest.failure.failure.clone();
+                self.asked.route.metrics.failed(failure.as_str());
+                self.log_failure(&failure);
+                if !matches!(failure, Failure::Held(_)) {
+                    known.notices.failed(self.asked.key, &self.asked.question, rest.times, &failure);
+                }
+                self.guard.finish(|is_current| {
+                    if is_current {
+                        known.failing.put(self.asked.key, rest);
+                    }
+                });
+                Err(failure)
+            }
+        }
+    }
+
+    fn record(&self, known: &EngineState, answer: NewAnswer, was_current: bool) -> Arc<Entry> {
+        let (key, lineage, NewAnswer { mut entry, is_latest, head }) = (self.asked.key, self.asked.lineage(), answer);
+        known.notices.recovered(key, &self.asked.question, known.failing.times(&key));
+        self.log_absence(&entry.evidence);
+        self.guard.finish(|is_current| {
+            if was_current && !is_current {
+                entry = Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() });
+            }
+            self.asked.route.metrics.now.succeeded(entry.stored_at);
+            if is_latest {
+                known.answers.put(key, &entry);
+            }
+            if let Some(baseline) = head {
+                if lineage != key {
+                    known.answers.put(lineage, &entry);
+                }
+                known.served.note(lineage, &self.asked.route.name, &entry);
+                known.baselines.put(lineage, baseline, &known.answers);
+            }
+            if is_current {
+                known.failing.recovered(&key);
+            }
+        });
+        entry
+    }
+
+    fn log_end_of_hold(&self, why: &str, held: &Held) {
+        tracing::info!(
+            route = &*self.asked.route.name, id = %self.asked.lineage(), reason = held.breach.reason, sets = held.sets, agreed = held.agreed, "{why}"
+        );
+    }
+
+    /// Logs that `held` is accepted, and sends a notice. Nobody may have seen it if further runs have confirmed it.
+    fn tell_of_acceptance(&self, known: &EngineState, held: &Held) {
+        const RELEASED: &str = "what was held is accepted: an operator released it";
+        if held.decision.is_some() {
+            self.log_end_of_hold(RELEASED, held);
+            known.notices.send(held.key, &held.question, || What::HoldEnded(RELEASED));
+            return;
+        }
+        let deleted = held.loss();
+        tracing::warn!(
+            route = &*self.asked.route.name, application_set = held.question.application_set.as_deref(), id = %held.lineage,
+            reason = held.breach.reason, sets = held.sets, agreed = held.agreed, deleted,
+            "what was held is accepted without an operator, because further runs agreed"
+        );
+        let deleted = deleted.map_or_else(String::new, |loss| format!("; Argo CD will delete {loss}"));
+        let message = format!(
+            "accepted without an operator, because {} further runs agreed: {}{deleted}",
+            held.agreed, held.breach.reason
+        );
+        known.notices.send(held.key, &held.question, || What::Confirmed(message));
+    }
+
+    /// Logs the evidence if something is absent or was refused, once per run: it explains why an Application is missing.
+    fn log_absence(&self, evidence: &[Evidence]) {
+        if !evidence.iter().any(|each| matches!(each.verdict, Verdict::Absent | Verdict::Refused)) {
+            return;
+        }
+        for each in evidence {
+            self.log_evidence(each);
+        }
+    }
+
+    /// Logs why there is no answer. A waiting caller's own log line has the reason already, so only the items are added to it.
+    fn log_failure(&self, failure: &Failure) {
+        if self.wanted != Wanted::Now {
+            tracing::warn!(
+                route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+                kind = failure.as_str(), error = %failure, "a run in the background brought no answer"
+            );
+        }
+        for each in failure.evidence() {
+            self.log_evidence(each);
+        }
+    }
+
+    fn log_evidence(&self, evidence: &Evidence) {
+        if evidence.verdict == Verdict::Refused {
+            self.asked.route.metrics.refused();
+            tracing::warn!(
+                route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+                item = evidence.item, asked = evidence.query, answered = evidence.answer, "refused: it is not what it claims to be"
+            );
+            return;
+        }
+        tracing::info!(
+            route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+            item = evidence.item, asked = evidence.query, answered = evidence.answer,
+            "{}", evidence.verdict.as_str()
+        );
+    }
+}
+
+/// How long a question rests after `failure`. A held answer is asked about again when the guard's rules say so.
+fn rest(failure: &Failure, now: Timestamp) -> Wish {
+    if let Some(asked) = failure.retry_after() {
+        return Wish::AtLeast(asked);
+    }
+    let due = if let Failure::Held(held) = failure { held.due_at() } else { None };
+    due.map_or(Wish::Usual, |due| Wish::AtMost(due.since(now).unwrap_or_default()))
+}

@@ -1,0 +1,184 @@
+//! All that the engine has stored about questions.
+
+pub(crate) mod baselines;
+pub mod notices;
+pub(crate) mod requesters;
+pub mod served;
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cache::{self, Answers, Entry, Failing, Freshness, Key, Life, MadeUnder, Unreadable, question_size},
+    failure::Failure,
+    guard::{Baseline, Held, HeldAnswers},
+    replica::peers::Peers,
+    route::{OtherKeys, ResolvedQuery, Route},
+    state::{
+        baselines::{Baselines, last_answer},
+        notices::Notices,
+        served::Served,
+    },
+};
+use domain::{clock::Timestamp, generator::Question};
+
+/// The overhead of one stored failure, in bytes.
+const BESIDE: usize = 256;
+/// The size of a piece of evidence without its texts, in bytes.
+const EACH: usize = 96;
+
+/// A question that failed, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    pub question: Question,
+    pub failure: Failure,
+}
+
+impl cache::Failed for Failed {
+    fn weight(&self) -> usize {
+        let of_failure = match &self.failure {
+            Failure::Backend(error) => {
+                let evidence = error.evidence.iter().map(|each| each.query.len() + each.answer.len() + EACH);
+                error.message.len() + evidence.sum::<usize>()
+            }
+            Failure::Held(held) => held.weight(),
+            Failure::Store(why) => why.len(),
+            Failure::Deadline | Failure::Crashed => 0,
+        };
+        BESIDE + question_size(&self.question) + of_failure
+    }
+}
+
+/// All that the engine has stored about questions.
+pub(crate) struct EngineState {
+    pub answers: Answers,
+    pub failing: Failing<Failed>,
+    pub held: HeldAnswers,
+    pub baselines: Baselines,
+    pub served: Served,
+    pub notices: Notices,
+    /// The store that this replica shares with others. What is stored here is a copy of it.
+    pub peers: Peers,
+    /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
+    /// would both be compared with the same earlier answer.
+    pub(crate) judging: Mutex<()>,
+    /// Whether the candidates of shadows are asked.
+    pub(crate) asks_candidates: AtomicBool,
+}
+
+impl EngineState {
+    pub(crate) fn new(answers: Answers, peers: Peers) -> Self {
+        Self {
+            answers,
+            failing: Failing::default(),
+            held: HeldAnswers::default(),
+            baselines: Baselines::default(),
+            served: Served::default(),
+            notices: Notices::default(),
+            peers,
+            judging: Mutex::default(),
+            asks_candidates: AtomicBool::default(),
+        }
+    }
+
+    /// Removes from the disk the held answers that memory has forgotten.
+    pub(crate) fn erase_forgotten(&self) {
+        self.held.take_forgotten().into_iter().for_each(|lineage| self.erase(lineage));
+    }
+
+    /// Holds `held` in `lineage`, on disk too.
+    pub(crate) fn hold(&self, lineage: Key, held: Held) {
+        if let Some(disk) = self.answers.disk() {
+            disk.hold(lineage, Some(&held));
+        }
+        self.held.hold(held);
+    }
+
+    /// The baseline of the lineage of `asked`; empty if there never was an answer, also under another name of its route.
+    ///
+    /// # Errors
+    /// When there may have been an answer, and its record is lost, here or in the shared store.
+    pub(crate) fn baseline(&self, asked: &ResolvedQuery) -> Result<Arc<Baseline>, Unreadable> {
+        let (key, lineage, guard) = (asked.key, asked.lineage(), &asked.route.guard);
+        let own = self.baselines.get(&lineage, &key, &self.answers, guard)?;
+        let mut others = asked.other_keys();
+        let other = loop {
+            let Some(OtherKeys { key, lineage }) = others.next().filter(|_| own.is_none()) else { break None };
+            if let Some(baseline) = self.baselines.get(&lineage, &key, &self.answers, guard)? {
+                break Some(baseline);
+            }
+        };
+        let has_baseline = || other.is_some() || self.baselines.has(&lineage, &self.answers);
+        if self.peers.is_lost(&lineage, &key, has_baseline) {
+            return Err(Unreadable);
+        }
+        Ok(own.or(other).unwrap_or_default())
+    }
+
+    /// What is held in the lineage of `asked`, also under another name of its route.
+    pub(crate) fn held_of(&self, asked: &ResolvedQuery, now: Timestamp) -> Option<Held> {
+        let renamed = || {
+            let held = asked.other_keys().find_map(|other| self.held.get(&other.lineage, now))?;
+            Some(held.asked_as(asked.question.clone(), asked.key, asked.lineage()))
+        };
+        self.held.get(&asked.lineage(), now).or_else(renamed)
+    }
+
+    /// Removes what is held in the lineage of `asked` under other names of its route.
+    pub(crate) fn end_holds_under_other_names(&self, asked: &ResolvedQuery) {
+        for other in asked.other_keys() {
+            if self.held.remove(&other.lineage) {
+                self.erase(other.lineage);
+            }
+        }
+    }
+
+    /// The last answer of the lineage of `asked`, also under another name of its route.
+    pub(crate) fn last_answer(&self, asked: &ResolvedQuery) -> Option<Arc<Entry>> {
+        let last = |lineage: &Key, key: &Key| last_answer(lineage, key, &self.answers);
+        match last(&asked.lineage(), &asked.key) {
+            Ok(None) => asked.other_keys().find_map(|other| last(&other.lineage, &other.key).ok().flatten()),
+            own => own.ok().flatten(),
+        }
+    }
+
+    /// Removes from the disk the answer held in `lineage`.
+    pub(crate) fn erase(&self, lineage: Key) {
+        if let Some(disk) = self.answers.disk() {
+            disk.hold(lineage, None::<&()>);
+        }
+    }
+
+    /// The state of an answer under `key`. With a shared store, one that it does not have, or had before it lost writes, counts as expired.
+    pub(crate) fn state(
+        &self,
+        route: &Route,
+        key: &Key,
+        (made_under, stored_at, life): (MadeUnder, Timestamp, Life),
+        now: Timestamp,
+    ) -> Freshness {
+        let state = route.state(made_under, stored_at, life, now);
+        // A fresh one was brought by a sync or a commit of this epoch.
+        let may_serve = matches!(state, Freshness::Fresh { .. }) || self.peers.may_serve(key);
+        if may_serve { state } else { Freshness::Expired }
+    }
+
+    /// The answer stored under `key`, unless it has expired.
+    pub(crate) fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
+        let entry = self.answers.get(key)?;
+        let state = self.state(route, key, (entry.made_under, entry.stored_at, entry.life), now);
+        (state != Freshness::Expired).then_some((entry, state))
+    }
+
+    /// Whether `entry`, the stored answer to `asked`, is empty, and the lineage has a later answer that is not. The older, empty
+    /// answer must not delete what the later one created.
+    pub(crate) fn is_outshone(&self, asked: &ResolvedQuery, entry: &Entry, now: Timestamp) -> bool {
+        entry.encoded.sets() == 0
+            && asked.lineage() != asked.key
+            && self
+                .usable(&asked.route, &asked.lineage(), now)
+                .is_some_and(|(last, _)| last.encoded.sets() > 0 && last.stored_at > entry.stored_at)
+    }
+}

@@ -1,0 +1,120 @@
+//! What runs tell whoever follows them: that an answer was renewed, or that a source is in trouble.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
+
+use crate::cache::Key;
+use domain::generator::Question;
+
+/// How many notices wait at most. Later ones are dropped.
+const MAX_WAITING: usize = 10_000;
+/// From so many failures in a row on, a source counts as failing.
+const FAILURES: u32 = 3;
+
+/// What happened to a question.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// The key of the question.
+    pub key: Key,
+    /// The question.
+    pub question: Question,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A run in the background brought an accepted answer.
+    Renewed,
+    /// The source was asked again after an event.
+    Rechecked,
+    /// An operator has released the held answer, and the source was asked again.
+    Released,
+    /// The guard holds the answer, for this reason.
+    Held(String),
+    /// The guard no longer holds an answer, for this reason.
+    HoldEnded(&'static str),
+    /// The guard has accepted a held answer because further runs agreed. Nobody released it.
+    Confirmed(String),
+    /// The source has failed several times, the last time for this reason.
+    Failing(String),
+    /// The source answers again, after it counted as failing.
+    Recovered,
+}
+
+/// The way of notices to whoever follows them. Until somebody does, they are dropped.
+#[derive(Debug, Clone, Default)]
+pub struct Notices(Arc<OnceLock<Follower>>);
+
+/// Whoever follows the notices.
+struct Follower {
+    sender: Sender<Notice>,
+    /// Called for each notice that finds no room.
+    dropped: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").finish_non_exhaustive()
+    }
+}
+
+impl Notices {
+    /// The notices from now on. There is one follower: a second one gets none. `dropped` is called for each notice that finds no room.
+    pub fn follow(&self, dropped: impl Fn() + Send + Sync + 'static) -> Receiver<Notice> {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let _ = self.0.set(Follower { sender, dropped: Box::new(dropped) });
+        receiver
+    }
+
+    /// Sends a notice, if somebody follows.
+    pub(crate) fn send(&self, key: Key, question: &Question, what: impl FnOnce() -> What) {
+        let Some(Follower { sender, dropped }) = self.0.get() else { return };
+        let notice = Notice { key, question: question.clone(), what: what() };
+        if let Err(TrySendError::Full(_)) = sender.try_send(notice) {
+            dropped();
+        }
+    }
+
+    /// Sends a notice if so many failures in a row make a failing source.
+    pub(crate) fn failed(&self, key: Key, question: &Question, times: u32, why: &impl ToString) {
+        if times == FAILURES {
+            self.send(key, question, || What::Failing(why.to_string()));
+        }
+    }
+
+    /// Sends a notice if a source that failed `times` times was failing.
+    pub(crate) fn recovered(&self, key: Key, question: &Question, times: u32) {
+        if times >= FAILURES {
+            self.send(key, question, || What::Recovered);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn notices_without_room_are_counted() {
+        let (notices, dropped) = (Notices::default(), Arc::new(AtomicUsize::new(0)));
+        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
+        let send = || notices.send(Key::of_bytes([0; 32]), &question, || What::Rechecked);
+        send();
+        let counted = Arc::clone(&dropped);
+        let mut receiver = notices.follow(move || _ = counted.fetch_add(1, Ordering::Relaxed));
+        (0..MAX_WAITING + 3).for_each(|_| send());
+        assert_eq!((receiver.len(), dropped.load(Ordering::Relaxed)), (MAX_WAITING, 3));
+        receiver.close();
+        while receiver.try_recv().is_ok() {}
+        send();
+        assert_eq!(dropped.load(Ordering::Relaxed), 3, "nobody follows any more");
+    }
+}

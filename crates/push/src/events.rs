@@ -1,0 +1,273 @@
+//! Deliveries of hooks until their questions have been looked at again: events about one question are one look, few looks are under way
+//! at once, and one that finds nothing new is repeated, since registries and CI may be behind their events.
+
+mod late;
+mod queue;
+
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
+};
+
+use self::{
+    late::Late,
+    queue::{AGAIN, AT_ONCE, Batch, Due, Queue, Receipt, Told},
+};
+use crate::{Push, deliveries::Origins};
+use domain::{bounded_cache::Recent, generator::Question, lifecycle::Phase};
+use engine::{
+    cache::Key,
+    renewal::recheck::{Recheck, Rechecked},
+};
+use hooks::{Delivery, Others, Pushed, Pushes, Subject, Subjects};
+
+/// How many subjects may wait to be compared with the known questions.
+const MAX_WAITING: usize = 10_000;
+/// Subjects that come within this time are compared together.
+const GATHER: Duration = Duration::from_millis(50);
+/// When subjects are compared once more, with the answers on disk and with questions that were asked for the first time meanwhile.
+const LATE: Duration = Duration::from_secs(30);
+/// For how long other replicas leave a delivery to the one that took it. Once its work is done, it is seen for [`SEEN_FOR`].
+const TAKEN_FOR: Duration = Duration::from_mins(2);
+/// How many delivery ids are remembered, and for how long.
+const MAX_SEEN: usize = 20_000;
+const SEEN_FOR: Duration = Duration::from_hours(24);
+
+/// The way of events from the listener to the task that follows them.
+pub(crate) struct Events {
+    sender: Sender<Event>,
+    receiver: parking_lot::Mutex<Option<Receiver<Event>>>,
+    seen: Recent<Receipt, ()>,
+}
+
+/// What an event is about, and the delivery that it came with.
+struct Event {
+    subject: Subject,
+    receipt: Option<Arc<Receipt>>,
+    /// The number of the delivery.
+    number: u64,
+    arrived: Instant,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let seen = Recent::new(MAX_SEEN).with_ttl(SEEN_FOR);
+        Self { sender, receiver: parking_lot::Mutex::new(Some(receiver)), seen }
+    }
+}
+
+impl Push {
+    /// Takes a delivery of `hook`. Returns what became of it.
+    pub async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
+        let arrived = Instant::now();
+        // Noted first: once its subjects are sent, their looks may end at any time.
+        let number = self.deliveries.add(hook, "ignored", None, &delivery.subjects, self.now());
+        let outcome = self.enqueue(hook, delivery, number, arrived).await;
+        self.deliveries.set_outcome(number, outcome);
+        outcome
+    }
+
+    async fn enqueue(&self, hook: &Arc<str>, delivery: Delivery, number: u64, arrived: Instant) -> &'static str {
+        let Delivery { id, subjects } = delivery;
+        let receipt = id.map(|id| Receipt { hook: Arc::clone(hook), id });
+        // Of deliveries with the same id that come together, one is the first.
+        let is_fresh = |receipt: &Receipt| self.events.seen.insert_if_absent(receipt.clone(), ());
+        if receipt.as_ref().is_some_and(|receipt| !is_fresh(receipt)) {
+            return "duplicate";
+        }
+        // All of its subjects are taken, or none.
+        let Ok(permits) = self.events.sender.try_reserve_many(subjects.len()) else {
+            if let Some(receipt) = &receipt {
+                self.events.seen.remove(receipt);
+            }
+            return "refused";
+        };
+        if let Some(receipt) = &receipt
+            && !self.engine.is_first(&receipt.name(), TAKEN_FOR).await
+        {
+            // The replica that took it may end before its work is done. Then the delivery may come again.
+            self.events.seen.remove(receipt);
+            return "duplicate";
+        }
+        let outcome = if subjects.is_empty() { "ignored" } else { "taken" };
+        let receipt = receipt.map(Arc::new);
+        permits.zip(subjects).for_each(|(permit, subject)| {
+            permit.send(Event { subject, receipt: receipt.clone(), number, arrived });
+        });
+        outcome
+    }
+
+    /// Looks again at the questions that events concern. Returns at [`Phase::Closing`], after a note about what was not looked at.
+    pub async fn follow_events(self: &Arc<Self>) {
+        let Some(mut events) = self.events.receiver.lock().take() else { return };
+        let (mut queue, mut late, mut looks) = (Queue::default(), Late::default(), JoinSet::new());
+        let mut draining = std::pin::pin!(self.lifecycle.reached(Phase::Draining));
+        let mut closing = std::pin::pin!(self.lifecycle.reached(Phase::Closing));
+        let (mut turns, mut is_draining) = (interval(LATE), false);
+        // While nothing waits, no turn is taken, and those that were missed must not come at once afterwards.
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if is_draining {
+                // Nobody is left for further looks. Whoever asks next makes the source be asked.
+                self.expire_questions(queue.take_repeats()).await;
+            }
+            while let Some((key, due)) = queue.next(Instant::now()) {
+                let push = Arc::clone(self);
+                looks.spawn(async move {
+                    let looked = AssertUnwindSafe(push.look(key, &due)).catch_unwind().await;
+                    (key, looked.unwrap_or((Recheck::Failed, Pushed::Untold)), due)
+                });
+            }
+            let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
+            tokio::select! {
+                () = &mut draining, if !is_draining => is_draining = true,
+                () = &mut closing => {
+                    return self.leave_unfinished(queue, late, events).await;
+                }
+                Some(event) = events.recv() => {
+                    let (all, batch) = gather(event, &mut events).await;
+                    let (subjects, pushes) = sorted(all).await;
+                    let (subjects, found) = self.concerned(subjects, false).await;
+                    self.deliveries.concern(&batch.origins.numbers, found.len());
+                    late.add(&subjects, &batch, found.keys().copied());
+                    for (key, (question, others)) in found {
+                        let told = Told { batch: &batch, pushes: Some(&pushes), others };
+                        queue.concern(key, question, &told, Instant::now());
+                    }
+                    self.settle(batch);
+                }
+                Some(Ok((key, looked, due))) = looks.join_next() => {
+                    for batch in queue.ended(key, due, looked, Instant::now()) {
+                        self.settle(batch);
+                    }
+                }
+                _ = turns.tick(), if !late.is_empty() => {
+                    let turn = late.turn();
+                    for (key, (question, others)) in self.concerned(turn.subjects, true).await.1 {
+                        if !turn.found.contains(&key) {
+                            let told = Told { batch: &Arc::default(), pushes: None, others };
+                            queue.concern(key, question, &told, Instant::now());
+                        }
+                    }
+                    for batch in turn.batches {
+                        self.settle(batch);
+                    }
+                }
+                () = sleep_until(next), if looks.len() < AT_ONCE => {}
+            }
+        }
+    }
+
+    /// Makes the sources be asked about everything that no look has ended for. The process is about to end.
+    async fn leave_unfinished(self: &Arc<Self>, queue: Queue, late: Late, mut events: Receiver<Event>) {
+        let mut subjects = late.into_subjects();
+        // A delivery that is being taken has its place already, and is waited for.
+        events.close();
+        while let Some(event) = events.recv().await {
+            subjects.add(event.subject);
+        }
+        let (_, found) = self.concerned(subjects, true).await;
+        let found = found.into_values().map(|(question, _)| question);
+        self.expire_questions(found.chain(queue.into_unfinished()).collect()).await;
+    }
+
+    /// Notes for other replicas that all work for `batch` is done, if this is the last question that had it. In the background: the store
+    /// may be slow, and looks must not wait for it.
+    fn settle(self: &Arc<Self>, batch: Arc<Batch>) {
+        let Some(batch) = Arc::into_inner(batch).filter(|batch| !batch.receipts.is_empty()) else { return };
+        let push = Arc::clone(self);
+        tokio::spawn(async move {
+            for receipt in batch.receipts {
+                if !push.engine.note_done(&receipt.name(), SEEN_FOR).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Makes the sources of `questions` be asked before their answers are served again.
+    async fn expire_questions(&self, questions: Vec<Question>) {
+        let current = self.current();
+        for question in questions {
+            if let Err(error) = self.engine.expire_question(&current.routes, &question).await {
+                tracing::warn!(%error, route = &*question.route, "events are lost: the shared store does not answer");
+                return;
+            }
+        }
+    }
+
+    /// The questions that `subjects` concern, and which subjects without a digest do.
+    async fn concerned(
+        self: &Arc<Self>,
+        subjects: Subjects,
+        everywhere: bool,
+    ) -> (Subjects, HashMap<Key, (Question, Others)>) {
+        if subjects.len() == 0 {
+            return Default::default();
+        }
+        let push = Arc::clone(self);
+        let compare = move || {
+            let found = push.engine.concerned(&push.current().routes, &subjects, everywhere);
+            (subjects, found)
+        };
+        let (subjects, found) = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
+        if !everywhere {
+            self.metrics.hooks.concerned(found.len());
+        }
+        (subjects, found)
+    }
+
+    /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
+    async fn look(&self, key: Key, due: &Due) -> (Recheck, Pushed) {
+        let (current, question) = (self.current(), &due.question);
+        // None after 30 seconds: then no single delivery led to it.
+        let origins = Origins::of(due.batches.iter().map(|batch| &batch.origins));
+        if let Some(origins) = origins.clone() {
+            self.deliveries.look(key, origins);
+        }
+        let looked = self.engine.recheck(&current.routes, question).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, route = &*question.route, "an event is looked at later: the shared store does not answer");
+            Rechecked::from(Recheck::Failed)
+        });
+        let look = looked.look;
+        self.metrics.hooks.looked(look.as_str());
+        self.deliveries.looked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, look);
+        tracing::info!(route = &*question.route, result = look.as_str(), "looked again after an event");
+        (look, Pushes::known(due.pushes(), looked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))
+    }
+}
+
+/// `first` and all subjects that come shortly after it, and their deliveries.
+async fn gather(first: Event, events: &mut Receiver<Event>) -> (Vec<Subject>, Arc<Batch>) {
+    sleep(GATHER).await;
+    let (mut subjects, mut receipts, mut origins) = (Vec::new(), Vec::new(), Origins::default());
+    let mut next = Some(first);
+    while let Some(Event { subject, receipt, number, arrived }) = next {
+        origins.add(number, arrived);
+        subjects.push(subject);
+        receipts.extend(receipt.filter(|receipt| receipts.last().is_none_or(|last| !Arc::ptr_eq(last, receipt))));
+        next = if subjects.len() < MAX_WAITING { events.try_recv().ok() } else { None };
+    }
+    (subjects, Arc::new(Batch { receipts, origins }))
+}
+
+/// The subjects of `all`, each once, and what was pushed. There may be thousands, so no thread that serves does it.
+async fn sorted(all: Vec<Subject>) -> (Subjects, Arc<Pushes>) {
+    let sort = move || {
+        let (mut subjects, mut pushes) = (Subjects::default(), Pushes::default());
+        for subject in all {
+            if pushes.add(&subject) {
+                subjects.add(subject);
+            } else {
+                subjects.add(subject.without_digest());
+            }
+        }
+        (subjects, Arc::new(pushes))
+    };
+    tokio::task::spawn_blocking(sort).await.unwrap_or_default()
+}
