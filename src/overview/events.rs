@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::date;
 use crate::app::App;
 use domain::{document::exact, generator::Parameters};
-use push::{Delivered, LookedAt, MAX_KEPT};
+use push::{Delivered, MAX_KEPT, RecheckedQuestion};
 
 /// The last deliveries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -107,13 +107,13 @@ pub(crate) fn events(app: &App) -> EventLog {
 
 impl Event {
     fn of(delivered: Delivered) -> Self {
-        let looked = |LookedAt { key, question, result }: LookedAt| LookedQuestion {
+        let looked = |RecheckedQuestion { key, question, result }: RecheckedQuestion| LookedQuestion {
             key: key.to_string(),
             route: question.route.to_string(),
             input: (*question.parameters).clone(),
             result: result.to_owned(),
         };
-        let refreshed = delivered.told_first.iter().map(|(name, after)| RefreshedSet {
+        let refreshed = delivered.refreshed_first.iter().map(|(name, after)| RefreshedSet {
             application_set: name.to_string(),
             after_seconds: after.as_secs_f64(),
         });
@@ -127,9 +127,9 @@ impl Event {
             subjects: delivered.named,
             questions_total: delivered.questions,
             refreshed: refreshed.collect(),
-            refreshed_total: delivered.told,
-            questions: delivered.looked.into_iter().map(looked).collect(),
-            looks: delivered.looks.into_iter().map(|(result, count)| (result.to_owned(), count)).collect(),
+            refreshed_total: delivered.refreshed,
+            questions: delivered.rechecked.into_iter().map(looked).collect(),
+            looks: delivered.rechecks.into_iter().map(|(result, count)| (result.to_owned(), count)).collect(),
         }
     }
 }

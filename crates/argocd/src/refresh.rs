@@ -1,4 +1,4 @@
-//! Tells ApplicationSets that there is another answer: an annotation makes Argo CD reconcile them at once. Its value must be one that was
+//! Refreshes ApplicationSets when there is another answer: an annotation makes Argo CD reconcile them at once. Its value must be one that was
 //! never written, because the same value again changes nothing. Argo CD removes it after a successful reconcile.
 //! <https://argo-cd.readthedocs.io/en/stable/operator-manual/applicationset/Controlling-Resource-Modification/>
 
@@ -37,7 +37,7 @@ pub enum Refreshed {
         /// When it may work, if the API server said so.
         after: Option<Duration>,
         /// The namespaces in which it worked, now or before.
-        told: Vec<Arc<str>>,
+        refreshed: Vec<Arc<str>>,
     },
 }
 
@@ -54,20 +54,20 @@ impl Refreshed {
 }
 
 impl Argocd {
-    /// Makes Argo CD reconcile the ApplicationSets with this name, in each of the namespaces except those of `told`. A name may have a
+    /// Makes Argo CD reconcile the ApplicationSets with this name, in each of the namespaces except those of `refreshed`. A name may have a
     /// namespace before it, with a `/`.
-    pub async fn refresh(&self, name: &str, told: &[Arc<str>]) -> Refreshed {
-        let mut told = told.to_vec();
+    pub async fn refresh(&self, name: &str, refreshed: &[Arc<str>]) -> Refreshed {
+        let mut refreshed = refreshed.to_vec();
         let Listed { sets, error, unlisted } = self.sets(name).await;
         let (mut annotated, mut errors) = (0, Vec::from_iter(error));
         for set in sets {
-            if told.contains(&set.namespace) {
+            if refreshed.contains(&set.namespace) {
                 continue;
             }
             match self.annotate(&set).await {
                 Ok(true) => {
                     annotated += 1;
-                    told.push(set.namespace);
+                    refreshed.push(set.namespace);
                 }
                 Ok(false) => self.forget_sets().await,
                 Err(error) => errors.push(error),
@@ -76,7 +76,7 @@ impl Argocd {
         match (errors.first(), unlisted) {
             (Some(error), _) => {
                 let after = if let ErrorKind::Throttled { retry_after } = error.kind { retry_after } else { None };
-                Refreshed::Failed { error: error.to_string(), after, told }
+                Refreshed::Failed { error: error.to_string(), after, refreshed }
             }
             (None, Some(after)) if annotated == 0 => Refreshed::Unlisted(after),
             (None, _) if annotated == 0 => Refreshed::Unknown,

@@ -1,4 +1,4 @@
-//! The last deliveries of hooks, and what became of them: for operators, and to measure how long it takes until an ApplicationSet is told.
+//! The last deliveries of hooks, and what became of them: for operators, and to measure how long it takes until an ApplicationSet is refreshed.
 //! They are kept in memory. Of a body nothing is kept but its subjects, and those are few.
 
 use std::{
@@ -19,9 +19,9 @@ use hooks::Subject;
 pub const MAX_KEPT: usize = 100;
 /// How many subjects, questions and ApplicationSets are kept of each delivery. More are only counted.
 const MAX_NAMED: usize = 10;
-/// How many questions, and how many ApplicationSets, wait to be told.
+/// How many questions, and how many ApplicationSets, wait for a refresh.
 const MAX_WAITING: usize = 10_000;
-/// For how long they wait. Telling is given up before.
+/// For how long they wait. Refreshes are given up before.
 const WAITS_FOR: Duration = Duration::from_mins(15);
 /// The deliveries that one question or ApplicationSet waits for. The first ones count.
 const MAX_ORIGINS: usize = 16;
@@ -29,10 +29,10 @@ const MAX_ORIGINS: usize = 16;
 /// The last deliveries.
 pub struct Deliveries {
     kept: Mutex<Kept>,
-    /// The questions that are looked at.
-    looking: Recent<Key, Origins>,
-    /// The ApplicationSets that are to be told.
-    telling: Recent<Arc<str>, Origins>,
+    /// The questions that are rechecked.
+    rechecking: Recent<Key, Origins>,
+    /// The ApplicationSets that are to be refreshed.
+    refreshing: Recent<Arc<str>, Origins>,
 }
 
 #[derive(Default)]
@@ -68,28 +68,28 @@ pub struct Delivered {
     pub named: Vec<Value>,
     /// How many known questions it concerned, with other deliveries that came with it.
     pub questions: usize,
-    /// The first questions that were looked at.
-    pub looked: Vec<LookedAt>,
-    /// How many looks ended with each result.
-    pub looks: BTreeMap<&'static str, usize>,
-    /// How many ApplicationSets were told of another answer.
-    pub told: usize,
+    /// The first questions that were rechecked.
+    pub rechecked: Vec<RecheckedQuestion>,
+    /// How many rechecks ended with each result.
+    pub rechecks: BTreeMap<&'static str, usize>,
+    /// How many ApplicationSets were refreshed.
+    pub refreshed: usize,
     /// The first of these, and how long after the delivery.
-    pub told_first: Vec<(Arc<str>, Duration)>,
+    pub refreshed_first: Vec<(Arc<str>, Duration)>,
 }
 
-/// A question that was looked at.
+/// A question that was rechecked.
 #[derive(Debug, Clone)]
-pub struct LookedAt {
+pub struct RecheckedQuestion {
     /// Its key.
     pub key: Key,
     /// The question.
     pub question: Question,
-    /// The result of the last look.
+    /// The result of the last recheck.
     pub result: &'static str,
 }
 
-/// The deliveries of a hook whose sender did not prove who it is. Only the last one is kept, so that strangers displace nothing.
+/// The deliveries of a hook whose sender did not prove who it is. Only the last one is kept, so that unauthenticated clients displace nothing.
 #[derive(Debug, Clone)]
 pub struct Unproven {
     /// How many there were.
@@ -104,8 +104,8 @@ impl Default for Deliveries {
     fn default() -> Self {
         Self {
             kept: Mutex::default(),
-            looking: Recent::new(MAX_WAITING).with_ttl(WAITS_FOR),
-            telling: Recent::new(MAX_WAITING).with_ttl(WAITS_FOR),
+            rechecking: Recent::new(MAX_WAITING).with_ttl(WAITS_FOR),
+            refreshing: Recent::new(MAX_WAITING).with_ttl(WAITS_FOR),
         }
     }
 }
@@ -175,10 +175,10 @@ impl Deliveries {
             subjects: subjects.len(),
             named: subjects.iter().take(MAX_NAMED).map(|subject| json!(subject)).collect(),
             questions: 0,
-            looked: Vec::new(),
-            looks: BTreeMap::new(),
-            told: 0,
-            told_first: Vec::new(),
+            rechecked: Vec::new(),
+            rechecks: BTreeMap::new(),
+            refreshed: 0,
+            refreshed_first: Vec::new(),
         });
         number
     }
@@ -200,50 +200,54 @@ impl Deliveries {
         self.kept.lock().change(numbers, |delivered| delivered.questions += questions);
     }
 
-    /// Notes that the question with `key` is looked at now because of `origins`.
-    pub(crate) fn look(&self, key: Key, origins: Origins) {
-        self.looking.insert(key, origins);
+    /// Notes that the question with `key` is rechecked now because of `origins`.
+    pub(crate) fn recheck(&self, key: Key, origins: Origins) {
+        self.rechecking.insert(key, origins);
     }
 
-    /// Notes the result of a look because of the deliveries `numbers`.
-    pub(crate) fn looked(&self, numbers: &[u64], key: Key, question: &Question, look: Recheck) {
+    /// Notes the result of a recheck because of the deliveries `numbers`.
+    pub(crate) fn rechecked(&self, numbers: &[u64], key: Key, question: &Question, recheck: Recheck) {
         self.kept.lock().change(numbers, |delivered| {
-            *delivered.looks.entry(look.as_str()).or_default() += 1;
-            if let Some(known) = delivered.looked.iter_mut().find(|looked| looked.key == key) {
-                known.result = look.as_str();
-            } else if delivered.looked.len() < MAX_NAMED {
-                delivered.looked.push(LookedAt { key, question: question.clone(), result: look.as_str() });
+            *delivered.rechecks.entry(recheck.as_str()).or_default() += 1;
+            if let Some(known) = delivered.rechecked.iter_mut().find(|rechecked| rechecked.key == key) {
+                known.result = recheck.as_str();
+            } else if delivered.rechecked.len() < MAX_NAMED {
+                delivered.rechecked.push(RecheckedQuestion {
+                    key,
+                    question: question.clone(),
+                    result: recheck.as_str(),
+                });
             }
         });
     }
 
-    /// Notes that the ApplicationSets `names` are to be told of a look's answer to the question with `key`.
-    pub(crate) fn tell(&self, key: &Key, names: &[Arc<str>]) {
-        let Some(origins) = self.looking.get(key) else { return };
+    /// Notes that the ApplicationSets `names` are to be refreshed after a recheck of the question with `key`.
+    pub(crate) fn refresh_after(&self, key: &Key, names: &[Arc<str>]) {
+        let Some(origins) = self.rechecking.get(key) else { return };
         for name in names {
-            self.telling.update(Arc::clone(name), |known| match known {
+            self.refreshing.update(Arc::clone(name), |known| match known {
                 Some(known) => known.clone().with(&origins),
                 None => origins.clone(),
             });
         }
     }
 
-    /// Notes that the ApplicationSet `name` was told. Returns how long after the first delivery that led to it, if one did.
-    pub(crate) fn told(&self, name: &Arc<str>) -> Option<Duration> {
-        let Origins { since, numbers } = self.telling.remove(name)?;
+    /// Notes that the ApplicationSet `name` was refreshed. Returns how long after the first delivery that led to it, if one did.
+    pub(crate) fn refreshed(&self, name: &Arc<str>) -> Option<Duration> {
+        let Origins { since, numbers } = self.refreshing.remove(name)?;
         let after = since.elapsed();
         self.kept.lock().change(&numbers, |delivered| {
-            delivered.told += 1;
-            if delivered.told_first.len() < MAX_NAMED {
-                delivered.told_first.push((Arc::clone(name), after));
+            delivered.refreshed += 1;
+            if delivered.refreshed_first.len() < MAX_NAMED {
+                delivered.refreshed_first.push((Arc::clone(name), after));
             }
         });
         Some(after)
     }
 
-    /// Notes that the ApplicationSet `name` will not be told.
-    pub(crate) fn not_told(&self, name: &Arc<str>) {
-        self.telling.remove(name);
+    /// Notes that the ApplicationSet `name` will not be refreshed.
+    pub(crate) fn not_refreshed(&self, name: &Arc<str>) {
+        self.refreshing.remove(name);
     }
 }
 
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_displace_nothing() {
+    fn unauthenticated_deliveries_displace_nothing() {
         let (deliveries, hook) = (Deliveries::default(), Arc::from("h"));
         deliveries.add(&hook, "taken", None, &[], Timestamp(1));
         (0..500).for_each(|number| deliveries.add_unproven(&hook, "no signature", Timestamp(number)));
@@ -295,18 +299,18 @@ mod tests {
         let (deliveries, hook) = (Deliveries::default(), Arc::from("h"));
         let number = deliveries.add(&hook, "taken", None, &[subject(1)], Timestamp(1));
         let (key, set) = (Key::of_bytes([1; 32]), Arc::from("argocd/set"));
-        deliveries.look(key, Origins { since: Instant::now(), numbers: vec![number] });
+        deliveries.recheck(key, Origins { since: Instant::now(), numbers: vec![number] });
         tokio::time::advance(Duration::from_secs(3)).await;
-        deliveries.tell(&key, &[Arc::clone(&set)]);
-        deliveries.looked(&[number], key, &question(), Recheck::Unchanged);
-        deliveries.looked(&[number], key, &question(), Recheck::Changed);
-        assert_eq!(deliveries.told(&set), Some(Duration::from_secs(3)));
-        assert_eq!(deliveries.told(&set), None, "it was told once");
+        deliveries.refresh_after(&key, &[Arc::clone(&set)]);
+        deliveries.rechecked(&[number], key, &question(), Recheck::Unchanged);
+        deliveries.rechecked(&[number], key, &question(), Recheck::Changed);
+        assert_eq!(deliveries.refreshed(&set), Some(Duration::from_secs(3)));
+        assert_eq!(deliveries.refreshed(&set), None, "it was refreshed once");
         let [delivered] = &deliveries.list()[..] else { panic!() };
-        assert_eq!((delivered.looked.len(), delivered.looked[0].result), (1, "changed"));
-        assert_eq!(delivered.looks, BTreeMap::from([("changed", 1), ("unchanged", 1)]));
-        assert_eq!((delivered.told, &delivered.told_first[0].0), (1, &set));
-        deliveries.tell(&Key::of_bytes([2; 32]), &[Arc::clone(&set)]);
-        assert_eq!(deliveries.told(&set), None, "no delivery led to this");
+        assert_eq!((delivered.rechecked.len(), delivered.rechecked[0].result), (1, "changed"));
+        assert_eq!(delivered.rechecks, BTreeMap::from([("changed", 1), ("unchanged", 1)]));
+        assert_eq!((delivered.refreshed, &delivered.refreshed_first[0].0), (1, &set));
+        deliveries.refresh_after(&Key::of_bytes([2; 32]), &[Arc::clone(&set)]);
+        assert_eq!(deliveries.refreshed(&set), None, "no delivery led to this");
     }
 }

@@ -1,4 +1,4 @@
-//! Deliveries of hooks until their questions have been looked at again: events about one question are one look, few looks are under way
+//! Deliveries of hooks until their questions are rechecked: events about one question are one recheck, few rechecks are under way
 //! at once, and one that finds nothing new is repeated, since registries and CI may be behind their events.
 
 mod late;
@@ -15,7 +15,7 @@ use tokio::{
 
 use self::{
     late::Late,
-    queue::{AGAIN, AT_ONCE, Batch, Due, Queue, Receipt, Told},
+    queue::{AGAIN, AT_ONCE, Batch, Concern, Due, Queue, Receipt},
 };
 use crate::{Push, deliveries::Origins};
 use domain::{bounded_cache::Recent, generator::Question, lifecycle::Phase};
@@ -29,7 +29,7 @@ use hooks::{Delivery, Others, Pushed, Pushes, Subject, Subjects};
 const MAX_WAITING: usize = 10_000;
 /// Subjects that come within this time are compared together.
 const GATHER: Duration = Duration::from_millis(50);
-/// When subjects are compared once more, with the answers on disk and with questions that were asked for the first time meanwhile.
+/// When subjects are compared once more, with the answers on disk and with questions that came for the first time meanwhile.
 const LATE: Duration = Duration::from_secs(30);
 /// For how long other replicas leave a delivery to the one that took it. Once its work is done, it is seen for [`SEEN_FOR`].
 const TAKEN_FOR: Duration = Duration::from_mins(2);
@@ -65,7 +65,7 @@ impl Push {
     /// Takes a delivery of `hook`. Returns what became of it.
     pub async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
         let arrived = Instant::now();
-        // Noted first: once its subjects are sent, their looks may end at any time.
+        // Noted first: once its subjects are sent, their rechecks may end at any time.
         let number = self.deliveries.add(hook, "ignored", None, &delivery.subjects, self.now());
         let outcome = self.enqueue(hook, delivery, number, arrived).await;
         self.deliveries.set_outcome(number, outcome);
@@ -102,25 +102,25 @@ impl Push {
         outcome
     }
 
-    /// Looks again at the questions that events concern. Returns at [`Phase::Closing`], after a note about what was not looked at.
+    /// Rechecks the questions that events concern. Returns at [`Phase::Closing`], after a note about what was not rechecked.
     pub async fn follow_events(self: &Arc<Self>) {
         let Some(mut events) = self.events.receiver.lock().take() else { return };
-        let (mut queue, mut late, mut looks) = (Queue::default(), Late::default(), JoinSet::new());
+        let (mut queue, mut late, mut rechecks) = (Queue::default(), Late::default(), JoinSet::new());
         let mut draining = std::pin::pin!(self.lifecycle.reached(Phase::Draining));
         let mut closing = std::pin::pin!(self.lifecycle.reached(Phase::Closing));
-        let (mut turns, mut is_draining) = (interval(LATE), false);
-        // While nothing waits, no turn is taken, and those that were missed must not come at once afterwards.
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut ticks, mut is_draining) = (interval(LATE), false);
+        // While nothing waits, no tick is taken, and those that were missed must not come at once afterwards.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if is_draining {
-                // Nobody is left for further looks. Whoever asks next makes the source be asked.
+                // Nobody is left for further rechecks. The next call makes the backend be called.
                 self.expire_questions(queue.take_repeats()).await;
             }
             while let Some((key, due)) = queue.next(Instant::now()) {
                 let push = Arc::clone(self);
-                looks.spawn(async move {
-                    let looked = AssertUnwindSafe(push.look(key, &due)).catch_unwind().await;
-                    (key, looked.unwrap_or((Recheck::Failed, Pushed::Untold)), due)
+                rechecks.spawn(async move {
+                    let rechecked = AssertUnwindSafe(push.recheck(key, &due)).catch_unwind().await;
+                    (key, rechecked.unwrap_or((Recheck::Failed, Pushed::Untold)), due)
                 });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
@@ -136,34 +136,34 @@ impl Push {
                     self.deliveries.concern(&batch.origins.numbers, found.len());
                     late.add(&subjects, &batch, found.keys().copied());
                     for (key, (question, others)) in found {
-                        let told = Told { batch: &batch, pushes: Some(&pushes), others };
-                        queue.concern(key, question, &told, Instant::now());
+                        let concern = Concern { batch: &batch, pushes: Some(&pushes), others };
+                        queue.concern(key, question, &concern, Instant::now());
                     }
-                    self.settle(batch);
+                    self.finish(batch);
                 }
-                Some(Ok((key, looked, due))) = looks.join_next() => {
-                    for batch in queue.ended(key, due, looked, Instant::now()) {
-                        self.settle(batch);
+                Some(Ok((key, rechecked, due))) = rechecks.join_next() => {
+                    for batch in queue.ended(key, due, rechecked, Instant::now()) {
+                        self.finish(batch);
                     }
                 }
-                _ = turns.tick(), if !late.is_empty() => {
-                    let turn = late.turn();
-                    for (key, (question, others)) in self.concerned(turn.subjects, true).await.1 {
-                        if !turn.found.contains(&key) {
-                            let told = Told { batch: &Arc::default(), pushes: None, others };
-                            queue.concern(key, question, &told, Instant::now());
+                _ = ticks.tick(), if !late.is_empty() => {
+                    let due = late.take_due();
+                    for (key, (question, others)) in self.concerned(due.subjects, true).await.1 {
+                        if !due.found.contains(&key) {
+                            let concern = Concern { batch: &Arc::default(), pushes: None, others };
+                            queue.concern(key, question, &concern, Instant::now());
                         }
                     }
-                    for batch in turn.batches {
-                        self.settle(batch);
+                    for batch in due.batches {
+                        self.finish(batch);
                     }
                 }
-                () = sleep_until(next), if looks.len() < AT_ONCE => {}
+                () = sleep_until(next), if rechecks.len() < AT_ONCE => {}
             }
         }
     }
 
-    /// Makes the sources be asked about everything that no look has ended for. The process is about to end.
+    /// Makes the backends be called about everything that no recheck has ended for. The process is about to end.
     async fn leave_unfinished(self: &Arc<Self>, queue: Queue, late: Late, mut events: Receiver<Event>) {
         let mut subjects = late.into_subjects();
         // A delivery that is being taken has its place already, and is waited for.
@@ -177,8 +177,8 @@ impl Push {
     }
 
     /// Notes for other replicas that all work for `batch` is done, if this is the last question that had it. In the background: the store
-    /// may be slow, and looks must not wait for it.
-    fn settle(self: &Arc<Self>, batch: Arc<Batch>) {
+    /// may be slow, and rechecks must not wait for it.
+    fn finish(self: &Arc<Self>, batch: Arc<Batch>) {
         let Some(batch) = Arc::into_inner(batch).filter(|batch| !batch.receipts.is_empty()) else { return };
         let push = Arc::clone(self);
         tokio::spawn(async move {
@@ -190,7 +190,7 @@ impl Push {
         });
     }
 
-    /// Makes the sources of `questions` be asked before their answers are served again.
+    /// Makes the backends of `questions` be called before their answers are served again.
     async fn expire_questions(&self, questions: Vec<Question>) {
         let current = self.current();
         for question in questions {
@@ -223,22 +223,22 @@ impl Push {
     }
 
     /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
-    async fn look(&self, key: Key, due: &Due) -> (Recheck, Pushed) {
+    async fn recheck(&self, key: Key, due: &Due) -> (Recheck, Pushed) {
         let (current, question) = (self.current(), &due.question);
         // None after 30 seconds: then no single delivery led to it.
         let origins = Origins::of(due.batches.iter().map(|batch| &batch.origins));
         if let Some(origins) = origins.clone() {
-            self.deliveries.look(key, origins);
+            self.deliveries.recheck(key, origins);
         }
-        let looked = self.engine.recheck(&current.routes, question).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, route = &*question.route, "an event is looked at later: the shared store does not answer");
+        let rechecked = self.engine.recheck(&current.routes, question).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, route = &*question.route, "a recheck after an event failed and is repeated: the shared store does not answer");
             Rechecked::from(Recheck::Failed)
         });
-        let look = looked.look;
-        self.metrics.hooks.looked(look.as_str());
-        self.deliveries.looked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, look);
-        tracing::info!(route = &*question.route, result = look.as_str(), "looked again after an event");
-        (look, Pushes::known(due.pushes(), looked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))
+        let recheck = rechecked.look;
+        self.metrics.hooks.looked(recheck.as_str());
+        self.deliveries.rechecked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, recheck);
+        tracing::info!(route = &*question.route, result = recheck.as_str(), "rechecked after an event");
+        (recheck, Pushes::known(due.pushes(), rechecked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))
     }
 }
 

@@ -18,7 +18,7 @@ use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
 
-pub use self::deliveries::{Delivered, Deliveries, LookedAt, MAX_KEPT, Unproven};
+pub use self::deliveries::{Delivered, Deliveries, MAX_KEPT, RecheckedQuestion, Unproven};
 use self::events::Events;
 use argocd::Argocd;
 use domain::{

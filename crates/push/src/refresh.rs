@@ -1,4 +1,4 @@
-//! Follows the notices of runs, and tells Argo CD: ApplicationSets that were given something else ask again, and Kubernetes Events show
+//! Follows the notices of runs, and passes them to Argo CD: ApplicationSets that were served something else are refreshed, and Kubernetes Events show
 //! what the gateway holds.
 
 mod queue;
@@ -21,11 +21,11 @@ use engine::{
     state::notices::{Notice, What},
 };
 
-/// How many notices are looked into at once.
+/// How many notices are handled at once.
 const AT_ONCE: usize = 16;
-/// How often other replicas are told who asked.
+/// How often other replicas are notified of requesters.
 const PUBLISHED_EVERY: Duration = Duration::from_millis(250);
-/// How often the store is asked for refreshes that an ended replica has left.
+/// How often the store is read for refreshes that an ended replica has left.
 const LEFT_EVERY: Duration = Duration::from_secs(5);
 /// How long the task goes on after [`Phase::Closing`], for what is due by then.
 const FINISHED_WITHIN: Duration = Duration::from_secs(3);
@@ -47,7 +47,7 @@ impl Push {
         loop {
             while let Some((name, refresh)) = queue.next(Instant::now()) {
                 let push = Arc::clone(self);
-                refreshes.spawn(async move { (push.refresh(&name, &refresh.told).await, name, refresh) });
+                refreshes.spawn(async move { (push.refresh(&name, &refresh.refreshed).await, name, refresh) });
             }
             let now = Instant::now();
             if until.is_some_and(|until| {
@@ -71,7 +71,7 @@ impl Push {
                 }
                 Some(Ok((result, name, refresh))) = refreshes.join_next() => {
                     let end = self.note_refresh(&mut queue, Arc::clone(&name), refresh, &result);
-                    self.settle_taken(&mut taken, &name, end);
+                    self.finish_taken(&mut taken, &name, end);
                 }
                 () = sleep_until(next) => {}
             }
@@ -101,7 +101,7 @@ impl Push {
         }
         let left = self.engine.left_refreshes(&mut seen).await;
         if !left.is_empty() {
-            tracing::info!(count = left.len(), "telling ApplicationSets in place of a replica that has ended");
+            tracing::info!(count = left.len(), "refreshing ApplicationSets in place of a replica that has ended");
         }
         (left, seen)
     }
@@ -116,7 +116,7 @@ impl Push {
 
     /// Notes for other replicas that the refreshes of `name` that this one took are over. Until then, they take them over if this one is
     /// killed. In the background: the store may be slow.
-    fn settle_taken(self: &Arc<Self>, taken: &mut TakenRefreshes, name: &str, end: RefreshEnd) {
+    fn finish_taken(self: &Arc<Self>, taken: &mut TakenRefreshes, name: &str, end: RefreshEnd) {
         let Some(receipts) = (end != RefreshEnd::Again).then(|| taken.remove(name)).flatten() else { return };
         let push = Arc::clone(self);
         tokio::spawn(async move {
@@ -126,7 +126,7 @@ impl Push {
         });
     }
 
-    /// Leaves what `queue` holds to other replicas. `notices` were not looked into.
+    /// Leaves what `queue` holds to other replicas. So many `notices` were not handled.
     async fn leave_refreshes(&self, queue: RefreshQueue, notices: usize) {
         self.metrics.refreshes.dropped(notices);
         let names = queue.into_names();
@@ -135,14 +135,14 @@ impl Push {
         }
         let count = names.len();
         if self.engine.leave_refreshes(&names).await {
-            tracing::info!(count, "ApplicationSets are told by another replica");
+            tracing::info!(count, "ApplicationSets are refreshed by another replica");
         } else {
             self.metrics.refreshes.dropped(count);
-            tracing::warn!(count, "ApplicationSets were not told before the end");
+            tracing::warn!(count, "ApplicationSets were not refreshed before the end");
         }
     }
 
-    /// Tells the file and other replicas who asked what. Returns at [`Phase::Ended`], when the last callers are told of too.
+    /// Publishes requesters to the file and to other replicas. Returns at [`Phase::Ended`], with the last callers published too.
     pub async fn publish_requesters(&self) {
         let mut ended = std::pin::pin!(self.lifecycle.reached(Phase::Ended));
         let mut ticks = interval(PUBLISHED_EVERY);
@@ -185,7 +185,7 @@ impl Push {
             Some(cause) => {
                 let (names, change) = self.engine.given_other(&current.routes, &question).await;
                 if let Cause::Events = cause {
-                    self.deliveries.tell(&key, &names);
+                    self.deliveries.refresh_after(&key, &names);
                 }
                 (names, change)
             }
@@ -201,9 +201,9 @@ impl Push {
         }
     }
 
-    async fn refresh(&self, name: &str, told: &[Arc<str>]) -> Refreshed {
+    async fn refresh(&self, name: &str, refreshed: &[Arc<str>]) -> Refreshed {
         match &self.current().argocd {
-            Some(argocd) => argocd.refresh(name, told).await,
+            Some(argocd) => argocd.refresh(name, refreshed).await,
             None => Refreshed::Unknown,
         }
     }
@@ -221,16 +221,16 @@ impl Push {
         self.metrics.refreshes.ended(result.as_str(), waited);
         match (result, &end) {
             (Refreshed::Annotated(_), _) => {
-                if let Some(after) = self.deliveries.told(&application_set) {
+                if let Some(after) = self.deliveries.refreshed(&application_set) {
                     self.metrics.refreshes.after_event(after);
                 }
             }
-            (Refreshed::Unknown, _) | (_, RefreshEnd::GivenUp) => self.deliveries.not_told(&application_set),
+            (Refreshed::Unknown, _) | (_, RefreshEnd::GivenUp) => self.deliveries.not_refreshed(&application_set),
             _ => {}
         }
         match (result, end) {
             (Refreshed::Annotated(count), _) => {
-                tracing::info!(%application_set, count, "the ApplicationSet was told that there is another answer");
+                tracing::info!(%application_set, count, "the ApplicationSet was refreshed");
             }
             (Refreshed::Unlisted(_), _) => {
                 tracing::debug!(%application_set, "the list of ApplicationSets is read again first");
@@ -241,10 +241,10 @@ impl Push {
             ),
             (Refreshed::Failed { error, .. }, RefreshEnd::GivenUp) => {
                 self.metrics.refreshes.dropped(1);
-                tracing::error!(%application_set, error, "the ApplicationSet is not told; Argo CD asks when it is its time");
+                tracing::error!(%application_set, error, "the ApplicationSet is not refreshed; Argo CD calls at its next interval");
             }
             (Refreshed::Failed { error, .. }, _) => {
-                tracing::warn!(%application_set, error, "the ApplicationSet could not be told; it is tried again");
+                tracing::warn!(%application_set, error, "the ApplicationSet could not be refreshed; it is tried again");
             }
         }
         end
@@ -289,7 +289,7 @@ mod tests {
         let current = Current { routes: Arc::new(RouteTable::new(Vec::new())), argocd: None };
         let push = Push::new(engine, metrics, clock, Arc::default(), current);
         let right = "403; the gateway's service account needs the right to patch applicationsets.argoproj.io";
-        let refused = Refreshed::Failed { error: right.to_owned(), after: None, told: Vec::new() };
+        let refused = Refreshed::Failed { error: right.to_owned(), after: None, refreshed: Vec::new() };
         let (mut queue, log, mut attempts) = (RefreshQueue::default(), Log::default(), 0);
         queue.want(&"a".into(), 1, Instant::now());
         let writer = log.clone();
@@ -303,7 +303,7 @@ mod tests {
         let log = String::from_utf8(log.0.lock().clone()).unwrap();
         let count = |text: &str| log.lines().filter(|line| line.contains(text)).count();
         assert_eq!((count("ERROR"), count("WARN"), count(right)), (1, attempts - 1, attempts), "{log}");
-        assert!(log.lines().last().is_some_and(|line| line.contains("is not told")), "{log}");
+        assert!(log.lines().last().is_some_and(|line| line.contains("is not refreshed")), "{log}");
         let exposed = String::from_utf8(push.metrics.encode().unwrap()).unwrap();
         assert!(exposed.contains("appset_gateway_refreshes_dropped_total 1\n"), "{exposed}");
         assert!(exposed.contains(&format!("refreshes_total{{result=\"failed\"}} {attempts}\n")), "{exposed}");

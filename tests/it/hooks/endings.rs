@@ -65,7 +65,7 @@ async fn what_waits_at_the_end_is_told_by_another_replica() {
     .await;
     told.scene.gateway.signal(Signal::SIGTERM);
     let (status, log) = told.scene.gateway.wait(Duration::from_secs(20));
-    assert!(status.success() && log.contains("told by another replica"), "{log}");
+    assert!(status.success() && log.contains("refreshed by another replica"), "{log}");
     assert_eq!(told.api.refreshed().len(), 1);
     told.tells(&["argocd/a", "argocd/b"]).await;
     // The third replica has its turn too.

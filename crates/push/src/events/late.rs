@@ -13,13 +13,13 @@ const MAX_LATE_BYTES: usize = 4 * 1024 * 1024;
 /// Subjects that are compared once more.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    young: Turn,
-    old: Turn,
+    young: Gathered,
+    old: Gathered,
 }
 
-/// The subjects of one turn.
+/// The subjects that are compared together.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct Gathered {
     pub(super) subjects: Subjects,
     /// Their size, in bytes.
     size: usize,
@@ -53,8 +53,8 @@ impl Late {
         self.young.subjects.len() == 0 && self.old.subjects.len() == 0
     }
 
-    /// The subjects that have waited for a whole turn, and the questions that need no look. To be called at equal intervals.
-    pub(super) fn turn(&mut self) -> Turn {
+    /// The subjects that have waited for a whole interval, and the questions that need no recheck. To be called at equal intervals.
+    pub(super) fn take_due(&mut self) -> Gathered {
         let mut due = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         due.found.extend(&self.old.found);
         due

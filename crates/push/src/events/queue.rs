@@ -1,4 +1,4 @@
-//! The questions that events concern, until each was looked at. Pure: no time but what is given.
+//! The questions that events concern, until each was rechecked. Pure: each call passes the time.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -13,18 +13,18 @@ use domain::generator::Question;
 use engine::{cache::Key, renewal::recheck::Recheck};
 use hooks::{Others, Pushed, Pushes};
 
-/// How many looks are under way at once.
+/// How many rechecks are under way at once.
 pub(super) const AT_ONCE: usize = 8;
-/// When a look that found nothing new is repeated, after the look before.
+/// When a recheck that found nothing new is repeated, after the one before.
 pub(super) const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(1)];
-/// The time between two looks at one question. Events that come meanwhile are one look.
+/// The time between two rechecks of one question. Events that come meanwhile are one recheck.
 const SPACING: Duration = Duration::from_secs(2);
 /// How many batches of pushes are remembered for a question that waits. Digests of older ones are not compared.
 const MAX_BATCHES: usize = 64;
-/// How many batches of deliveries wait for the last look at a question.
+/// How many batches of deliveries wait for the last recheck of a question.
 const MAX_DELIVERIES: usize = 1000;
-/// How many times of looks are remembered before old ones are removed.
-const MAX_LOOKED: usize = 10_000;
+/// How many times of rechecks are remembered before old ones are removed.
+const MAX_RECHECKED: usize = 10_000;
 
 /// Names a delivery: its hook, and its id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub(super) struct Batch {
 
 /// An event that concerns a question.
 #[derive(Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct Concern<'a> {
     /// The deliveries of the event, and of those that were compared with it.
     pub(super) batch: &'a Arc<Batch>,
     /// What was pushed. `None` if that is not remembered.
@@ -59,20 +59,20 @@ pub(super) struct Told<'a> {
     pub(super) others: Others,
 }
 
-/// A question that is looked at when it is due.
+/// A question that is rechecked when it is due.
 #[derive(Debug, Clone)]
 pub(super) struct Due {
     pub(super) question: Question,
     at: Instant,
-    /// Tells questions apart that are due at the same time.
+    /// Distinguishes questions that are due at the same time.
     number: u64,
-    /// How many looks have found nothing new.
-    looks: usize,
+    /// How many rechecks have found nothing new.
+    rechecks: usize,
     /// What its events say was pushed.
     pushes: Vec<Arc<Pushes>>,
     /// The subjects of its events without a digest.
     others: Others,
-    /// The deliveries that wait for the last look.
+    /// The deliveries that wait for the last recheck.
     pub(super) batches: Vec<Arc<Batch>>,
 }
 
@@ -82,10 +82,10 @@ impl Due {
         self.pushes.iter().map(|pushes| &**pushes)
     }
 
-    /// Whether a look that found this is the last one. A change may be the news of one event only, so all events that have no digest must
-    /// tell of the same.
-    fn is_done(&self, (look, pushed): (Recheck, Pushed)) -> bool {
-        match (look, pushed, self.others) {
+    /// Whether a recheck that found this is the last one. A change may be the news of one event only, so all events that have no digest must
+    /// be about the same.
+    fn is_done(&self, (recheck, pushed): (Recheck, Pushed)) -> bool {
+        match (recheck, pushed, self.others) {
             (Recheck::Held, ..)
             | (Recheck::Changed, Pushed::Known | Pushed::Untold, Others::None)
             | (Recheck::Changed, Pushed::Untold, Others::One(_))
@@ -97,7 +97,7 @@ impl Due {
     /// Adds what `other` events say.
     fn note(&mut self, other: Self) {
         self.batches.extend(other.batches);
-        // A delivery that is left out here does not count as seen: if it is repeated, it leads to one more look.
+        // A delivery that is left out here does not count as seen: if it is repeated, it leads to one more recheck.
         self.batches.truncate(MAX_DELIVERIES);
         self.others = self.others.and(other.others);
         self.pushes.extend(other.pushes);
@@ -108,31 +108,31 @@ impl Due {
     }
 }
 
-/// The questions to look at.
+/// The questions to recheck.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: HashMap<Key, Due>,
     order: BTreeMap<(Instant, u64), Key>,
     running: HashMap<Key, Question>,
-    /// When each question was last looked at, if that is not long ago.
-    looked: HashMap<Key, Instant>,
+    /// When each question was last rechecked, if that is not long ago.
+    rechecked: HashMap<Key, Instant>,
     numbers: u64,
 }
 
 impl Queue {
-    /// What was `told` concerns `question`: it is looked at as soon as it may be, after a look that is under way.
-    pub(super) fn concern(&mut self, key: Key, question: Question, told: &Told<'_>, now: Instant) {
-        let at = self.looked.get(&key).map_or(now, |looked| now.max(*looked + SPACING));
-        // A first look that waits already is due before.
-        let at = self.waiting.get(&key).filter(|due| due.looks == 0).map_or(at, |due| due.at);
-        let (pushes, others) = match told.pushes {
+    /// An event concerns `question`: it is rechecked as soon as it may be, after a recheck that is under way.
+    pub(super) fn concern(&mut self, key: Key, question: Question, concern: &Concern<'_>, now: Instant) {
+        let at = self.rechecked.get(&key).map_or(now, |rechecked| now.max(*rechecked + SPACING));
+        // A first recheck that waits already is due before.
+        let at = self.waiting.get(&key).filter(|due| due.rechecks == 0).map_or(at, |due| due.at);
+        let (pushes, others) = match concern.pushes {
             Some(pushes) => {
-                (Some(pushes).filter(|pushes| !pushes.is_empty()).cloned().into_iter().collect(), told.others)
+                (Some(pushes).filter(|pushes| !pushes.is_empty()).cloned().into_iter().collect(), concern.others)
             }
-            None => (Vec::new(), told.others.and(Others::UNKNOWN)),
+            None => (Vec::new(), concern.others.and(Others::UNKNOWN)),
         };
-        let batches = vec![Arc::clone(told.batch)];
-        self.put(key, Due { question, at, number: 0, looks: 0, pushes, others, batches });
+        let batches = vec![Arc::clone(concern.batch)];
+        self.put(key, Due { question, at, number: 0, rechecks: 0, pushes, others, batches });
     }
 
     fn put(&mut self, key: Key, mut due: Due) {
@@ -143,17 +143,17 @@ impl Queue {
             Entry::Vacant(place) => _ = place.insert(due),
             Entry::Occupied(mut place) => {
                 self.order.remove(&(place.get().at, place.get().number));
-                let (at, number, looks) = (due.at, due.number, due.looks);
+                let (at, number, rechecks) = (due.at, due.number, due.rechecks);
                 let before = place.get_mut();
                 before.note(due);
-                (before.at, before.number, before.looks) = (at, number, looks);
+                (before.at, before.number, before.rechecks) = (at, number, rechecks);
             }
         }
     }
 
-    /// Removes the questions that wait for another look.
+    /// Removes the questions that wait for another recheck.
     pub(super) fn take_repeats(&mut self) -> Vec<Question> {
-        let repeats: Vec<Key> = self.waiting.iter().filter(|(_, due)| due.looks > 0).map(|(key, _)| *key).collect();
+        let repeats: Vec<Key> = self.waiting.iter().filter(|(_, due)| due.rechecks > 0).map(|(key, _)| *key).collect();
         let taken = repeats.iter().filter_map(|key| {
             let due = self.waiting.remove(key)?;
             self.order.remove(&(due.at, due.number));
@@ -172,44 +172,44 @@ impl Queue {
         self.order.remove(&place);
         let due = self.waiting.remove(&key)?;
         self.running.insert(key, due.question.clone());
-        if self.looked.len() >= MAX_LOOKED {
-            self.looked.retain(|_, looked| now < *looked + SPACING);
+        if self.rechecked.len() >= MAX_RECHECKED {
+            self.rechecked.retain(|_, rechecked| now < *rechecked + SPACING);
         }
-        self.looked.insert(key, now);
+        self.rechecked.insert(key, now);
         Some((key, due))
     }
 
-    /// The questions that had no answer from a look yet, or none that was new.
+    /// The questions that had no answer from a recheck yet, or none that was new.
     pub(super) fn into_unfinished(self) -> Vec<Question> {
         let waiting = self.waiting.into_values().map(|due| due.question);
         self.running.into_values().chain(waiting).collect()
     }
 
-    /// A look has ended, and its answer knows of the pushes of its events what `pushed` says. Unless it found what all of them tell of, and
-    /// if no event came meanwhile, it is repeated later, since the source may be behind. If the source asked not to be called, it is made
-    /// when it may be called again. Returns the deliveries for which all looks are over.
+    /// A recheck has ended; `pushed` says whether its answer has the pushes of its events. Unless it found what all of them are about, and
+    /// if no event came meanwhile, it is repeated later, since the source may be behind. If the source asked for a pause, it is made
+    /// when it may be called again. Returns the deliveries for which all rechecks are over.
     pub(super) fn ended(
         &mut self,
         key: Key,
         due: Due,
-        (look, pushed): (Recheck, Pushed),
+        (recheck, pushed): (Recheck, Pushed),
         now: Instant,
     ) -> Vec<Arc<Batch>> {
         self.running.remove(&key);
-        if due.is_done((look, pushed)) {
+        if due.is_done((recheck, pushed)) {
             return due.batches;
         }
         if let Some(waiting) = self.waiting.get_mut(&key) {
-            // What this look did not find, the next one may.
+            // What this recheck did not find, the next one may.
             waiting.note(due);
             return Vec::new();
         }
-        let (after, looks) = match look {
-            Recheck::Resting(left) => (Some(left.max(SPACING)), due.looks),
-            _ => (AGAIN.get(due.looks).copied(), due.looks + 1),
+        let (after, rechecks) = match recheck {
+            Recheck::Resting(left) => (Some(left.max(SPACING)), due.rechecks),
+            _ => (AGAIN.get(due.rechecks).copied(), due.rechecks + 1),
         };
         let Some(after) = after else { return due.batches };
-        self.put(key, Due { at: now + after, looks, ..due });
+        self.put(key, Due { at: now + after, rechecks, ..due });
         Vec::new()
     }
 
@@ -234,8 +234,8 @@ mod tests {
         if others == Others::None {
             pushes.add(&Subject::image(&format!("r.example/app:1@{digest}")).unwrap());
         }
-        let told = Told { batch: &Arc::default(), pushes: Some(&Arc::new(pushes)), others };
-        queue.concern(*key, question.clone(), &told, now);
+        let concern = Concern { batch: &Arc::default(), pushes: Some(&Arc::new(pushes)), others };
+        queue.concern(*key, question.clone(), &concern, now);
     }
 
     fn question(number: u8) -> (Key, Question) {
@@ -252,9 +252,9 @@ mod tests {
         let (_, due) = queue.next(now).unwrap();
         assert!(queue.next(now).is_none());
         (0..100).for_each(|_| concern(&mut queue, &of, Others::One(1), now));
-        assert!(queue.next(now).is_none(), "one look at a time");
+        assert!(queue.next(now).is_none(), "one recheck at a time");
         queue.ended(key, due, CHANGED, now);
-        assert!(queue.next(now).is_none(), "one look in two seconds");
+        assert!(queue.next(now).is_none(), "one recheck in two seconds");
         assert_eq!(queue.next_at(), Some(now + SPACING));
         let (_, due) = queue.next(now + SPACING).unwrap();
         queue.ended(key, due, CHANGED, now + SPACING);
@@ -289,7 +289,7 @@ mod tests {
             ((Changed, Known), none, false),
             ((Changed, Untold), none, false),
             ((Changed, Untold), one, false),
-            // What changed may be what one of them tells of, and the other is still to come.
+            // What changed may be what one of them is about, and the other is still to come.
             ((Changed, Known), one, true),
             ((Changed, Untold), many, true),
             ((Changed, Behind), none, true),
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A second build may be pushed while a look finds the first one, and its registry may be behind.
+    /// A second build may be pushed while a recheck finds the first one, and its registry may be behind.
     #[test]
     fn what_comes_during_a_look_that_finds_something_new_has_looks_of_its_own() {
         let (mut queue, now) = (Queue::default(), Instant::now());
@@ -344,7 +344,7 @@ mod tests {
         let (mut queue, mut now) = (Queue::default(), Instant::now());
         let of = question(1);
         let batch: Arc<Batch> = Arc::default();
-        queue.concern(of.0, of.1, &Told { batch: &batch, pushes: None, others: Others::None }, now);
+        queue.concern(of.0, of.1, &Concern { batch: &batch, pushes: None, others: Others::None }, now);
         for number in 0..=AGAIN.len() {
             let (key, due) = queue.next(now).unwrap();
             let done = queue.ended(key, due, (Recheck::Unchanged, Pushed::Untold), now);
@@ -373,16 +373,16 @@ mod tests {
 
     #[test]
     fn a_source_that_rests_is_looked_at_afterwards() {
-        let (mut queue, now, rest) = (Queue::default(), Instant::now(), Duration::from_mins(5));
+        let (mut queue, now, pause) = (Queue::default(), Instant::now(), Duration::from_mins(5));
         let of = question(1);
         let key = of.0;
         concern(&mut queue, &of, Others::One(1), now);
         let (_, due) = queue.next(now).unwrap();
-        queue.ended(key, due, (Recheck::Resting(rest), Pushed::Untold), now);
-        assert_eq!(queue.next_at(), Some(now + rest));
-        let (_, due) = queue.next(now + rest).unwrap();
-        queue.ended(key, due, (Recheck::Unchanged, Pushed::Untold), now + rest);
-        assert_eq!(queue.next_at(), Some(now + rest + AGAIN[0]), "it was no look");
+        queue.ended(key, due, (Recheck::Resting(pause), Pushed::Untold), now);
+        assert_eq!(queue.next_at(), Some(now + pause));
+        let (_, due) = queue.next(now + pause).unwrap();
+        queue.ended(key, due, (Recheck::Unchanged, Pushed::Untold), now + pause);
+        assert_eq!(queue.next_at(), Some(now + pause + AGAIN[0]), "it was not a recheck");
     }
 
     #[test]

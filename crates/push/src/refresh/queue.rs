@@ -1,5 +1,5 @@
-//! Which ApplicationSets are told next. One that is told often waits longer, so that a flapping source cannot make Argo CD reconcile all the
-//! time. Pure: it knows no time but what it is given.
+//! Which ApplicationSets are refreshed next. One that is refreshed often waits longer, so that a flapping source cannot make Argo CD reconcile all the
+//! time. Pure: each call passes the time.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,29 +13,29 @@ use argocd::{AT_ONCE, Refreshed};
 
 /// How many ApplicationSets wait at most. Argo CD asks for the others when it is their time.
 const MAX_WAITING: usize = 1000;
-/// How often an ApplicationSet is told in quick succession.
+/// How often an ApplicationSet is refreshed in quick succession.
 const BURST: u32 = 10;
 /// After that, how often.
 const EVERY: Duration = Duration::from_secs(5);
-/// An ApplicationSet that is told of one change is not told of the same one again for this time: it is about to ask.
+/// An ApplicationSet is not refreshed again for the same change within this time: it is about to call.
 const SAME_FOR: Duration = Duration::from_secs(5);
 /// How many changes are remembered before old ones are removed.
-const MAX_TOLD: usize = 1000;
+const MAX_CHANGES: usize = 1000;
 /// The pauses after failures: each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// How often telling an ApplicationSet is tried. The pauses add up to about ten minutes.
+/// How often a refresh is tried. The pauses add up to about ten minutes.
 const MAX_ATTEMPTS: u32 = 15;
 
-/// The ApplicationSets that are to be told.
+/// The ApplicationSets that are to be refreshed.
 #[derive(Debug, Default)]
 pub(super) struct RefreshQueue {
     waiting: HashMap<Arc<str>, Refresh>,
     running: HashSet<Arc<str>>,
-    /// When an ApplicationSet would have been told so often that it may be told [`BURST`] times again.
-    rested_at: HashMap<Arc<str>, Instant>,
-    /// When an ApplicationSet was to be told of a change.
-    told: HashMap<(Arc<str>, u64), Instant>,
+    /// From when on an ApplicationSet may be refreshed [`BURST`] times in quick succession again.
+    calm_at: HashMap<Arc<str>, Instant>,
+    /// When an ApplicationSet was last to be refreshed for a change.
+    changes: HashMap<(Arc<str>, u64), Instant>,
 }
 
 /// A refresh of an ApplicationSet.
@@ -45,8 +45,8 @@ pub(super) struct Refresh {
     /// Since when it is wanted.
     pub(super) since: Instant,
     attempts: u32,
-    /// The namespaces whose ApplicationSet of this name is told already.
-    pub(super) told: Vec<Arc<str>>,
+    /// The namespaces whose ApplicationSet of this name is refreshed already.
+    pub(super) refreshed: Vec<Arc<str>>,
 }
 
 /// What became of a refresh.
@@ -61,12 +61,12 @@ pub(super) enum RefreshEnd {
 }
 
 impl RefreshQueue {
-    /// The ApplicationSet `name` is to be told of `change`, a hash of it, as soon as its rate allows. Returns false if too many wait.
+    /// The ApplicationSet `name` is to be refreshed for `change`, a hash of it, as soon as its rate allows. Returns false if too many wait.
     pub(super) fn want(&mut self, name: &Arc<str>, change: u64, now: Instant) -> bool {
-        if self.told.len() >= MAX_TOLD {
-            self.told.retain(|_, at| now.duration_since(*at) < SAME_FOR);
+        if self.changes.len() >= MAX_CHANGES {
+            self.changes.retain(|_, at| now.duration_since(*at) < SAME_FOR);
         }
-        let before = self.told.get(&(Arc::clone(name), change));
+        let before = self.changes.get(&(Arc::clone(name), change));
         if before.is_some_and(|at| now.duration_since(*at) < SAME_FOR) {
             return true;
         }
@@ -74,15 +74,16 @@ impl RefreshQueue {
             return false;
         }
         // An earlier change that comes back is a change too.
-        self.told.retain(|(other, _), _| other != name);
-        self.told.insert((Arc::clone(name), change), now);
+        self.changes.retain(|(other, _), _| other != name);
+        self.changes.insert((Arc::clone(name), change), now);
         if let Some(waiting) = self.waiting.get_mut(name) {
-            // It is told once for both, and in each namespace.
-            waiting.told.clear();
+            // It is refreshed once for both, and in each namespace.
+            waiting.refreshed.clear();
             return true;
         }
-        let at = self.rested_at.get(name).map_or(now, |rested| (*rested).max(now + EVERY * BURST) - EVERY * BURST);
-        self.waiting.insert(Arc::clone(name), Refresh { at: at.max(now), since: now, attempts: 0, told: Vec::new() });
+        let at = self.calm_at.get(name).map_or(now, |calm| (*calm).max(now + EVERY * BURST) - EVERY * BURST);
+        self.waiting
+            .insert(Arc::clone(name), Refresh { at: at.max(now), since: now, attempts: 0, refreshed: Vec::new() });
         true
     }
 
@@ -94,9 +95,9 @@ impl RefreshQueue {
         let (name, _) = self.due().filter(|(_, refresh)| refresh.at <= now)?;
         let name = Arc::clone(name);
         let refresh = self.waiting.remove(&name)?;
-        self.rested_at.retain(|_, rested| *rested > now);
-        let rested = self.rested_at.entry(Arc::clone(&name)).or_insert(now);
-        *rested = (*rested).max(now) + EVERY;
+        self.calm_at.retain(|_, calm| *calm > now);
+        let calm = self.calm_at.entry(Arc::clone(&name)).or_insert(now);
+        *calm = (*calm).max(now) + EVERY;
         self.running.insert(Arc::clone(&name));
         Some((name, refresh))
     }
@@ -109,25 +110,26 @@ impl RefreshQueue {
     /// A refresh has ended. One that failed is tried again after a pause.
     pub(super) fn ended(&mut self, name: Arc<str>, refresh: Refresh, result: &Refreshed, now: Instant) -> RefreshEnd {
         self.running.remove(&name);
-        let (asked, told) = match result {
-            Refreshed::Failed { after, told, .. } => (*after, told.clone()),
-            Refreshed::Unlisted(after) => (Some(*after), refresh.told),
+        let (pause_asked, refreshed) = match result {
+            Refreshed::Failed { after, refreshed, .. } => (*after, refreshed.clone()),
+            Refreshed::Unlisted(after) => (Some(*after), refresh.refreshed),
             Refreshed::Annotated(_) | Refreshed::Unknown => return RefreshEnd::Done,
         };
         let attempts = refresh.attempts + 1;
         if attempts >= MAX_ATTEMPTS {
             return RefreshEnd::GivenUp;
         }
-        let pause = (FIRST_PAUSE * (1 << refresh.attempts.min(6))).min(LONGEST_PAUSE).max(asked.unwrap_or_default());
-        // A wish that came meanwhile is to be told everywhere.
+        let pause =
+            (FIRST_PAUSE * (1 << refresh.attempts.min(6))).min(LONGEST_PAUSE).max(pause_asked.unwrap_or_default());
+        // A change that came meanwhile counts everywhere.
         let meanwhile = self.waiting.get(&name).map(|waiting| waiting.since);
-        let told = if meanwhile.is_some() { Vec::new() } else { told };
+        let refreshed = if meanwhile.is_some() { Vec::new() } else { refreshed };
         let since = refresh.since.min(meanwhile.unwrap_or(now));
-        self.waiting.insert(name, Refresh { at: now + pause, since, attempts, told });
+        self.waiting.insert(name, Refresh { at: now + pause, since, attempts, refreshed });
         RefreshEnd::Again
     }
 
-    /// All that are not told yet, also those that are being told.
+    /// All that are not refreshed yet, with those whose refresh is under way.
     pub(super) fn into_names(self) -> Vec<Arc<str>> {
         let mut names = self.running;
         names.extend(self.waiting.into_keys());
@@ -145,11 +147,11 @@ mod tests {
     use super::*;
 
     fn fails() -> Refreshed {
-        Refreshed::Failed { error: "no".to_owned(), after: None, told: vec!["argocd".into()] }
+        Refreshed::Failed { error: "no".to_owned(), after: None, refreshed: vec!["argocd".into()] }
     }
 
     #[test]
-    fn wishes_that_come_together_are_one_refresh() {
+    fn requests_that_come_together_are_one_refresh() {
         let (mut queue, now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
         (0..100).for_each(|_| assert!(queue.want(&name, 1, now)));
         let (_, first) = queue.next(now).unwrap();
@@ -162,19 +164,19 @@ mod tests {
     }
 
     #[test]
-    fn a_flapping_source_is_told_less_often() {
+    fn a_flapping_source_leads_to_fewer_refreshes() {
         let (mut queue, began, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
-        let mut told = Vec::new();
+        let mut refreshed = Vec::new();
         for second in 0..300 {
             let now = began + Duration::from_secs(second);
             queue.want(&name, second, now);
             if let Some((name, refresh)) = queue.next(now) {
-                told.push(second);
+                refreshed.push(second);
                 queue.ended(name, refresh, &Refreshed::Annotated(1), now);
             }
         }
-        assert!(told[..10].iter().copied().eq(0..10), "{told:?}");
-        assert!((68..=72).contains(&told.len()), "{}", told.len());
+        assert!(refreshed[..10].iter().copied().eq(0..10), "{refreshed:?}");
+        assert!((68..=72).contains(&refreshed.len()), "{}", refreshed.len());
         let (other, later) = (Arc::from("b"), began + Duration::from_mins(5));
         queue.want(&other, 0, later);
         assert!(queue.next(later).is_some(), "each has a rate of its own");
@@ -189,7 +191,11 @@ mod tests {
         loop {
             let (name, refresh) = queue.next(now).unwrap();
             assert_eq!(refresh.since, began);
-            assert_eq!(refresh.told.len(), usize::from(!pauses.is_empty()), "what was told is not told again");
+            assert_eq!(
+                refresh.refreshed.len(),
+                usize::from(!pauses.is_empty()),
+                "what was refreshed is not refreshed again"
+            );
             if queue.ended(name, refresh, &fails(), now) == RefreshEnd::GivenUp {
                 break;
             }
@@ -203,13 +209,13 @@ mod tests {
         queue.want(&name, 2, now);
         let (_, refresh) = queue.next(queue.next_at().unwrap()).unwrap();
         let after = Some(Duration::from_secs(90));
-        let asked = Refreshed::Failed { error: "later".to_owned(), after, told: Vec::new() };
-        queue.ended(name, refresh, &asked, now);
+        let pause_asked = Refreshed::Failed { error: "later".to_owned(), after, refreshed: Vec::new() };
+        queue.ended(name, refresh, &pause_asked, now);
         assert_eq!(queue.next_at(), Some(now + Duration::from_secs(90)));
     }
 
     #[test]
-    fn few_are_told_at_once_and_not_all_wait() {
+    fn few_are_refreshed_at_once_and_not_all_wait() {
         let (mut queue, now) = (RefreshQueue::default(), Instant::now());
         let names: Vec<Arc<str>> = (0..2000).map(|number| format!("set-{number}").into()).collect();
         assert_eq!(names.iter().filter(|name| queue.want(name, 0, now)).count(), MAX_WAITING);
@@ -220,19 +226,23 @@ mod tests {
     }
 
     #[test]
-    fn the_same_change_is_told_once() {
+    fn the_same_change_leads_to_one_refresh() {
         let (mut queue, now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
-        let mut told = |change, after| {
+        let mut refreshed = |change, after| {
             let now = now + Duration::from_secs(after);
             queue.want(&name, change, now);
             let next = queue.next(now);
-            let is_told = next.is_some();
+            let is_refreshed = next.is_some();
             if let Some((name, refresh)) = next {
                 queue.ended(name, refresh, &Refreshed::Annotated(1), now);
             }
-            is_told
+            is_refreshed
         };
-        assert_eq!([told(1, 0), told(1, 1), told(2, 2), told(1, 7)], [true, false, true, true]);
-        assert_eq!([told(2, 20), told(1, 21), told(2, 22)], [true, true, true], "an answer that comes back is told");
+        assert_eq!([refreshed(1, 0), refreshed(1, 1), refreshed(2, 2), refreshed(1, 7)], [true, false, true, true]);
+        assert_eq!(
+            [refreshed(2, 20), refreshed(1, 21), refreshed(2, 22)],
+            [true, true, true],
+            "an answer that comes back is a change"
+        );
     }
 }
