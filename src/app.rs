@@ -99,7 +99,7 @@ struct Common {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     launchers: Arc<Launchers>,
-    /// Start the programs of candidates, so that these take no turn from others.
+    /// Start the programs of candidates, so that these take no permit from others.
     isolated_launchers: Arc<Launchers>,
     evaluators: Arc<Evaluators>,
     /// For the candidates of shadows.

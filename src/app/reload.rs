@@ -103,7 +103,7 @@ impl App {
                 for name in changes.with_other_lineage() {
                     tracing::warn!(
                         route = name,
-                        "the `lineage` of a route has changed: questions that were not asked before begin without a last good answer"
+                        "the `lineage` of a route has changed: new questions begin without a last good answer"
                     );
                 }
                 let generation = setup.generation;
@@ -154,7 +154,7 @@ impl App {
     }
 
     /// Logs how many parameter sets each route serves that goes or changes. Which of them the new configuration removes is not known before
-    /// its sources are asked.
+    /// its backends are called.
     fn log_served(&self, before: &Setup, changes: &Changes) {
         let served = self.engine.served(&before.routes);
         for name in changes.gone.iter().chain(changes.changed.keys()) {

@@ -2,7 +2,7 @@
 //! kept with the bytes, so that the next such request needs no parsing, no search for its route, no check of its input, and no hash for its
 //! cache key.
 //!
-//! This is only right where all of these depend on nothing but the configuration and the bytes, as `Route::depends_on_bytes_only` tells. Each
+//! This is only right where all of these depend on nothing but the configuration and the bytes, as `Route::depends_on_bytes_only` says. Each
 //! setup has its own repeats, so that a reload begins with none. Who asks is no part of it: permissions are checked each time.
 
 use std::{
@@ -51,7 +51,7 @@ struct Repeat {
     /// The route's name in the path, if there is one.
     named: Option<Box<str>>,
     body: Box<[u8]>,
-    asked: RepeatedQuery,
+    resolved: RepeatedQuery,
 }
 
 impl Repeats {
@@ -71,15 +71,15 @@ impl Repeats {
     }
 
     /// Keeps what a request asks, unless it is too long or passed over.
-    pub(crate) fn keep(&self, named: Option<&str>, body: &[u8], asked: &ResolvedQuery) {
-        if !asked.route.depends_on_bytes_only(named.is_some()) {
+    pub(crate) fn keep(&self, named: Option<&str>, body: &[u8], resolved: &ResolvedQuery) {
+        if !resolved.route.depends_on_bytes_only(named.is_some()) {
             return;
         }
         let Some((hash, shard)) = self.shard(named, body) else { return };
         shard.keep(hash, || Repeat {
             named: named.map(Box::from),
             body: Box::from(body),
-            asked: RepeatedQuery::of(asked),
+            resolved: RepeatedQuery::of(resolved),
         });
     }
 
@@ -104,7 +104,7 @@ impl Shard {
     fn get(&self, hash: u64, named: Option<&str>, body: &[u8], began: Instant) -> Option<ResolvedQuery> {
         let if_same = |repeat: &Repeat| {
             let is_same = repeat.named.as_deref() == named && *repeat.body == *body;
-            is_same.then(|| repeat.asked.resolve(began))
+            is_same.then(|| repeat.resolved.resolve(began))
         };
         self.by_hash.read(&hash, if_same).flatten()
     }
@@ -124,7 +124,7 @@ impl Repeat {
     /// About how much memory it takes, in bytes.
     fn weight(&self) -> usize {
         let named = self.named.as_ref().map_or(0, |name| name.len());
-        BESIDE + size_of::<Self>() + named + self.body.len() + self.asked.heap_size()
+        BESIDE + size_of::<Self>() + named + self.body.len() + self.resolved.heap_size()
     }
 }
 
@@ -144,13 +144,13 @@ mod tests {
     use domain::{clock::SystemClock, file::base_dir::BaseDir, generator::Query};
     use launcher::own_program;
 
-    /// What a request to the route asks. The requests of `looks` are matched by a command, and a command announces the parameters of `learns`.
-    fn asked_of(route: &str) -> ResolvedQuery {
+    /// A request to the route. The requests of `matches` are matched by a command, and a command announces the parameters of `learns`.
+    fn resolved_for(route: &str) -> ResolvedQuery {
         let token = auth::hash_token("t");
         let config = format!(
             "auth: {{ tokens: [ {{ name: t, sha256: \"{token}\" }} ] }}\nroutes:\n\
              \x20 - {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }}\n\
-             \x20 - {{ name: looks, match: {{ command: [\"true\"] }}, backend: {{ script: {{ command: [\"true\"] }} }} }}\n\
+             \x20 - {{ name: matches, match: {{ command: [\"true\"] }}, backend: {{ script: {{ command: [\"true\"] }} }} }}\n\
              \x20 - {{ name: learns, match: {{ applicationSet: x }}, dynamicInput: {{ command: [\"true\"] }}, \
              backend: {{ script: {{ command: [\"true\"] }} }} }}\n"
         );
@@ -162,17 +162,17 @@ mod tests {
 
     /// Room for about `count` requests with bodies of 8 bytes.
     fn room_for(count: usize) -> Repeats {
-        let repeat = Repeat { named: None, body: Box::new([0; 8]), asked: RepeatedQuery::of(&asked_of("r")) };
+        let repeat = Repeat { named: None, body: Box::new([0; 8]), resolved: RepeatedQuery::of(&resolved_for("r")) };
         Repeats::beside((SHARE * count * repeat.weight()) as u64)
     }
 
     /// Sends the requests with these numbers, and keeps those that are new. Returns how many are known.
-    fn send(repeats: &Repeats, asked: &ResolvedQuery, numbers: std::ops::Range<u64>) -> usize {
+    fn send(repeats: &Repeats, resolved: &ResolvedQuery, numbers: std::ops::Range<u64>) -> usize {
         let is_known = |number: &u64| {
             let body = number.to_be_bytes();
             let is_known = repeats.get(None, &body, Instant::now()).is_some();
             if !is_known {
-                repeats.keep(None, &body, asked);
+                repeats.keep(None, &body, resolved);
             }
             is_known
         };
@@ -181,43 +181,43 @@ mod tests {
 
     #[test]
     fn most_of_what_has_room_is_recognised_in_a_round_without_room_for_all() {
-        let (repeats, asked) = (room_for(1600), asked_of("r"));
-        assert_eq!(send(&repeats, &asked, 0..6400), 0);
+        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+        assert_eq!(send(&repeats, &resolved, 0..6400), 0);
         for _ in 0..5 {
-            let known = send(&repeats, &asked, 0..6400);
+            let known = send(&repeats, &resolved, 0..6400);
             assert!((1200..=1600).contains(&known), "{known}");
         }
     }
 
     #[test]
     fn new_requests_take_the_places_of_those_that_are_sent_no_more() {
-        let (repeats, asked) = (room_for(1600), asked_of("r"));
-        send(&repeats, &asked, 0..1600);
-        let rounds = (0..1000).take_while(|_| send(&repeats, &asked, 10_000..11_000) < 1000).count();
+        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+        send(&repeats, &resolved, 0..1600);
+        let rounds = (0..1000).take_while(|_| send(&repeats, &resolved, 10_000..11_000) < 1000).count();
         assert!((2..1000).contains(&rounds), "{rounds}");
     }
 
     #[test]
     fn the_kept_requests_have_a_limit_in_bytes() {
-        let (repeats, asked) = (Repeats::beside(1 << 20), asked_of("r"));
+        let (repeats, resolved) = (Repeats::beside(1 << 20), resolved_for("r"));
         let zeros: Vec<u8> = vec![0; 1000];
         let parameters = serde_json::json!({ "a": zeros }).as_object().unwrap().clone();
         let query = Query::new("x".into(), Arc::new(parameters), Instant::now());
-        let asked = ResolvedQuery::new(asked.route, query);
-        send(&repeats, &asked, 0..1000);
+        let resolved = ResolvedQuery::new(resolved.route, query);
+        send(&repeats, &resolved, 0..1000);
         let kept: usize = repeats.shards.iter().map(|shard| shard.by_hash.len()).sum();
         assert!(kept * 1000 * size_of::<serde_json::Value>() <= (1 << 20) / SHARE, "{kept}");
     }
 
     #[test]
     fn the_route_name_and_each_byte_matter() {
-        let (repeats, asked) = (room_for(1600), asked_of("r"));
-        repeats.keep(Some("r"), b"{}", &asked);
+        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+        repeats.keep(Some("r"), b"{}", &resolved);
         let is_known = |named, body: &[u8]| repeats.get(named, body, Instant::now()).is_some();
         assert!(is_known(Some("r"), b"{}"));
         assert!(!is_known(None, b"{}") && !is_known(Some("s"), b"{}") && !is_known(Some("r"), b"{} "));
         let long = vec![b' '; MAX_BODY + 1];
-        repeats.keep(None, &long, &asked);
+        repeats.keep(None, &long, &resolved);
         assert!(!is_known(None, &long));
     }
 
@@ -225,24 +225,24 @@ mod tests {
     fn what_depends_on_a_command_is_not_kept() {
         for (route, named, is_kept) in [
             ("r", None, true),
-            ("looks", None, false),
-            ("looks", Some("looks"), true),
+            ("matches", None, false),
+            ("matches", Some("matches"), true),
             ("learns", Some("learns"), false),
         ] {
             let repeats = room_for(1600);
-            repeats.keep(named, b"{}", &asked_of(route));
+            repeats.keep(named, b"{}", &resolved_for(route));
             assert_eq!(repeats.get(named, b"{}", Instant::now()).is_some(), is_kept, "{route} {named:?}");
         }
     }
 
     #[test]
-    fn requests_with_the_same_hash_are_told_apart() {
-        let (repeats, asked) = (room_for(1600), asked_of("r"));
+    fn requests_with_the_same_hash_are_distinguished() {
+        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
         let shard = &repeats.shards[0];
         let repeat = |named: Option<&str>, body: &[u8]| Repeat {
             named: named.map(Box::from),
             body: Box::from(body),
-            asked: RepeatedQuery::of(&asked),
+            resolved: RepeatedQuery::of(&resolved),
         };
         let is_known = |named, body: &[u8]| shard.get(7, named, body, Instant::now()).is_some();
         shard.keep(7, || repeat(None, b"{}"));

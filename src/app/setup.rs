@@ -40,7 +40,7 @@ pub struct Setup {
     pub(crate) repeats: Repeats,
     /// The webhooks.
     pub(crate) hooks: Hooks,
-    /// Argo CD's side, if ApplicationSets are told of changes.
+    /// Argo CD's side, if ApplicationSets are refreshed.
     pub(crate) argocd: Option<Arc<Argocd>>,
     /// The outline of the configuration, for finding out what a new one changes.
     pub(crate) outline: Outline,
