@@ -162,7 +162,7 @@ pub(super) fn verified_manifest(reply: &Reply) -> Result<(Target, Manifest), Bac
         let shown = excerpt(media_type.as_bytes(), 80);
         return Err(wrong(format!("`{shown}` is not a manifest's content type: {}", reply.excerpt(120))));
     }
-    let parsed = Manifest::parse(&reply.body).map_err(wrong)?;
+    let parsed = Manifest::parse(&reply.body).map_err(|error| wrong(error.into()))?;
     let digest = Digest::of(&reply.body);
     match reply.headers.get(DIGEST).map(parse_digest).transpose()? {
         Some(claimed) if claimed != digest => {

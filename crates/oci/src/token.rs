@@ -65,6 +65,23 @@ pub(super) struct TokenPass {
     pub(crate) was_kept: bool,
 }
 
+/// Why no request may go to the token server that a registry names.
+#[derive(Debug, thiserror::Error)]
+pub enum RealmError {
+    /// Its realm is not a URL.
+    #[error("its token realm is not a URL: {0}")]
+    Syntax(#[from] url::ParseError),
+    /// The realm is less safe than the registry itself.
+    #[error("its token realm {0}")]
+    Refused(String),
+}
+
+impl From<RealmError> for String {
+    fn from(error: RealmError) -> Self {
+        error.to_string()
+    }
+}
+
 #[derive(Deserialize)]
 struct TokenReply {
     token: Option<Secret>,
@@ -85,9 +102,9 @@ impl Purpose {
         scope: String,
         registry: &Url,
         allows: impl Fn(IpAddr) -> bool,
-    ) -> Result<Self, String> {
-        let realm = Url::parse(realm).map_err(|error| format!("its token realm is not a URL: {error}"))?;
-        check_link(&realm, registry, allows).map_err(|why| format!("its token realm {why}"))?;
+    ) -> Result<Self, RealmError> {
+        let realm = Url::parse(realm)?;
+        check_link(&realm, registry, allows).map_err(RealmError::Refused)?;
         let is_elsewhere = realm.host() != registry.host();
         Ok(Self { realm, service, scope, is_elsewhere })
     }

@@ -13,12 +13,13 @@ use super::{
     Call, Reply,
     addresses::{Addresses, RefusedAddress, is_below, is_inner_name},
     config::Proxy,
+    error::ClientError,
     tls::{LoadedCertificates, Tls},
 };
 use domain::{
     error::{BackendError, ErrorKind},
     replay::{HttpFault, HttpReply, Sources},
-    secret::{Secret, Secrets},
+    secret::{Secret, SecretError, Secrets},
 };
 use telemetry::trace;
 
@@ -96,7 +97,7 @@ impl Transport {
         proxy: Option<Proxy>,
         addresses: Addresses,
         sources: Option<Arc<dyn Sources>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ClientError> {
         let is_offline = sources.as_ref().is_some_and(|sources| sources.is_offline());
         let certificates = if is_offline { LoadedCertificates::default() } else { LoadedCertificates::read(&tls)? };
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None, led: None };
@@ -156,11 +157,11 @@ impl Transport {
         self.tls.has_files() || self.proxy.as_ref().is_some_and(|proxy| proxy.credential.is_some())
     }
 
-    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), String> {
+    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), ClientError> {
         Ok((LoadedCertificates::read(&self.tls)?, self.password()?))
     }
 
-    fn password(&self) -> Result<Option<Secret>, String> {
+    fn password(&self) -> Result<Option<Secret>, SecretError> {
         let Some(Proxy { credential: Some((_, password)), base, .. }) = &self.proxy else { return Ok(None) };
         password.read(base).map(Some)
     }

@@ -87,7 +87,7 @@ impl Compiled {
                 json.transpose().map_or(EvaluatorAnswer::TooLarge, EvaluatorAnswer::Value)
             }
             Task::Template { source, place, context } => {
-                let parsed = document::parse(context);
+                let parsed = document::parse(context).map_err(String::from);
                 let known = parsed.and_then(|values| Ok((values, self.template(source, *place)?)));
                 let known = known.map_err(|message| Refusal { message, misfit: None });
                 let text = known.and_then(|(values, template)| template.try_render(&value_of(&values)));

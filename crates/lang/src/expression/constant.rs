@@ -68,7 +68,7 @@ fn wrong_arguments(call: &CallExpr) -> Option<(String, String)> {
 /// What is wrong with the regular expression that `call` matches, if it is a constant, and advice.
 fn wrong_pattern(call: &CallExpr) -> Option<(String, String)> {
     let Expr::Literal(LiteralValue::String(pattern)) = &call.args.last()?.expr else { return None };
-    let why = (call.func_name == "matches").then(|| pattern::anywhere(pattern.inner()).err())??;
+    let why = (call.func_name == "matches").then(|| pattern::anywhere(pattern.inner()).err())??.to_string();
     Some((why, "put a `\\\\` before a character that stands for itself, such as `\\\\[`".to_owned()))
 }
 
