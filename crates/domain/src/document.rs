@@ -31,7 +31,7 @@ pub const NODE: usize = 64;
 const MAX_VALUES: usize = 500_000;
 
 /// A JSON value that borrows its texts from the input, unless they have escapes. Most of a document is only read and dropped.
-/// What stays becomes a [`Value`].
+/// The parts that stay become a [`Value`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document<'a> {
     /// `null`

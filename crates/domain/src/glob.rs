@@ -4,7 +4,7 @@
 use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// What globs treat in a special way.
+/// The characters that globs treat in a special way.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// A compiled glob.

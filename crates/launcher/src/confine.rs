@@ -39,7 +39,7 @@ impl ConfineError {
     }
 }
 
-/// What was taken away from this process.
+/// The rights that were taken away from this process.
 #[derive(Debug)]
 pub(crate) struct Confined {
     lacks: Vec<String>,
@@ -122,7 +122,7 @@ impl Confined {
     }
 }
 
-/// What landlock on this kernel cannot take away from programs.
+/// The rights that landlock on this kernel cannot take away from programs.
 fn lacks_of_landlock(walls: Walls, signals_only_own: bool) -> Vec<String> {
     let mut lacks = Vec::new();
     if !walls.stand {
@@ -140,7 +140,7 @@ fn lacks_of_landlock(walls: Walls, signals_only_own: bool) -> Vec<String> {
     lacks
 }
 
-/// What landlock restricts.
+/// The restrictions by landlock.
 #[derive(Debug, Clone, Copy)]
 struct Walls {
     /// Whether it restricts anything.

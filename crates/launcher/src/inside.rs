@@ -253,7 +253,7 @@ impl Launcher {
         Ok([first, Some(SpawnCommand::new(&start.command, folder, streams)?)])
     }
 
-    /// Waits until the program ends, by itself or because the gateway asks for it.
+    /// Waits until the program ends, by itself or on request of the gateway.
     fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, ExitKind)) -> std::io::Result<GoingOn> {
         loop {
             let mut awaited =

@@ -126,7 +126,7 @@ impl Launchers {
         self.sources.as_ref()
     }
 
-    /// What the kernel cannot take away from programs, though a pool demands it. Empty if there are no pools.
+    /// The rights that the kernel cannot take away from programs, though a pool demands it. Empty if there are no pools.
     ///
     /// # Errors
     /// When no program could be started.

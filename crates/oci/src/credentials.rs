@@ -103,6 +103,7 @@ impl Credentials {
             );
             return Err(denied(file, &why));
         }
+        // Locked while the helper runs: other callers wait for its result, and do not start it again.
         let mut helped = self.helped.lock().await;
         if let Some((of, until, credential)) = &*helped
             && !afresh

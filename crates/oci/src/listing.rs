@@ -92,6 +92,7 @@ impl Registry {
                 _ => return Err(reply.refusal()),
             }
             let page = read(&reply)?;
+            // The URL of this page was guessed. A registry that ignores `last` begins again at the first name.
             if !is_linked && page.iter().any(|name| names.contains(name)) {
                 check_repeated(&names, &page)?;
                 break;
@@ -104,6 +105,7 @@ impl Registry {
                 let why = format!("it has more than {MAX_NAMES} names or {MAX_PAGES} pages");
                 return Err(BackendError::invalid_output(why));
             }
+            // Checked last, since a page that repeats itself may still complete the list above.
             if !seen.insert(current.url) {
                 return Err(BackendError::invalid_output("its pages lead in a circle"));
             }

@@ -28,7 +28,7 @@ const LONGEST_LIFE: Duration = Duration::from_hours(1);
 /// The largest answer of a token server, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// What a token is for, and the server that sells it.
+/// The purpose of a token, and the server that issues it.
 #[derive(Debug, Clone)]
 pub struct Purpose {
     /// The token server.
@@ -148,6 +148,7 @@ impl RegistryTokens {
                     let mut keep = keep.lock();
                     let now = Instant::now();
                     keep.retain(|_, token| token.renew_at > now);
+                    // Some time before its end, so that a token does not end while a request is on its way.
                     let token = Token { authorization: authorization.clone(), renew_at: now + lasts.mul_f64(0.8) };
                     keep.insert(key, token);
                     Ok(authorization)

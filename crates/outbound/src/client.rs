@@ -66,7 +66,7 @@ impl Made {
 pub(crate) struct ExchangeFailure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// What happened, without the destination.
+    /// The failure in words, without the destination.
     pub message: String,
 }
 
@@ -339,7 +339,7 @@ impl ExchangeFailure {
     }
 }
 
-/// What a file can say about an exchange. It cannot say that an address is refused, or that a reply is too large.
+/// The part of an exchange that a file can hold. A refused address and a reply that is too large have no form there.
 fn recorded(exchanged: &Result<Reply, ExchangeFailure>) -> Option<Result<HttpReply, HttpFault>> {
     let failure = match exchanged {
         Ok(Reply { status, headers, body, .. }) => {

@@ -243,6 +243,7 @@ impl HttpClient {
             metrics.spared(self.named.of(&call.url), counts::spared(error));
         }
         let mut outcome = first?;
+        // A budget of retries for all calls to the destination: when most calls fail, retries would multiply the load.
         state.destination.retries.deposit();
         while let Some(wait) = state.wait(&outcome) {
             if !state.destination.retries.withdraw() {

@@ -19,7 +19,7 @@ pub enum YamlError {
     /// The parser refuses it. The message is its own in one line, without its advice to programmers.
     #[error("{message}")]
     Syntax {
-        /// What is wrong, with line and column.
+        /// The mistake, with line and column.
         message: String,
         /// The parser's error. In a box, since it is large.
         #[source]

@@ -70,7 +70,7 @@ fn end_with_gateway() {
     }
 }
 
-/// What was compiled before, by source.
+/// The compiled expressions and templates, by source.
 #[derive(Default)]
 struct Compiled {
     expressions: HashMap<String, Expression>,
@@ -98,6 +98,7 @@ impl Compiled {
 
     fn expression(&mut self, source: &str) -> Result<&Expression, String> {
         if !self.expressions.contains_key(source) {
+            // All at once: routes have few expressions, so this happens only after many reloads.
             if self.expressions.len() >= MAX_COMPILED {
                 self.expressions.clear();
             }

@@ -21,7 +21,7 @@ const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 /// The size of a message's length, in bytes.
 pub(super) const HEAD: usize = 4;
 
-/// What precedes the reason on stderr when an evaluator cannot start.
+/// The text before the reason on stderr when an evaluator cannot start.
 pub(super) const START_FAILED: &str = "error: evaluator: ";
 
 /// A task for an evaluator.

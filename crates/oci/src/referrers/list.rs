@@ -57,7 +57,7 @@ struct Listed {
     artifact_type: Option<String>,
 }
 
-/// What the referrers API answered.
+/// The answer of the referrers API.
 enum Api {
     /// The whole list, or its begin and a gap.
     List(List),
