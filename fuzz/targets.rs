@@ -1,7 +1,7 @@
 //! The fuzz targets: libFuzzer searches for bytes that break the properties of `tests/it/fuzz`. The tests check the same
 //! properties with the seeds.
 
-use appset_gateway::conformance::judge as argo;
+use appset_gateway::conformance::evaluate as argo;
 
 #[path = "../tests/it/fuzz/answers.rs"]
 pub mod answers;

@@ -58,7 +58,7 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Check the configuration and report all problems at once. Opens no socket without `--connect`.
     #[command(
-        after_help = "Exit codes: 0 the configuration is good (it may have warnings, unless `--strict` is given), 1 `--connect` found a \
+        after_help = "Exit codes: 0 the configuration is good (it may have warnings, unless `--strict` is set), 1 `--connect` found a \
                       problem, 78 the configuration is wrong."
     )]
     Check {

@@ -70,7 +70,7 @@ pub struct Config {
     /// Folders of plugins. Their routes come after the routes of this file.
     #[serde(default)]
     pub(crate) plugins: PluginsConfig,
-    /// Webhooks: events after which answers are looked at again. They need `server.hooks`.
+    /// Webhooks: events after which answers are rechecked. They need `server.hooks`.
     #[serde(default)]
     pub(crate) hooks: Vec<HookConfig>,
     /// What the gateway does at Argo CD's side.

@@ -1,4 +1,4 @@
-//! What the next configuration would change: remembered questions are asked of it, and compared with the answers that callers were given.
+//! What the next configuration would change: it gets remembered questions, and its answers are compared with those that callers got.
 //! Nothing is stored, and no cache is used. It does not know where the questions come from: the command line reads them.
 
 pub(crate) mod applications;

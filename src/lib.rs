@@ -9,9 +9,9 @@
 //! ```
 //!
 //! 1. [`http::edge`] accepts the connection; [`http::server`] speaks HTTP on it.
-//! 2. [`auth`] turns the bearer token into a caller, before the body is read.
+//! 2. [`auth`] finds the caller of the bearer token, before the body is read.
 //! 3. [`engine::route`] picks the route, by path or by match, and checks the input parameters.
-//! 4. [`engine::answer`] looks in the [`engine::cache`]; a fresh answer goes out as the bytes that were stored.
+//! 4. [`engine::answer`] reads the [`engine::cache`]; a fresh answer goes out as the bytes that were stored.
 //! 5. Otherwise one `flight` per key asks the [`backend`], even if its callers go away.
 //! 6. [`engine::shape`] makes parameter sets of the result, [`engine::guard`] compares them with earlier ones, and they are stored and sent.
 //!

@@ -40,7 +40,7 @@ pub(crate) struct AnswersArgs {
 
 #[derive(Debug, Subcommand)]
 enum AnswersCommand {
-    /// List the remembered answers, each with its state, its age and the ApplicationSets that asked.
+    /// List the remembered answers, each with its state, its age and the ApplicationSets that requested it.
     List {
         #[command(flatten)]
         selector: Selector,
@@ -133,7 +133,7 @@ async fn list(gateway: &Gateway, selector: &Selector, limit: usize, output: Outp
 /// The answers as a table, with the reason below each one that is failing or held.
 fn shown(answers: &[Value], terminal: Terminal) -> Vec<String> {
     let rows: Vec<Row> = answers.iter().map(|answer| row(answer, terminal)).collect();
-    let mut lines = terminal.table(&["KEY", "ROUTE", "STATE", "SETS", "AGE", "ASKED BY", "QUESTION"], &rows, 6);
+    let mut lines = terminal.table(&["KEY", "ROUTE", "STATE", "SETS", "AGE", "REQUESTED BY", "QUESTION"], &rows, 6);
     for (index, answer) in answers.iter().enumerate().rev() {
         // A held answer is a failure too.
         let why = answer["failing"]["message"].as_str().or_else(|| answer["held"]["message"].as_str());
@@ -182,8 +182,8 @@ async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<Ex
     }
     note(&format!("route     {}", about.route));
     note(&format!("input     {}", Value::Object(about.input.clone())));
-    if !about.asked_by.is_empty() {
-        note(&format!("asked by  {}", about.asked_by.join(", ")));
+    if !about.requesters.is_empty() {
+        note(&format!("requested by  {}", about.requesters.join(", ")));
     }
     if let Some(stored) = &about.stored {
         stored.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));

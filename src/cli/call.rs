@@ -80,17 +80,17 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
             parameters: Arc::new(parameters),
             watch: Some(watch.clone()),
         };
-        let asked = ask(&app, call).await;
-        let asked = asked.map_err(|(_, message)| anyhow::anyhow!(message))?;
+        let resolved = ask(&app, call).await;
+        let resolved = resolved.map_err(|(_, message)| anyhow::anyhow!(message))?;
         let answer = {
             let _progress = Progress::begin("asking the sources");
-            app.engine.answer(&asked).await
+            app.engine.answer(&resolved).await
         };
-        let steps = overview::steps::steps(&watch.steps(), &asked.route.backend.secrets());
+        let steps = overview::steps::steps(&watch.steps(), &resolved.route.backend.secrets());
         let evidence =
             answer.as_ref().map_or_else(|unknown| unknown.failure.evidence(), |answer| &answer.entry.evidence);
-        let concerned = arguments.event.concerns(&app.setup(), &asked, evidence).await?;
-        let shown = Shown { asked: &asked, steps: &steps, concerned, output: arguments.output };
+        let concerned = arguments.event.concerns(&app.setup(), &resolved, evidence).await?;
+        let shown = Shown { resolved: &resolved, steps: &steps, concerned, output: arguments.output };
         let shown = match answer {
             Ok(answer) => shown.answer(&answer),
             Err(unknown) => shown.unknown(unknown),
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
 
 /// What is shown of a call.
 struct Shown<'a> {
-    asked: &'a ResolvedQuery,
+    resolved: &'a ResolvedQuery,
     steps: &'a [StepView],
     /// Whether the event of the arguments concerns it.
     concerned: Option<bool>,
@@ -111,7 +111,7 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn answer(&self, answer: &Answer) -> anyhow::Result<ExitCode> {
-        let (route, key) = (&self.asked.route, self.asked.key.to_string());
+        let (route, key) = (&self.resolved.route, self.resolved.key.to_string());
         let entry = &answer.entry;
         let body: Value = serde_json::from_slice(entry.encoded.body())?;
         let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
@@ -130,7 +130,7 @@ impl Shown<'_> {
         note(&format!("outcome   {outcome}, {sets} parameter set{}", plural(sets)));
         match baseline.keys() {
             [] => note("identity  none: the guard counts the parameter sets"),
-            keys => note(&format!("identity  `{}` tells the parameter sets apart", keys.join("`, `"))),
+            keys => note(&format!("identity  `{}` identifies the parameter sets", keys.join("`, `"))),
         }
         self.show_details(&entry.evidence);
         note(&format!("backend   {milliseconds:.1} ms"));
@@ -139,9 +139,9 @@ impl Shown<'_> {
     }
 
     fn unknown(&self, unknown: Unknown) -> anyhow::Result<ExitCode> {
-        let (route, key) = (&self.asked.route, self.asked.key.to_string());
+        let (route, key) = (&self.resolved.route, self.resolved.key.to_string());
         let evidence = unknown.failure.evidence().to_vec();
-        let error = ApiError::of_nothing(unknown, self.asked);
+        let error = ApiError::of_nothing(unknown, self.resolved);
         let status = error.code.status().as_u16();
         if self.output == Output::Json {
             let error = json!({ "code": error.code.as_str(), "status": status, "message": error.message });
@@ -173,7 +173,7 @@ impl Shown<'_> {
             note(&line);
         }
         match self.concerned {
-            Some(true) => note("event     concerns this call: it would be looked at again"),
+            Some(true) => note("event     concerns this call: it would be rechecked"),
             Some(false) => note("event     does not concern this call"),
             None => {}
         }

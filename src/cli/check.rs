@@ -25,7 +25,7 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
 /// How long a source may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `check` looks at, and how it reports.
+/// What `check` checks, and how it reports.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct CheckOptions {
     /// Warnings are errors too.

@@ -21,10 +21,10 @@ use conformance::{
 };
 use domain::{file::base_dir::BaseDir, secret::SecretRef};
 
-/// Which plugin is asked what.
+/// The plugin, and the questions.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 the plugin conforms, 1 it breaks a MUST or a HAZARD, cannot be asked, or was not asked or judged in full."
+    after_help = "Exit codes: 0 the plugin conforms, 1 it breaks a MUST or a HAZARD, the plugin was unreachable, or some rules were not checked."
 )]
 pub(crate) struct ConformanceArgs {
     /// The plugin's URL, as `baseUrl` of its ConfigMap.
@@ -33,7 +33,7 @@ pub(crate) struct ConformanceArgs {
     /// A file with the token of its ConfigMap.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Questions, and what is known of their answers. One question without parameters unless given.
+    /// Questions, and what is known of their answers. One question without parameters unless set.
     #[arg(value_name = "CASES")]
     cases: Option<PathBuf>,
     /// Also play faults of the plugin's source: listen on this port, at which the plugin must ask for its source.
@@ -45,7 +45,7 @@ pub(crate) struct ConformanceArgs {
     /// How long an answer may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT.as_secs(), value_parser = clap::value_parser!(u64).range(1..=300))]
     timeout: u64,
-    /// How long the whole run may take, in seconds. What was not asked by then is skipped.
+    /// How long the whole run may take, in seconds. Questions that were not sent by then are skipped.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     max_time: u64,
     /// The output format.
@@ -81,9 +81,9 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
     Ok(if results.conforms() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-/// Shows what is asked, in place of what was shown before. Only on a terminal.
-fn show_progress(asked: &str) {
+/// Shows the current question, in place of what was shown before. Only on a terminal.
+fn show_progress(question: &str) {
     if stderr().is_terminal() {
-        eprint!("\r\x1b[K{}", printable(asked));
+        eprint!("\r\x1b[K{}", printable(question));
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     app::App,
     config::{Loaded, Report},
     diff::{
-        ask::{DEFAULT_ASKED, recorded_by},
+        ask::{DEFAULT_LIMIT, recorded_by},
         compare::{Comparison, compare},
         recording::{self, Recording},
         report,
@@ -48,11 +48,11 @@ Examples:
   appset-gateway diff -c next.yaml --against questions.json
   appset-gateway diff -c next.yaml --against current.yaml --questions questions.json
 
-At most {DEFAULT_ASKED} questions are asked unless --limit says otherwise, the most recent first, 4 at a time. Sources are only read, and nothing is stored.
+At most {DEFAULT_LIMIT} questions are sent unless --limit says otherwise, the most recent first, 4 at a time. Sources are only read, and nothing is stored.
 Without --token-file the token is the first one with `role: admin` of the configuration that has a `file` or `env`.
 
 Exit codes: 0 nothing would be removed; 1 parameter sets would be removed, at once or when the guard lets them; 2 nothing was compared; 3 \
-nothing would be removed as far as is known, but some questions were not asked, have no answer on one side, sets that nothing tells apart, or \
+nothing would be removed as far as is known, but some questions were not sent, have no answer on one side, sets that no key identifies, or \
 no last good answer any more for the guard; 78 the configuration is wrong."))]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
@@ -61,11 +61,11 @@ pub(crate) struct DiffArgs {
     /// configuration.
     #[arg(long, value_name = "URL|FILE")]
     against: String,
-    /// The questions that both configurations are asked: a file of recorded questions.
+    /// The questions for both configurations: a file of recorded questions.
     #[arg(long, value_name = "FILE")]
     questions: Option<PathBuf>,
-    /// How many questions are asked, at most.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_ASKED, value_parser = limit)]
+    /// How many questions are sent, at most.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT, value_parser = limit)]
     limit: usize,
     /// Also write the questions and their answers to this file.
     #[arg(long, value_name = "FILE")]
@@ -118,7 +118,7 @@ fn show(comparison: &Comparison, output: Output) -> anyhow::Result<ExitCode> {
         Output::Json => print_json(&report::json(comparison))?,
     };
     let counts = report::count(comparison);
-    Ok(match (counts.removes(), counts.is_unclear() || comparison.not_asked > 0) {
+    Ok(match (counts.removes(), counts.is_unclear() || comparison.skipped > 0) {
         (true, _) => ExitCode::from(exit::FAILED),
         (false, false) => ExitCode::SUCCESS,
         (false, true) => ExitCode::from(NO_ANSWER),
@@ -158,12 +158,12 @@ fn build(file: &Path) -> Result<App, Stopped> {
     built.map(|(app, _)| app).map_err(|report| Stopped::Config(Box::new(report)))
 }
 
-/// The questions, and what callers were given.
+/// The questions, and the answers that callers got.
 async fn against(arguments: &DiffArgs) -> Result<Recording, Stopped> {
     let DiffArgs { against, questions, limit, token, file, .. } = arguments;
     if against.contains("://") {
         if questions.is_some() {
-            return Err(anyhow!("--questions goes with another configuration; a gateway knows its questions").into());
+            return Err(anyhow!("--questions goes with another configuration; a gateway has its own questions").into());
         }
         let url = parse_admin(against).map_err(|why| anyhow!("{against}: {why}"))?;
         return Ok(remembered(&Gateway::open(Some(&url), token, &file.path)?, *limit).await?);

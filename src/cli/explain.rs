@@ -28,7 +28,7 @@ Examples:
 The gateway asks the sources of the route once, and stores nothing. The answer that Argo CD gets afterwards goes to standard output, \
 and everything else to standard error.
 Exit codes: 0 the source answered, and its answer would be served; 1 the last good answer or an error would be served, or the gateway cannot \
-be asked."))]
+be reached."))]
 pub(crate) struct ExplainArgs {
     /// The route.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -72,7 +72,7 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     note(&format!("outcome   {}, {:.1} ms", explanation.outcome.as_str(), explanation.milliseconds));
     match &explanation.identity[..] {
         [] => {}
-        keys => note(&format!("identity  `{}` tells the parameter sets apart", keys.join("`, `"))),
+        keys => note(&format!("identity  `{}` identifies the parameter sets", keys.join("`, `"))),
     }
     explanation.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));
     for line in steps::lines(&explanation.steps) {

@@ -113,7 +113,7 @@ impl Gateway {
         let (admin, token) = match (admin, from_file) {
             (Some(admin), Some(token)) => (admin.clone(), token.read(&domain::file::base_dir::BaseDir::default())),
             (admin, token) => {
-                // A running gateway goes on with the configuration before, and somebody wants to look at it now.
+                // A running gateway goes on with the configuration before, and somebody wants to see it now.
                 let advice = "to ask a running gateway without this file, give --admin and --token-file";
                 let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}{advice}"))?;
                 let config = loaded.config.as_ref().with_context(|| format!("{} cannot be used", path.display()))?;
@@ -146,19 +146,19 @@ impl Gateway {
     /// `GET` of what a gateway of this version has at `path` below `/admin`, with `query`.
     ///
     /// # Errors
-    /// When there is no answer, or the gateway knows no such path, as one of another version.
+    /// When there is no answer, or the gateway has no such path, as one of another version.
     pub(crate) async fn get_known(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
         let url = self.url(path, query)?;
         let (status, answer) = self.fetch(Method::GET, url.clone(), HeaderMap::new(), None).await?;
         if status == StatusCode::NOT_FOUND {
             bail!(
-                "{} has no {}: it is no admin listener, or its gateway is of another version than {}, which this is",
+                "{} has no {}: it is not an admin listener, or its gateway is of another version than {}, which this is",
                 self.admin,
                 url.path(),
                 env!("CARGO_PKG_VERSION")
             );
         }
-        told(status, answer)
+        answer_of(status, answer)
     }
 
     /// `POST` of `body` to `path` below `/admin`, with `query`.
@@ -194,7 +194,7 @@ impl Gateway {
 
     async fn send(&self, method: Method, url: Url, headers: HeaderMap, body: Option<Bytes>) -> anyhow::Result<Value> {
         let (status, answer) = self.fetch(method, url, headers, body).await?;
-        told(status, answer)
+        answer_of(status, answer)
     }
 
     async fn fetch(
@@ -234,7 +234,7 @@ fn own_url(server: &ServerConfig) -> Result<Url, url::ParseError> {
 }
 
 /// `answer`, unless `status` says that it is an error.
-fn told(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
+fn answer_of(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
     if !status.is_success() {
         let message = answer["message"].as_str().unwrap_or("the gateway failed without a message");
         bail!("{}", visible(message));
@@ -254,13 +254,13 @@ pub(crate) fn text(entry: &Value, name: &str) -> String {
     visible(entry[name].as_str().unwrap_or_default())
 }
 
-/// The ApplicationSets that asked for `entry`, as the end of a line. Empty if none is known.
-pub(crate) fn asked_by(entry: &Value) -> String {
+/// The ApplicationSets that requested `entry`, as the end of a line. Empty if none is known.
+pub(crate) fn requested_by(entry: &Value) -> String {
     let names = requesters(entry);
-    if names.is_empty() { names } else { format!(", asked by {names}") }
+    if names.is_empty() { names } else { format!(", requested by {names}") }
 }
 
-/// The ApplicationSets that asked for `entry`, escaped for a terminal. Empty if none is known.
+/// The ApplicationSets that requested `entry`, escaped for a terminal. Empty if none is known.
 pub(crate) fn requesters(entry: &Value) -> String {
     let names = entry["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let names: Vec<String> = names.map(visible).collect();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Output, exit,
-    gateway::{Gateway, GatewayArgs, HELP, asked_by, text},
+    gateway::{Gateway, GatewayArgs, HELP, requested_by, text},
     parameters::parse_id,
     print, print_json,
 };
@@ -91,7 +91,7 @@ fn shown(held: &Value) -> String {
         text(held, "route"),
         visible(&held["input"].to_string()),
         text(held, "since"),
-        asked_by(held),
+        requested_by(held),
         text(held, "fingerprint"),
         text(held, "message"),
         accepted.unwrap_or_default()

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     Output, exit,
-    gateway::{GatewayArgs, HELP, asked_by, text},
+    gateway::{GatewayArgs, HELP, requested_by, text},
     parameters::parse_header,
     print, print_json,
 };
@@ -68,7 +68,7 @@ enum HookCommand {
         #[arg(long, value_name = "FILE")]
         sender_token_file: Option<PathBuf>,
     },
-    /// Show which questions an event would concern. Nothing is looked at again.
+    /// Show which questions an event would concern. Nothing is rechecked.
     Explain {
         #[command(flatten)]
         event: EventArgs,
@@ -86,7 +86,7 @@ struct EventArgs {
     /// The file with the event's body, or `-` for standard input.
     #[arg(long, value_name = "FILE")]
     event: PathBuf,
-    /// A header of the event, such as `X-GitHub-Event: push`. May be given several times.
+    /// A header of the event, such as `X-GitHub-Event: push`. May be used several times.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -237,7 +237,7 @@ fn explain(reply: &Value, output: Output) -> anyhow::Result<ExitCode> {
     }
     for question in list("questions") {
         let input = visible(&question["input"].to_string());
-        print(&format!("concerns   {} {input}{}", text(&question, "route"), asked_by(&question)))?;
+        print(&format!("concerns   {} {input}{}", text(&question, "route"), requested_by(&question)))?;
     }
     let (all, listed) = (reply["count"].as_u64().unwrap_or_default(), list("questions").len());
     match all.saturating_sub(listed as u64) {

@@ -11,14 +11,14 @@ use super::{check, print};
 use auth::hash_token;
 use domain::{file::base_dir::BaseDir, secret::SecretRef};
 
-/// The answers, or what is asked on standard input.
+/// The answers. Missing ones are read from standard input.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   appset-gateway init
   appset-gateway init --source digests --token new --application-set 'previews*' --to previews
 
-An answer that is not given is asked for. All files are written, or none, and no file is overwritten. A token in a file or in the
+A missing answer is read from standard input. All files are written, or none, and no file is overwritten. A token in a file or in the
 environment need not be there yet: what is written is checked as `appset-gateway check --strict --no-secrets` does.")]
 pub(crate) struct InitArgs {
     /// Where the parameter sets come from.
@@ -84,7 +84,7 @@ impl Source {
     }
 }
 
-/// Asks what was not given, and writes the files.
+/// Asks for the missing answers, and writes the files.
 pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     let source = match arguments.source {
         Some(source) => source,
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
     print(&format!(
         "wrote {shown} and a test case. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n"
     ))?;
-    // A token that is not there yet is no mistake in the files.
+    // A token that is not there yet is not a mistake in the files.
     if let Some(why) = missing(&token, &BaseDir::of_file(&file)) {
         eprintln!("note: the token must be there before the gateway starts: {why}");
     }
@@ -140,7 +140,7 @@ fn missing(token: &Token, base: &BaseDir) -> Option<String> {
         Token::File(path) => SecretRef::File(path.into()),
         Token::Env(name) => SecretRef::Env(name.clone()),
     };
-    reference.read(base).err().map(String::from)
+    reference.read(base).err()
 }
 
 /// The pattern, if an example of it is easily made.

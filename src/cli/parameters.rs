@@ -11,7 +11,7 @@ use engine::cache::KeyStart;
 /// Input parameters: each with `-p`, or all as one JSON object.
 #[derive(Debug, Args)]
 pub(crate) struct ParameterArgs {
-    /// A parameter with a text value; may be given several times.
+    /// A parameter with a text value; may be used several times.
     #[arg(long = "param", short, value_name = "NAME=VALUE", value_parser = parse_parameter)]
     parameters: Vec<(String, String)>,
     /// Parameters as a JSON object; `-p` overrides them.
@@ -30,7 +30,7 @@ pub(crate) struct QuestionArgs {
 }
 
 impl QuestionArgs {
-    /// The namespace of the ApplicationSet that asks, if it is given, and its name.
+    /// The namespace of the ApplicationSet that asks, if there is one, and its name.
     pub(crate) fn requester(&self) -> (Option<&str>, &str) {
         match self.application_set.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),

@@ -33,7 +33,7 @@ use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 Example:
   appset-gateway record -c gateway.yaml pr-digests -p branch=main --name 'main is built' --to tests/digests.yaml
 
-Known secrets, and what looks like one, are replaced by `[redacted]`. Read the case before you commit it.
+Known secrets, and what rechecks like one, are replaced by `[redacted]`. Read the case before you commit it.
 Exit codes: 0 recorded (also an error), 1 not recorded, 78 the configuration is wrong.")]
 pub(crate) struct RecordArgs {
     /// The route. Without it, the first route whose `match` accepts the call.
@@ -43,10 +43,10 @@ pub(crate) struct RecordArgs {
     /// The name of the ApplicationSet that asks.
     #[arg(long, short, value_name = "NAME", default_value = "")]
     application_set: String,
-    /// The name of the case. The route and the time unless given.
+    /// The name of the case. The route and the time unless set.
     #[arg(long, short, value_name = "TEXT")]
     name: Option<String>,
-    /// The file to which the case is added. Standard output unless given.
+    /// The file to which the case is added. Standard output unless set.
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -77,12 +77,12 @@ pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
             parameters: Arc::new(parameters.clone()),
             ..CallToRoute::default()
         };
-        let asked = ask(&app, call).await;
-        let route = asked.as_ref().ok().map(|asked| Arc::clone(&asked.route));
+        let resolved = ask(&app, call).await;
+        let route = resolved.as_ref().ok().map(|resolved| Arc::clone(&resolved.route));
         let secrets = || route.as_ref().map(|route| route.backend.secrets()).unwrap_or_default();
         // A secret may be renewed meanwhile, and a token is fetched by the call.
         let mut all = secrets();
-        let answer = answer_of(&app, asked).await;
+        let answer = answer_of(&app, resolved).await;
         all.extend(secrets());
         app.launchers.close().await;
         (answer, all)
@@ -127,7 +127,7 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// # Errors
-    /// When the file has another form. Then nothing is asked.
+    /// When the file has another form. Then no question is sent.
     fn open(file: &'a Path) -> anyhow::Result<Self> {
         if file.symlink_metadata().is_err() {
             return Ok(Self { file, before: String::new(), indent: 2 });

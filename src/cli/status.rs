@@ -30,7 +30,7 @@ Examples:
   kubectl exec deploy/appset-gateway -- appset-gateway status -o json
 
 A source counts as failing for an hour after its last failure.
-Exit codes: 0 nothing is held and no source fails, 1 otherwise, or the gateway cannot be asked."))]
+Exit codes: 0 nothing is held and no source fails, 1 otherwise, or the gateway cannot be reached."))]
 pub(crate) struct StatusArgs {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
@@ -130,7 +130,7 @@ fn of_route(route: &RouteView) -> Row {
         RouteState::Failing => ("failing", Some(Colour::Red)),
         RouteState::Stale => ("stale", Some(Colour::Yellow)),
         RouteState::Good => ("good", Some(Colour::Green)),
-        RouteState::NeverAsked => ("never asked", None),
+        RouteState::NeverQueried => ("never called", None),
     };
     let last = route.last_success_at.as_deref().and_then(|at| at.split('.').next()).unwrap_or("never");
     let cells = vec![
@@ -157,7 +157,7 @@ fn name(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::Held => "held",
         AlertKind::Failing => "failing",
-        AlertKind::StandingIn => "standing in",
+        AlertKind::StandingIn => "fallback",
         AlertKind::BreakerOpen => "breaker open",
         AlertKind::StoreAway => "store away",
         AlertKind::StoreLostRecords => "store lost",
@@ -186,7 +186,7 @@ mod tests {
             route: Some("r".to_owned()),
             id: None,
             subject: None,
-            asked_by: Vec::new(),
+            requesters: Vec::new(),
         };
         let mut alerts = vec![alert(AlertKind::Held, "lost"); 100];
         alerts.push(alert(AlertKind::StoreAway, "no contact"));

@@ -27,10 +27,10 @@ Examples:
   appset-gateway test -c gateway.yaml
   appset-gateway test -c gateway.yaml -o junit tests/ > report.xml
 
-Scripts run for real unless a case has a reply for them. No source is asked over the network, no secret is read, and nothing is stored.
+Scripts run for real unless a case has a reply for them. No source is called over the network, no secret is read, and nothing is stored.
 Exit codes: 0 all cases passed, 1 a case failed, 78 the configuration or a file of cases is wrong.")]
 pub(crate) struct TestArgs {
-    /// Files of cases, or folders with them. The folder `tests` beside the configuration unless given.
+    /// Files of cases, or folders with them. The folder `tests` beside the configuration unless set.
     paths: Vec<PathBuf>,
     /// Write the answers into the files where they differ from what is expected there, and print the differences.
     #[arg(long)]
@@ -114,7 +114,7 @@ async fn play_file(
         let steps = case.then.iter().map(|step| step.expect.as_ref());
         let expected = std::iter::once(case.expect.as_ref()).chain(steps);
         for (step, (before, played)) in expected.zip(&played.steps).enumerate() {
-            // What was answered without the replies is no answer to keep.
+            // An answer without the replies is not kept.
             if !played.differences.is_empty() && played.missing.is_empty() {
                 changes.push(NewAnswer { case: index, step, lines: expected_lines(&played.answer, before) });
             }

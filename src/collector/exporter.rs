@@ -136,7 +136,7 @@ impl Exporter {
                 Ok(0) => return self.count(count, 0),
                 Ok(refused) => {
                     self.count(count.saturating_sub(refused), refused.min(count));
-                    return self.tell("the collector refused spans and took those beside them");
+                    return self.report("the collector refused spans and took those beside them");
                 }
                 Err(error) => error,
             };
@@ -146,9 +146,9 @@ impl Exporter {
             };
             if !error.kind.is_retryable() || attempt == ATTEMPTS || pause > LONGEST_WAIT || *over.borrow() {
                 self.count(0, count);
-                return self.tell(&error.message);
+                return self.report(&error.message);
             }
-            self.tell(&error.message);
+            self.report(&error.message);
             tokio::select! {
                 () = sleep(pause) => {}
                 _ = over.wait_for(|over| *over) => {}
@@ -202,7 +202,7 @@ impl Exporter {
     }
 
     /// Logs `why` spans are lost, unless that was logged just before.
-    fn tell(&mut self, why: &str) {
+    fn report(&mut self, why: &str) {
         if self.last_warning.at.is_some_and(|at| at.elapsed() < WARN_EVERY) {
             return;
         }

@@ -16,7 +16,7 @@ use telemetry::trace::{Record, SpanKind, TraceContext, Value};
 /// OTLP over HTTP, binary.
 pub(crate) const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
 
-/// The flag: the parent's remoteness is given (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`).
+/// The flag: the parent's remoteness is set (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`).
 const KNOWS_REMOTE: u32 = 0x100;
 /// The flag: the parent belongs to another program (`SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`).
 const IS_REMOTE: u32 = 0x200;

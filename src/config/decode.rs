@@ -1,5 +1,5 @@
 //! Decodes a tree into [`super::Config`] and other types, and reports all errors at once. serde stops at the first error, so the bad value is
-//! reported, taken out, and the rest is decoded again.
+//! reported, taken out, and what remains is decoded again.
 
 use std::sync::LazyLock;
 
@@ -28,7 +28,7 @@ pub(crate) fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) 
 }
 
 /// As [`decode`]. `knowing` gets the path of each mapping with an unknown key, and the keys that are known there. It may change them into
-/// the ones that the advice should offer. `places` knows where other keys belong. It is made from the
+/// the ones that the advice should offer. `places` has the places of other keys. It is made from the
 /// whole schema, which takes long, so it is called only when there is an error.
 pub(crate) fn decode_knowing<T: DeserializeOwned>(
     tree: &mut Node,
@@ -189,7 +189,7 @@ fn problem(
     (places, knowing): (Option<&Places>, &impl Fn(&Path, &mut Vec<&str>)),
 ) -> Problem {
     let unknown = |what: &str, name: &str| {
-        // The message goes on with the names that serde knows there, each in backticks.
+        // The message goes on with the names that serde accepts there, each in backticks.
         let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         let parent = path.parent().unwrap_or_default();
         knowing(&parent, &mut known);

@@ -88,7 +88,7 @@ impl Places {
         self.at(path).into_iter().any(|form| std::ptr::eq(form, duration))
     }
 
-    /// Where `key` belongs, which stands in the mapping at `path` of `tree` and is unknown there.
+    /// Where `key` belongs, which is in the mapping at `path` of `tree` and unknown there.
     pub(super) fn advice(&self, tree: &Node, path: &Path, key: &str) -> Option<String> {
         self.above(path, key).or_else(|| {
             let below = self.below(tree, path, key, DEPTH)?;

@@ -139,7 +139,7 @@ pub(crate) fn load(
             Err(report) => failed.push(report),
         }
     }
-    failed.extend(refuse_twins(&mut candidates));
+    failed.extend(refuse_duplicates(&mut candidates));
     let owners = owners(&candidates);
     let mut used = Vec::new();
     for (index, Candidate { file, manifest, mut report, tree }) in candidates.into_iter().enumerate() {
@@ -196,7 +196,7 @@ fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Pro
         .into_iter()
         .filter_map(|entry| {
             // An unreachable plugin must not be left out, because another route would then answer its calls.
-            let message = |error| format!("{}: {}", entry.display(), file::why(&entry, error));
+            let message = |error| format!("{}: {}", entry.display(), file::why(&entry, &error));
             let data = problems.note(&path, entry.metadata().map_err(message))?;
             let file = entry.join(FILE);
             let is_missing = file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -219,18 +219,18 @@ fn read(file: &FilePath) -> Result<Candidate, Report> {
 }
 
 /// Takes out plugins whose name and version an earlier plugin has. Their reports say so.
-fn refuse_twins(candidates: &mut Vec<Candidate>) -> Vec<Report> {
+fn refuse_duplicates(candidates: &mut Vec<Candidate>) -> Vec<Report> {
     let mut seen: BTreeMap<Vec<String>, PathBuf> = BTreeMap::new();
-    let twins = candidates.extract_if(.., |candidate| {
+    let duplicates = candidates.extract_if(.., |candidate| {
         let names = candidate.manifest.names(false);
-        let Some(twin) = seen.get(&names) else {
+        let Some(first) = seen.get(&names) else {
             seen.insert(names, candidate.file.clone());
             return false;
         };
         let mut problems = Problems::default();
         problems.error_with_help(
             &Path::root().key("metadata").key("name"),
-            format!("two plugins are `{}`: {} and {}", names.join(", "), twin.display(), candidate.file.display()),
+            format!("two plugins are `{}`: {} and {}", names.join(", "), first.display(), candidate.file.display()),
             "give one of them another `metadata.name` or `spec.version`",
         );
         for problem in problems.into_vec() {
@@ -238,7 +238,7 @@ fn refuse_twins(candidates: &mut Vec<Candidate>) -> Vec<Report> {
         }
         true
     });
-    twins.map(|twin| twin.report).collect()
+    duplicates.map(|first| first.report).collect()
 }
 
 /// The plugins that own the plain name: of each name the one without a version, or else the one with the highest version.

@@ -3,7 +3,7 @@
 mod mask;
 mod sarif;
 
-use std::fmt::{self, Display};
+use std::fmt;
 
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use domain::{
 /// Shorter values are not hidden: they would be found in other words. In bytes.
 const SHORTEST_LITERAL: usize = 4;
 
-/// How severely a report counts its findings.
+/// How severely a report counts its problems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Strictness {
     /// As a start does: only what keeps the gateway from starting is an error.
@@ -31,13 +31,13 @@ pub(crate) enum Strictness {
     Strict,
 }
 
-/// The findings for one file, and for the files that belong to it.
+/// The problems of one file, and for the files that belong to it.
 #[derive(Debug, Clone)]
 pub struct Report {
     name: String,
     source: String,
     strictness: Strictness,
-    findings: Vec<Finding>,
+    problems: Vec<LocatedProblem>,
     seen: Box<Seen>,
     /// The reports of files that belong to it, such as plugins.
     others: Vec<Self>,
@@ -54,7 +54,7 @@ struct Seen {
 
 /// One problem with its place.
 #[derive(Debug, Clone)]
-pub(super) struct Finding {
+pub(super) struct LocatedProblem {
     pub(super) at: Position,
     pub(super) path: String,
     pub(super) message: String,
@@ -66,7 +66,7 @@ pub(super) struct Finding {
 /// One problem as programs read it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenFinding<'a> {
+struct WrittenProblem<'a> {
     file: &'a str,
     line: u64,
     column: u64,
@@ -85,7 +85,7 @@ impl Report {
             name: name.to_owned(),
             source,
             strictness: Strictness::default(),
-            findings: Vec::new(),
+            problems: Vec::new(),
             seen: Box::default(),
             others: Vec::new(),
         }
@@ -93,13 +93,13 @@ impl Report {
 
     /// The report on a file that cannot be read.
     #[must_use]
-    pub(crate) fn unreadable(name: &str, why: &dyn Display) -> Self {
+    pub(crate) fn unreadable(name: &str, why: &str) -> Self {
         Self::unreadable_as("configuration", name, why)
     }
 
     /// The report on a file of the kind `what` that cannot be read.
     #[must_use]
-    pub(crate) fn unreadable_as(what: &str, name: &str, why: &dyn Display) -> Self {
+    pub(crate) fn unreadable_as(what: &str, name: &str, why: &str) -> Self {
         let mut report = Self::new(name, String::new());
         report.syntax(Position { line: 1, column: 1, offset: 0 }, format!("cannot read the {what}: {why}"));
         report
@@ -142,11 +142,11 @@ impl Report {
         let (at, real) = tree.locate(&problem.path);
         let within = problem.within.and_then(|within| tree.position_within(&problem.path, within, &self.source));
         let at = within.unwrap_or(at);
-        let is_below = |finding: &Finding| {
-            finding.severity == Severity::Error && finding.real != real && finding.real.is_within(&real)
+        let is_below = |problem: &LocatedProblem| {
+            problem.severity == Severity::Error && problem.real != real && problem.real.is_within(&real)
         };
         // A value that was taken out may be missed later.
-        let follows = self.findings.iter().any(is_below) || self.seen.taken_out.iter().any(|out| real.is_within(out));
+        let follows = self.problems.iter().any(is_below) || self.seen.taken_out.iter().any(|out| real.is_within(out));
         if problem.kind != ProblemKind::MissingKey && follows {
             return;
         }
@@ -166,7 +166,7 @@ impl Report {
         }
     }
 
-    /// Counts the findings as `strictness` says.
+    /// Counts the problems as `strictness` says.
     #[must_use]
     pub(crate) fn counted(mut self, strictness: Strictness) -> Self {
         self.strictness = strictness;
@@ -174,16 +174,16 @@ impl Report {
         self
     }
 
-    /// All findings with the names of their files; those of this file come first.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Finding)> {
-        let own = self.findings.iter().map(|finding| (&*self.name, finding));
-        let others = self.others.iter().flat_map(|other| other.findings.iter().map(|finding| (&*other.name, finding)));
+    /// All problems with the names of their files; those of this file come first.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &LocatedProblem)> {
+        let own = self.problems.iter().map(|problem| (&*self.name, problem));
+        let others = self.others.iter().flat_map(|other| other.problems.iter().map(|problem| (&*other.name, problem)));
         own.chain(others)
     }
 
-    /// Whether `finding` counts as an error.
-    pub(super) fn is_error(&self, finding: &Finding) -> bool {
-        match finding.severity {
+    /// Whether `problem` counts as an error.
+    pub(super) fn is_error(&self, problem: &LocatedProblem) -> bool {
+        match problem.severity {
             Severity::Error => true,
             Severity::Mistake => self.strictness != Strictness::Start,
             Severity::Warning => self.strictness == Strictness::Strict,
@@ -191,14 +191,14 @@ impl Report {
         }
     }
 
-    fn severity(&self, finding: &Finding) -> &'static str {
-        if self.is_error(finding) { "error" } else { "warning" }
+    fn severity(&self, problem: &LocatedProblem) -> &'static str {
+        if self.is_error(problem) { "error" } else { "warning" }
     }
 
-    /// Sorts the findings by line, and the other files by name.
+    /// Sorts the problems by line, and the other files by name.
     pub(crate) fn sort(&mut self) {
         self.others.sort_by(|one, other| one.name.cmp(&other.name));
-        self.findings.sort_by_key(|finding| (finding.at.line, finding.at.column));
+        self.problems.sort_by_key(|problem| (problem.at.line, problem.at.column));
     }
 
     /// Whether there are errors, with which the gateway does not start.
@@ -207,34 +207,34 @@ impl Report {
         self.count("error") > 0
     }
 
-    /// Whether there are no findings.
+    /// Whether there are no problems.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
 
-    /// One line per finding: `file:line:column: path: message (help)`.
+    /// One line per problem: `file:line:column: path: message (help)`.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let line = |(file, finding): (&str, &Finding)| {
-            let path = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
-            let help = finding.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
-            format!("{file}:{}:{}: {path}{}{help}", finding.at.line, finding.at.column, finding.message)
+        let line = |(file, problem): (&str, &LocatedProblem)| {
+            let path = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+            let help = problem.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+            format!("{file}:{}:{}: {path}{}{help}", problem.at.line, problem.at.column, problem.message)
         };
         self.all().map(line).collect()
     }
 
-    /// The findings as a JSON list.
+    /// The problems as a JSON list.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        let written = self.all().map(|(file, finding)| WrittenFinding {
+        let written = self.all().map(|(file, problem)| WrittenProblem {
             file,
-            line: finding.at.line,
-            column: finding.at.column,
-            path: &finding.path,
-            message: &finding.message,
-            help: finding.help.as_deref(),
-            severity: self.severity(finding),
+            line: problem.at.line,
+            column: problem.at.column,
+            path: &problem.path,
+            message: &problem.message,
+            help: problem.help.as_deref(),
+            severity: self.severity(problem),
         });
         serde_json::to_value(written.collect::<Vec<_>>()).unwrap_or_default()
     }
@@ -252,7 +252,7 @@ impl Report {
     }
 
     fn count(&self, severity: &str) -> usize {
-        self.all().filter(|(_, finding)| self.severity(finding) == severity).count()
+        self.all().filter(|(_, problem)| self.severity(problem) == severity).count()
     }
 
     fn push(
@@ -263,7 +263,7 @@ impl Report {
         help: Option<String>,
         severity: Severity,
     ) {
-        self.findings.push(Finding {
+        self.problems.push(LocatedProblem {
             at: Position { offset: at.offset.min(self.source.len()), ..at },
             path: in_one_line(real.to_string()),
             message: in_one_line(message),
@@ -285,23 +285,23 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// The findings, each with its line of the file.
+    /// The problems, each with its line of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let handler = GraphicalReportHandler::new().with_width(110);
         let source = self.shown_source();
-        for finding in &self.findings {
-            let offset = finding.at.offset;
+        for problem in &self.problems {
+            let offset = problem.at.offset;
             let rest = &self.source[offset..];
             let length = rest.find(['\n', ':', ',', ' ', '}']).unwrap_or(rest.len()).max(usize::from(!rest.is_empty()));
-            let message = if finding.path.is_empty() {
-                finding.message.clone()
+            let message = if problem.path.is_empty() {
+                problem.message.clone()
             } else {
-                format!("{}: {}", finding.path, finding.message)
+                format!("{}: {}", problem.path, problem.message)
             };
             let mut diagnostic = MietteDiagnostic::new(message)
-                .with_severity(if self.is_error(finding) { miette::Severity::Error } else { miette::Severity::Warning })
+                .with_severity(if self.is_error(problem) { miette::Severity::Error } else { miette::Severity::Warning })
                 .with_label(LabeledSpan::underline(offset..offset + length));
-            diagnostic.help.clone_from(&finding.help);
+            diagnostic.help.clone_from(&problem.help);
             let report = miette::Report::new(diagnostic)
                 .with_source_code(NamedSource::new(&self.name, source.clone()).with_language("yaml"));
             handler.render_report(f, &*report)?;
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_is_one_line() {
+    fn a_problem_is_one_line() {
         let mut report = Report::new("g.yaml", "a: 1".to_owned());
         let tree = super::super::tree::parse(&mut report).unwrap();
         let path = domain::problem::Path::root().key("\u{1b}[31m");

@@ -1,4 +1,4 @@
-//! A YAML document as a tree in which every node knows its position, so that later problems still have a line.
+//! A YAML document as a tree in which every node has its position, so that later problems still have a line.
 
 mod explain;
 

@@ -1,4 +1,4 @@
-//! The Applications that Argo CD would delete, as far as they can be told: the ApplicationSet's template gives the names that go away, and
+//! The Applications that Argo CD would delete, as far as they are known: the ApplicationSet's template gives the names that go away, and
 //! its status says which of them exist. Only templates that copy parameters are followed.
 //! <https://argo-cd.readthedocs.io/en/stable/operator-manual/applicationset/GoTemplate/>
 
@@ -17,16 +17,16 @@ static PARAMETER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\{\{-?
 /// The parameter sets of an ApplicationSet, now and next.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
-    /// What its calls were given.
+    /// What its calls got.
     pub(crate) before: Vec<ParameterSet>,
-    /// What they would be given.
+    /// What they would get.
     pub(crate) after: Vec<ParameterSet>,
     /// Whether the answer of before is not known for one of its calls.
     pub(crate) is_before_unknown: bool,
     /// Whether each of its calls would be answered. After an error, Argo CD deletes nothing.
     pub(crate) is_answered: bool,
-    /// Whether each of its calls was asked.
-    pub(crate) is_asked: bool,
+    /// Whether each of its calls was sent.
+    pub(crate) is_complete: bool,
 }
 
 /// The Applications of one ApplicationSet that would be deleted.
@@ -66,10 +66,10 @@ pub(crate) fn deleted(described: &[Described], name: &str, sets: &Sets) -> Vec<D
 fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     let mut deleted =
         Deleted { namespace: set.namespace.clone(), certain: Vec::new(), perhaps: Vec::new(), notes: Vec::new() };
-    if !sets.is_asked {
-        deleted.notes.push(
-            "another call of it was not asked, so it is not known what else it would have (`--limit`)".to_owned(),
-        );
+    if !sets.is_complete {
+        deleted
+            .notes
+            .push("another call of it was not sent, so it is not known what else it would have (`--limit`)".to_owned());
     }
     if !sets.is_answered {
         deleted.notes.push("another call of it would end with an error, and Argo CD then deletes nothing".to_owned());
@@ -85,7 +85,7 @@ fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     if let Some(combines) = &set.combines {
         let count = set.applications.len();
         deleted.notes.push(format!(
-            "the names cannot be told, because its generators ({combines}) add other parameters; it has {count} Applications now"
+            "the names are not known, because its generators ({combines}) add other parameters; it has {count} Applications now"
         ));
         return deleted;
     }
@@ -94,21 +94,20 @@ fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     };
     let (Some(before), Some(after)) = (render(&sets.before), render(&sets.after)) else {
         deleted.notes.push(format!(
-            "the names cannot be told from the template `{}`, which does more than to copy parameters",
+            "the names do not follow from the template `{}`, which does more than to copy parameters",
             set.name_template
         ));
         return deleted;
     };
     let exists = |name: &String| set.applications.contains(name);
-    let is_certain = |name: &String| is_alone && sets.is_answered && sets.is_asked && !set.is_patched && exists(name);
+    let is_certain =
+        |name: &String| is_alone && sets.is_answered && sets.is_complete && !set.is_patched && exists(name);
     (deleted.certain, deleted.perhaps) = before.difference(&after).cloned().partition(is_certain);
     if sets.is_before_unknown {
         // What exists may come from the call whose answer of before is not known.
         let is_left = |name: &&String| !after.contains(*name) && !before.contains(*name);
         deleted.perhaps.extend(set.applications.iter().filter(is_left).cloned());
-        deleted
-            .notes
-            .push("what one of its calls was given before is not known, so its status was looked at".to_owned());
+        deleted.notes.push("the previous answer to one of its calls is not known, so its status was read".to_owned());
     }
     if set.is_patched && !deleted.perhaps.is_empty() {
         deleted.notes.push("its `templatePatch` may give other names".to_owned());
@@ -198,7 +197,7 @@ mod tests {
             after: vec![set(json!({"name": "a"}))],
             is_before_unknown: false,
             is_answered,
-            is_asked: true,
+            is_complete: true,
         };
         let names = |described: &[Described], sets: &Sets| {
             let [deleted] = &deleted(described, "argocd/s", sets)[..] else { panic!("not one") };
@@ -214,7 +213,7 @@ mod tests {
         let kept = Described { applications_sync: Some("create-only".to_owned()), ..described.clone() };
         assert_eq!(names(&kept, true), ("b".to_owned(), "c".to_owned(), 1));
         assert!(deleted(std::slice::from_ref(&described), "teams/s", &sets(true)).is_empty());
-        // What a call was given before is not known: what exists, and would not be made, may go away.
+        // The previous answer to a call is not known: what exists, and would not be made, may go away.
         let unknown = Sets { before: Vec::new(), is_before_unknown: true, ..sets(true) };
         let [found] = &deleted(std::slice::from_ref(&described), "argocd/s", &unknown)[..] else { panic!("not one") };
         assert_eq!(

@@ -23,16 +23,16 @@ use engine::{
     run::try_out,
 };
 
-/// How many questions are asked unless the caller says otherwise.
-pub(crate) const DEFAULT_ASKED: usize = 200;
-/// How many ApplicationSets are followed for each question that may be asked.
+/// How many questions are sent unless the caller sets a limit.
+pub(crate) const DEFAULT_LIMIT: usize = 200;
+/// How many ApplicationSets are followed for each question that may be sent.
 const MAX_FOLLOWED: usize = 10;
-/// How many are asked at once.
+/// How many are sent at once.
 const AT_ONCE: usize = 4;
 
 /// A recorded question of one ApplicationSet, and the answer of a configuration.
 #[derive(Debug)]
-pub(crate) struct Asked<'r> {
+pub(crate) struct Answered<'r> {
     /// The question.
     pub(crate) recorded: &'r Recorded,
     /// The ApplicationSet; empty if it is not known.
@@ -50,13 +50,13 @@ pub(crate) enum Answer {
     Sets(Arc<Vec<ParameterSet>>),
     /// An error, and why.
     Unknown(String),
-    /// Too many others were asked.
-    NotAsked,
+    /// Too many others were sent.
+    Skipped,
 }
 
 /// Asks `setup` the questions of `recording`, `limit` at most.
-pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording, limit: usize) -> Vec<Asked<'r>> {
-    let pairs = recording.questions.iter().flat_map(|recorded| match &*recorded.asked_by {
+pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording, limit: usize) -> Vec<Answered<'r>> {
+    let pairs = recording.questions.iter().flat_map(|recorded| match &*recorded.requesters {
         [] => vec![(recorded, "")],
         names => names.iter().map(|name| (recorded, &**name)).collect(),
     });
@@ -64,7 +64,7 @@ pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording, limit: usiz
         let planned = if index < limit * MAX_FOLLOWED {
             plan(setup, recorded, name).await.map_err(Answer::Unknown)
         } else {
-            Err(Answer::NotAsked)
+            Err(Answer::Skipped)
         };
         (recorded, name, planned)
     };
@@ -78,32 +78,32 @@ pub(crate) async fn ask<'r>(setup: &Setup, recording: &'r Recording, limit: usiz
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
-    let asked = planned.into_iter().map(|(recorded, application_set, planned)| match planned {
+    let answered = planned.into_iter().map(|(recorded, application_set, planned)| match planned {
         Ok(query) => {
-            let answer = answers.get(&query.key).cloned().unwrap_or(Answer::NotAsked);
-            Asked { recorded, application_set, query: Some(query), answer }
+            let answer = answers.get(&query.key).cloned().unwrap_or(Answer::Skipped);
+            Answered { recorded, application_set, query: Some(query), answer }
         }
-        Err(answer) => Asked { recorded, application_set, query: None, answer },
+        Err(answer) => Answered { recorded, application_set, query: None, answer },
     });
-    asked.collect()
+    answered.collect()
 }
 
-/// The questions of `recording` with the answers of `setup`, which is asked `limit` of them. The others are only counted.
+/// The questions of `recording` with the answers of `setup`, which gets `limit` of them. The others are only counted.
 pub(crate) async fn recorded_by(setup: &Setup, recording: &Recording, limit: usize) -> Recording {
-    let asked = ask(setup, recording, limit).await;
-    let total = asked.len() + recording.total.saturating_sub(recording.questions.len());
-    let answered = asked.into_iter().filter_map(|Asked { recorded, application_set, query, answer }| {
+    let answered = ask(setup, recording, limit).await;
+    let total = answered.len() + recording.total.saturating_sub(recording.questions.len());
+    let answered = answered.into_iter().filter_map(|Answered { recorded, application_set, query, answer }| {
         let (sets, failing) = match answer {
             Answer::Sets(sets) => (Some(sets.iter().map(|set| set.0.clone()).collect()), None),
             Answer::Unknown(why) => (None, Some(why)),
-            Answer::NotAsked => return None,
+            Answer::Skipped => return None,
         };
         let names = [application_set].into_iter().filter(|name| !name.is_empty());
         let query = query.as_ref();
         Some(Recorded {
             by_match: recorded.by_match || recorded.route.is_none(),
             route: query.map(|query| query.route.name.to_string()).or_else(|| recorded.route.clone()),
-            asked_by: names.map(str::to_owned).collect(),
+            requesters: names.map(str::to_owned).collect(),
             key: query.map(|query| query.key.to_string()),
             lineage: query.map(|query| query.lineage().to_string()),
             sets,
@@ -124,11 +124,11 @@ pub(crate) async fn recorded_by(setup: &Setup, recording: &Recording, limit: usi
 async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<ResolvedQuery>, String> {
     if holds_secret(&recorded.input) {
         return Err(
-            "an input parameter is a secret of the backend. It was not recorded, so this question cannot be asked"
+            "an input parameter is a secret of the backend. It was not recorded, so this question cannot be sent"
                 .to_owned(),
         );
     }
-    let asked = query(name, Arc::new(recorded.input.clone()));
+    let call = query(name, Arc::new(recorded.input.clone()));
     let route = match &recorded.route {
         Some(route) if !recorded.by_match => setup
             .routes
@@ -136,18 +136,18 @@ async fn plan(setup: &Setup, recorded: &Recorded, name: &str) -> Result<Arc<Reso
             .ok_or_else(|| format!("there is no route `{route}`, so the answer is 404 unknown_route"))?,
         _ => {
             let until = Instant::now() + setup.server.deadline.0;
-            let found = setup.routes.by_match(&Query { deadline: until, ..asked.clone() }).await;
+            let found = setup.routes.by_match(&Query { deadline: until, ..call.clone() }).await;
             let found = found.map_err(|(route, error)| {
                 format!("route {}: whether it wants this call is not known: {error}", route.name)
             })?;
             found.ok_or_else(|| untaken(setup, recorded))?
         }
     };
-    let admitted = route.admit(Arc::clone(&asked.parameters), Instant::now() + route.deadline).await;
+    let admitted = route.admit(Arc::clone(&call.parameters), Instant::now() + route.deadline).await;
     let parameters = admitted.map_err(|error| format!("route {}: {error}", route.name))?;
     let note = |note: &Option<Value>| note.as_ref().and_then(BackendNote::of);
     let before = Before { own: note(&recorded.notes.own), lineage: note(&recorded.notes.lineage) };
-    Ok(Arc::new(ResolvedQuery::new(Arc::clone(route), Query { parameters, before, ..asked })))
+    Ok(Arc::new(ResolvedQuery::new(Arc::clone(route), Query { parameters, before, ..call })))
 }
 
 /// Whether a value of `input` was left out of the recording.
@@ -180,11 +180,11 @@ async fn run(planned: &ResolvedQuery) -> Answer {
             let secrets = route.backend.secrets();
             Answer::Sets(Arc::new(sets.iter().map(|set| ParameterSet(redacted(&secrets, &set.0))).collect()))
         }
-        Err(failure) => Answer::Unknown(told(route, &failure)),
+        Err(failure) => Answer::Unknown(refusal(route, &failure)),
     }
 }
 
-fn told(route: &Route, failure: &Failure) -> String {
+fn refusal(route: &Route, failure: &Failure) -> String {
     let (name, kind) = (&route.name, route.kind);
     match failure {
         Failure::Deadline => {

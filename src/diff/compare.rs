@@ -1,4 +1,4 @@
-//! Compares the answers of the next configuration with those that callers were given, and asks the next configuration's guard.
+//! Compares the answers of the next configuration with those that callers got, and asks the next configuration's guard.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     applications::{Deleted, Sets, deleted},
-    ask::{Answer, Asked, ask},
+    ask::{Answer, Answered, ask},
     recording::{Recorded, Recording},
 };
 use crate::app::Setup;
@@ -26,10 +26,10 @@ use engine::{
 /// What the next configuration changes.
 #[derive(Debug)]
 pub(crate) struct Comparison {
-    /// What it changes for each ApplicationSet, by name; the name is empty where it is not known who asked.
+    /// What it changes for each ApplicationSet, by name; the name is empty where the ApplicationSet is not known.
     pub(crate) application_sets: BTreeMap<String, OfSet>,
-    /// How many questions there are that were not asked.
-    pub(crate) not_asked: usize,
+    /// How many questions there are that were not sent.
+    pub(crate) skipped: usize,
     /// Why it is not known which Applications would be deleted.
     pub(crate) applications_error: Option<String>,
     /// How many questions the guard would compare with nothing, by the routes of now and of then: what is remembered of them has other keys.
@@ -69,18 +69,18 @@ pub(crate) enum Outcome {
     Differs(Box<Change>),
     /// There is no answer, and why.
     Unknown(String),
-    /// It was not asked.
-    NotAsked,
+    /// It was not sent.
+    Skipped,
 }
 
 /// Another answer.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The difference from the answer that callers were given.
+    /// The difference from the answer that callers got.
     pub(crate) difference: Difference,
-    /// The keys by which sets were told apart; empty if none does.
+    /// The keys that identify sets; empty if none does.
     pub(crate) keys: Vec<String>,
-    /// Why callers were given no answer.
+    /// Why callers got no answer.
     pub(crate) was_failing: Option<String>,
     /// Why the guard would hold it, and until when.
     pub(crate) held: Option<String>,
@@ -92,34 +92,37 @@ pub(crate) struct Change {
 pub(crate) async fn compare(next: &Setup, recording: &Recording, limit: usize, now: Timestamp) -> Comparison {
     let mut comparison = Comparison {
         application_sets: BTreeMap::new(),
-        not_asked: recording.total.saturating_sub(recording.questions.len()),
+        skipped: recording.total.saturating_sub(recording.questions.len()),
         applications_error: recording.application_sets_error.clone(),
         unguarded: BTreeMap::new(),
     };
     let mut sets: BTreeMap<String, Sets> = BTreeMap::new();
-    for asked in ask(next, recording, limit).await {
-        let name = asked.application_set.to_owned();
-        let compared = compared(next, &asked, now);
-        if let (Some(route), Some(query)) = (&asked.recorded.route, &asked.query)
-            && asked.recorded.sets.as_ref().is_some_and(|sets| !sets.is_empty())
-            && !is_guarded(asked.recorded, query)
+    for answered in ask(next, recording, limit).await {
+        let name = answered.application_set.to_owned();
+        let compared = compared(next, &answered, now);
+        if let (Some(route), Some(query)) = (&answered.recorded.route, &answered.query)
+            && answered.recorded.sets.as_ref().is_some_and(|sets| !sets.is_empty())
+            && !is_guarded(answered.recorded, query)
         {
             *comparison.unguarded.entry((route.clone(), query.route.name.to_string())).or_default() += 1;
         }
-        if matches!(compared.outcome, Outcome::NotAsked) {
-            comparison.not_asked += 1;
+        if matches!(compared.outcome, Outcome::Skipped) {
+            comparison.skipped += 1;
         }
-        let of_set =
-            sets.entry(name.clone()).or_insert_with(|| Sets { is_answered: true, is_asked: true, ..Sets::default() });
-        match (&compared.outcome, &asked.answer) {
+        let of_set = sets.entry(name.clone()).or_insert_with(|| Sets {
+            is_answered: true,
+            is_complete: true,
+            ..Sets::default()
+        });
+        match (&compared.outcome, &answered.answer) {
             (Outcome::Same | Outcome::Differs(_), Answer::Sets(after)) => {
-                match sets_of(asked.recorded) {
+                match sets_of(answered.recorded) {
                     Some(before) => of_set.before.extend(before),
                     None => of_set.is_before_unknown = true,
                 }
                 of_set.after.extend(after.iter().cloned());
             }
-            (Outcome::NotAsked, _) => of_set.is_asked = false,
+            (Outcome::Skipped, _) => of_set.is_complete = false,
             _ => of_set.is_answered = false,
         }
         comparison.application_sets.entry(name).or_default().questions.push(compared);
@@ -145,21 +148,22 @@ pub(crate) async fn compare(next: &Setup, recording: &Recording, limit: usize, n
     comparison
 }
 
-fn compared(next: &Setup, asked: &Asked<'_>, now: Timestamp) -> Compared {
-    let outcome = match (&asked.query, &asked.answer) {
-        (Some(query), Answer::Sets(after)) => outcome(asked.recorded, query, after, now),
+fn compared(next: &Setup, answered: &Answered<'_>, now: Timestamp) -> Compared {
+    let outcome = match (&answered.query, &answered.answer) {
+        (Some(query), Answer::Sets(after)) => outcome(answered.recorded, query, after, now),
         (_, Answer::Unknown(why)) => Outcome::Unknown(why.clone()),
-        (_, Answer::NotAsked) | (None, Answer::Sets(_)) => Outcome::NotAsked,
+        (_, Answer::Skipped) | (None, Answer::Sets(_)) => Outcome::Skipped,
     };
-    let (route, next_route) = (asked.recorded.route.as_deref(), asked.query.as_ref().map(|query| &*query.route.name));
+    let (route, next_route) =
+        (answered.recorded.route.as_deref(), answered.query.as_ref().map(|query| &*query.route.name));
     let is_by_match_only = route.is_some_and(|name| {
-        asked.recorded.by_match && next_route.is_some_and(|next| next != name) && next.routes.by_name(name).is_some()
+        answered.recorded.by_match && next_route.is_some_and(|next| next != name) && next.routes.by_name(name).is_some()
     });
     Compared {
         route: route.map(str::to_owned),
         next_route: next_route.map(str::to_owned),
         is_by_match_only,
-        parameters: asked.recorded.input.clone(),
+        parameters: answered.recorded.input.clone(),
         outcome,
     }
 }
@@ -170,16 +174,16 @@ fn outcome(recorded: &Recorded, query: &ResolvedQuery, after: &[ParameterSet], n
     let is_guarded = is_guarded(recorded, query);
     let baseline =
         if is_guarded && known.is_some() { Baseline::of(guard.config(), &before) } else { Baseline::default() };
-    let judged = match guard.judge(Some(&baseline), || before.clone(), after, now) {
-        Ok(judged) => judged,
+    let checked = match guard.judge(Some(&baseline), || before.clone(), after, now) {
+        Ok(checked) => checked,
         Err(why) => return Outcome::Unknown(format!("route {}: {why}", query.route.name)),
     };
     let rules = guard.config();
     let is_accepted_at_once = rules.confirm_after == 0;
-    let held = judged.breach.filter(|breach| !(breach.can_be_confirmed && is_accepted_at_once)).map(|breach| {
+    let held = checked.breach.filter(|breach| !(breach.can_be_confirmed && is_accepted_at_once)).map(|breach| {
         let until = if breach.can_be_confirmed {
-            let apart = humantime::format_duration(rules.confirm_for.0);
-            format!("accepted once {} further runs, {apart} apart, agree", rules.confirm_after)
+            let pause = humantime::format_duration(rules.confirm_for.0);
+            format!("accepted once {} further runs, {pause} apart, agree", rules.confirm_after)
         } else {
             "until an operator releases it".to_owned()
         };
@@ -216,12 +220,12 @@ fn sets_of(recorded: &Recorded) -> Option<Vec<ParameterSet>> {
     recorded.sets.as_ref().map(|sets| sets.iter().cloned().map(ParameterSet).collect())
 }
 
-/// The keys that tell the sets of both answers apart: those of the guard, else a usual one. Unlike for the guard, one set is enough.
+/// The keys that identify the sets of both answers: those of the guard, else a usual one. Unlike for the guard, one set is enough.
 fn telling_keys(identity: &Identity, before: &[ParameterSet], after: &[ParameterSet]) -> Vec<String> {
-    let tells = |keys: &[String]| [before, after].iter().all(|sets| identities(sets, keys).is_some());
+    let identifies = |keys: &[String]| [before, after].iter().all(|sets| identities(sets, keys).is_some());
     if let Identity::Keys(keys) = identity
         && !keys.is_empty()
-        && tells(keys)
+        && identifies(keys)
     {
         return keys.clone();
     }
@@ -231,7 +235,7 @@ fn telling_keys(identity: &Identity, before: &[ParameterSet], after: &[Parameter
         _ => false,
     };
     let usual = USUAL_KEYS.into_iter().find(|key| {
-        before.iter().chain(after).all(|set| is_name(set, key)) && tells(std::slice::from_ref(&(*key).to_owned()))
+        before.iter().chain(after).all(|set| is_name(set, key)) && identifies(std::slice::from_ref(&(*key).to_owned()))
     });
     usual.map(|key| vec![key.to_owned()]).unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use domain::{
 };
 use engine::operators::remembered::Remembered;
 
-/// The last `limit` questions that `app` knows, with the ApplicationSets that asked.
+/// The last `limit` questions that `app` remembers, with the ApplicationSets that sent them.
 ///
 /// # Errors
 /// When the gateway failed.
@@ -40,11 +40,11 @@ pub(crate) async fn record(app: &Arc<App>, limit: usize) -> Result<Recording, Jo
             Err(error) => recording.application_sets_error = Some(error.to_string()),
         }
     }
-    let asked: Vec<&String> = recording.questions.iter().flat_map(|question| &question.asked_by).collect();
-    let has_asked = |namespace: &str, name: &str| {
-        asked.iter().any(|asked| **asked == *name || asked.split_once('/') == Some((namespace, name)))
+    let requesters: Vec<&String> = recording.questions.iter().flat_map(|question| &question.requesters).collect();
+    let is_requester = |namespace: &str, name: &str| {
+        requesters.iter().any(|requester| **requester == *name || requester.split_once('/') == Some((namespace, name)))
     };
-    recording.application_sets.retain(|set| has_asked(&set.namespace, &set.name));
+    recording.application_sets.retain(|set| is_requester(&set.namespace, &set.name));
     Ok(recording)
 }
 
@@ -63,12 +63,12 @@ fn recorded(setup: &Setup, remembered: &Remembered, names: &[Arc<str>]) -> Vec<R
         names.iter().map(ToString::to_string).partition(|name| is_matched(name));
     let secrets = route.backend.secrets();
     let note = |note: &Option<BackendNote>| Some(secrets.redact_json(note.as_ref()?.read::<Value>()?));
-    let recorded = |by_match: bool, asked_by: Vec<String>| Recorded {
+    let recorded = |by_match: bool, requesters: Vec<String>| Recorded {
         route: Some(route.name.to_string()),
         by_match,
-        asked_by,
+        requesters,
         input: redacted(&secrets, &parameters),
-        asked_at: asked_at.map(Timestamp::to_date),
+        queried_at: asked_at.map(Timestamp::to_date),
         sets: sets.as_ref().map(|sets| sets.iter().map(|set| redacted(&secrets, &set.0)).collect()),
         failing: failing.as_ref().map(ToString::to_string),
         key: Some(key.to_string()),

@@ -13,7 +13,7 @@ use domain::{
 /// The form of a recording. Another form has another number.
 const FORMAT: u64 = 1;
 
-/// Questions, and what callers were given.
+/// Questions, and the answers that callers got.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Recording {
@@ -28,7 +28,7 @@ pub(crate) struct Recording {
     pub(crate) total: usize,
     /// The questions, the most recent first.
     pub(crate) questions: Vec<Recorded>,
-    /// The ApplicationSets that asked, if the gateway could read them.
+    /// The ApplicationSets that sent the questions, if the gateway could read them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) application_sets: Vec<Described>,
     /// Why the gateway could not read the ApplicationSets.
@@ -36,7 +36,7 @@ pub(crate) struct Recording {
     pub(crate) application_sets_error: Option<String>,
 }
 
-/// A question, and what callers were given.
+/// A question, and the answer that callers got.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Recorded {
@@ -46,17 +46,17 @@ pub(crate) struct Recorded {
     /// Whether the route was picked by its `match`, not by the path of the call.
     #[serde(default)]
     pub(crate) by_match: bool,
-    /// The ApplicationSets that asked: names, or namespaces and names with a `/` between them.
-    #[serde(default)]
-    pub(crate) asked_by: Vec<String>,
+    /// The ApplicationSets that sent it: names, or namespaces and names with a `/` between them.
+    #[serde(default, rename = "askedBy")]
+    pub(crate) requesters: Vec<String>,
     /// The input parameters.
     #[serde(default)]
     #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// When a caller last waited for the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) asked_at: Option<String>,
-    /// The parameter sets that callers were given; none if there never was an answer.
+    #[serde(default, rename = "askedAt", skip_serializing_if = "Option::is_none")]
+    pub(crate) queried_at: Option<String>,
+    /// The parameter sets that callers got; none if there never was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "exact::read")]
     pub(crate) sets: Option<Vec<Parameters>>,
@@ -101,7 +101,7 @@ fn this_version() -> String {
 }
 
 impl Recording {
-    /// A recording of `questions`, of which the gateway knows `total`.
+    /// A recording of `questions`, of which the gateway has `total`.
     #[must_use]
     pub(crate) fn new(questions: Vec<Recorded>, total: usize) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Recording {
     /// Reads `document`.
     ///
     /// # Errors
-    /// When it is no recording, or one of another version.
+    /// When it is not a recording, or is one of another version.
     pub(crate) fn of(document: Value) -> anyhow::Result<Self> {
         let own = this_version();
         if let Some(format) = document.get("format").filter(|format| **format != FORMAT) {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told() {
+    fn another_version_is_reported() {
         let other = read(r#"{"format": 2, "version": "9.1.0", "questions": []}"#).unwrap_err();
         assert!(other.contains("the form 2, of the version 9.1.0"), "{other}");
         assert!(read("{}").unwrap_err().contains("another version"));

@@ -39,7 +39,7 @@ pub(crate) struct Counts {
     pub(crate) held: usize,
     /// Applications that Argo CD deletes, or perhaps.
     pub(crate) deleted: usize,
-    /// Answers to questions whose answer of before is not known, or whose sets nothing tells apart. They may remove something.
+    /// Answers to questions whose answer of before is not known, or whose sets no key identifies. They may remove something.
     pub(crate) unclear: usize,
     /// Questions that the guard would compare with nothing.
     pub(crate) unguarded: usize,
@@ -59,7 +59,7 @@ impl Counts {
     }
 }
 
-/// Counts what `comparison` found. A question counts once for each ApplicationSet that asked.
+/// Counts what `comparison` found. A question counts once for each ApplicationSet that sent it.
 #[must_use]
 pub(crate) fn count(comparison: &Comparison) -> Counts {
     let mut counts = Counts { unguarded: comparison.unguarded.values().sum(), ..Counts::default() };
@@ -69,7 +69,7 @@ pub(crate) fn count(comparison: &Comparison) -> Counts {
             match &compared.outcome {
                 Outcome::Same => counts.same += 1,
                 Outcome::Unknown(_) => counts.unknown += 1,
-                Outcome::NotAsked => {}
+                Outcome::Skipped => {}
                 Outcome::Differs(change) => {
                     counts.different += 1;
                     counts.added += change.difference.added.len();
@@ -91,14 +91,14 @@ pub(crate) fn count(comparison: &Comparison) -> Counts {
 pub(crate) fn text(comparison: &Comparison) -> String {
     let mut text = String::new();
     for (name, of_set) in &comparison.application_sets {
-        let is_told = |compared: &&Compared| matches!(compared.outcome, Outcome::Differs(_) | Outcome::Unknown(_));
-        let mut told = of_set.questions.iter().filter(is_told).peekable();
-        if told.peek().is_none() {
+        let is_reported = |compared: &&Compared| matches!(compared.outcome, Outcome::Differs(_) | Outcome::Unknown(_));
+        let mut reported = of_set.questions.iter().filter(is_reported).peekable();
+        if reported.peek().is_none() {
             continue;
         }
         let shown = if name.is_empty() { "not known".to_owned() } else { printable(name) };
         let _ = writeln!(text, "ApplicationSet {shown}");
-        told.for_each(|compared| write_question(&mut text, compared));
+        reported.for_each(|compared| write_question(&mut text, compared));
         of_set.deleted.iter().for_each(|deleted| write_deleted(&mut text, deleted));
     }
     if let Some(why) = &comparison.applications_error {
@@ -125,8 +125,8 @@ pub(crate) fn text(comparison: &Comparison) -> String {
         "{} the same, {} different, {} without an answer: {} parameter sets added, {} removed, {} changed; {} held by the guard",
         counts.same, counts.different, counts.unknown, counts.added, counts.removed, counts.changed, counts.held
     );
-    if comparison.not_asked > 0 {
-        let _ = writeln!(text, "{} older questions were not asked", comparison.not_asked);
+    if comparison.skipped > 0 {
+        let _ = writeln!(text, "{} older questions were not sent", comparison.skipped);
     }
     text
 }
@@ -143,7 +143,7 @@ fn write_question(text: &mut String, compared: &Compared) {
             let _ = writeln!(text, "    no answer  {}; Argo CD keeps the Applications", printable(why));
             return;
         }
-        Outcome::Same | Outcome::NotAsked => return,
+        Outcome::Same | Outcome::Skipped => return,
     };
     if let Some(why) = &change.was_failing {
         let _ = writeln!(text, "    before     no answer is known: {}", printable(why));
@@ -158,7 +158,7 @@ fn write_question(text: &mut String, compared: &Compared) {
     write_all(text, "+ added", added);
     write_all(text, "~ changed", changed);
     if change.keys.is_empty() && !difference.changed.is_empty() {
-        text.push_str("    no key tells the sets apart: what is changed may also be removed and added\n");
+        text.push_str("    no key identifies the sets: what is changed may also be removed and added\n");
     }
     if let Some(why) = &change.held {
         let _ = writeln!(text, "    held by the guard: {}", printable(why));
@@ -212,7 +212,7 @@ fn write_deleted(text: &mut String, deleted: &Deleted) {
     write_all(text, "note", deleted.notes.iter().cloned());
 }
 
-/// For programs. Everything that was asked is listed.
+/// For programs. Every question that was sent is listed.
 #[must_use]
 pub(crate) fn json(comparison: &Comparison) -> Value {
     let counts = count(comparison);
@@ -220,7 +220,7 @@ pub(crate) fn json(comparison: &Comparison) -> Value {
     json!({
         "removes": counts.removes(),
         "counts": {
-            "same": counts.same, "different": counts.different, "unknown": counts.unknown, "notAsked": comparison.not_asked,
+            "same": counts.same, "different": counts.different, "unknown": counts.unknown, "notAsked": comparison.skipped,
             "added": counts.added, "removed": counts.removed, "changed": counts.changed, "held": counts.held,
         },
         "applicationSets": sets,
@@ -245,7 +245,7 @@ fn json_of_question(compared: &Compared) -> Value {
     fields.insert("input".into(), Value::Object(compared.parameters.clone()));
     let result = match &compared.outcome {
         Outcome::Same => "same",
-        Outcome::NotAsked => "notAsked",
+        Outcome::Skipped => "notAsked",
         Outcome::Unknown(why) => {
             fields.insert("error".into(), why.as_str().into());
             "unknown"

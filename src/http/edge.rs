@@ -1,7 +1,7 @@
 //! The accept loop. It limits connections, serves a [`Site`] on each, and finishes the requests under way at shutdown. A cleartext connection
 //! speaks HTTP/1.1. A TLS connection speaks HTTP/1.1 or HTTP/2, by ALPN.
 //!
-//! `axum::serve` limits neither the number of connections nor how long a connection may be silent, so this loop is our own. It knows no
+//! `axum::serve` limits neither the number of connections nor how long a connection may be silent, so this loop is our own. It has no
 //! status codes: the refusals that it sends itself are handed in.
 
 mod budget;
@@ -61,7 +61,7 @@ pub struct Limits {
     /// How long a TLS handshake may take.
     pub handshake: Duration,
     /// How many bytes all connections together may hold on which nobody has authenticated yet.
-    pub strangers: usize,
+    pub unauthenticated: usize,
 }
 
 /// The complete answers that are sent where no request reaches the router.
@@ -106,7 +106,7 @@ impl Edge {
     ) -> bool {
         let site = site.into();
         let peers = Arc::new(Peers::new(self.limits.max, self.limits.max_per_peer));
-        let strangers = Arc::new(Budget::new(self.limits.strangers));
+        let unauthenticated = Arc::new(Budget::new(self.limits.unauthenticated));
         let bodies = Arc::new(Budget::new(BODIES));
         let mut connections = JoinSet::new();
         let connection_phase = phase.clone();
@@ -124,7 +124,7 @@ impl Edge {
                             self.clone(),
                             site.clone(),
                             connection_phase.clone(),
-                            (&strangers, &bodies),
+                            (&unauthenticated, &bodies),
                         );
                         connections.spawn(async move {
                             let _permit = permit;

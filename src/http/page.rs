@@ -1,4 +1,4 @@
-//! The page for people, drawn as HTML. It knows neither requests nor callers' tokens: `http::server` asks for a view and sends it.
+//! The page for people, drawn as HTML. It sees neither requests nor callers' tokens: `http::server` asks for a view and sends it.
 //!
 //! Everything that comes from outside passes [`text::outside`], which escapes it and makes invisible characters visible.
 

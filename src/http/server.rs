@@ -1,4 +1,4 @@
-//! Requests and answers. Only this module knows axum, and only it and [`error`] know status codes.
+//! Requests and answers. Only this module uses axum, and only it and [`error`] use status codes.
 
 pub mod admin;
 mod body;
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How many bytes all connections together may hold on which nobody has authenticated yet.
-const STRANGERS: usize = 32 * 1024 * 1024;
+const UNAUTHENTICATED: usize = 32 * 1024 * 1024;
 /// What Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 /// The same path if `baseUrl` names a route.
@@ -63,7 +63,7 @@ const ELSEWHERE: &str = "/{*path}";
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
-    let malformed = "this is no HTTP/1.1 request";
+    let malformed = "this is not an HTTP/1.1 request";
     let large_head = "the request's head is larger than 16 KiB, or has more than 100 headers";
     let ConnectionsConfig { most, per_peer, idle, max_age } = app.setup().server.connections;
     let limits = Limits {
@@ -73,7 +73,7 @@ pub fn edge(app: &App) -> Edge {
         max_age: max_age.0,
         patience: PATIENCE,
         handshake: HANDSHAKE,
-        strangers: STRANGERS,
+        unauthenticated: UNAUTHENTICATED,
     };
     let refusals = Refusals {
         overloaded: ApiError::new(Code::Overloaded, overloaded).retry_after(Duration::from_secs(1)).into_bytes(),
@@ -118,14 +118,14 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The error for a `refused` caller; a wrong token gets `message`. An address with too many refusals is told to come later.
-fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused, message: &str) -> ApiError {
-    let is_stranger = matches!(refused, Refused::Wrong(_));
+/// The error for a `refused` caller; a wrong token gets `message`. An address with too many refusals gets a 429.
+fn refusal_of(auth: &Auth, extensions: &Extensions, refused: Refused, message: &str) -> ApiError {
+    let is_wrong = matches!(refused, Refused::Wrong(_));
     let error = ApiError::of_refused(refused, message);
-    if is_stranger { note_failure(auth, extensions, error) } else { error }
+    if is_wrong { note_failure(auth, extensions, error) } else { error }
 }
 
-/// Counts a refusal of this address and returns `error`. An address with too many refusals is told to come later instead.
+/// Counts a refusal of this address and returns `error`. An address with too many refusals gets a 429 instead.
 fn note_failure(auth: &Auth, extensions: &Extensions, error: ApiError) -> ApiError {
     match auth.failed(peer(extensions)) {
         Some(after) => error.too_often(after),

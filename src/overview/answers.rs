@@ -1,4 +1,4 @@
-//! The remembered answers: what was asked, the answer's state and age, and why the source is not asked again yet.
+//! The remembered answers: their questions, states and ages, and why the source is not called again yet.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
@@ -36,8 +36,9 @@ pub(crate) struct RememberedAnswer {
     /// The ApplicationSet, if the answer may depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) application_set: Option<String>,
-    /// ApplicationSets that asked recently, the last one first.
-    pub(crate) asked_by: Vec<String>,
+    /// ApplicationSets that called recently, the last one first.
+    #[serde(rename = "askedBy")]
+    pub(crate) requesters: Vec<String>,
     /// The input parameters.
     pub(crate) input: Parameters,
     /// `fresh`, `stale_while_revalidate`, `stale_if_error`, `expired`, `failing` without an answer, or `none`.
@@ -84,16 +85,17 @@ pub(crate) struct LastFailure {
     pub(crate) message: String,
     /// What was learned of each item.
     pub(crate) evidence: Vec<Evidence>,
-    /// How long until the backend is asked again, at the earliest. 0: the next call asks it.
-    pub(crate) asked_again_in_seconds: u64,
+    /// How long until the backend is called again, at the earliest. 0: the next call does so.
+    #[serde(rename = "askedAgainInSeconds")]
+    pub(crate) retry_in_seconds: u64,
 }
 
 impl LastFailure {
-    /// When the source is asked again, in words.
+    /// When the source is called again, in words.
     pub(crate) fn again(&self) -> String {
-        match self.asked_again_in_seconds {
-            0 => "the next call asks the source again".to_owned(),
-            seconds => format!("the source is asked again in {seconds} s at the earliest"),
+        match self.retry_in_seconds {
+            0 => "the next call reads the source again".to_owned(),
+            seconds => format!("the source is read again in {seconds} s at the earliest"),
         }
     }
 }
@@ -133,7 +135,7 @@ impl RememberedAnswer {
             lineage: overview.lineage.to_string(),
             route: question.route.to_string(),
             application_set: question.application_set.as_ref().map(ToString::to_string),
-            asked_by: overview.asked_by.iter().map(ToString::to_string).collect(),
+            requesters: overview.asked_by.iter().map(ToString::to_string).collect(),
             input: (*question.parameters).clone(),
             state: overview.state.to_owned(),
             stored: overview.answer.as_ref().map(|answer| StoredAnswer {
@@ -149,7 +151,7 @@ impl RememberedAnswer {
                 kind: failure.as_str().to_owned(),
                 message: failure.to_string(),
                 evidence: failure.evidence().to_vec(),
-                asked_again_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
+                retry_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
             }),
             held: overview.held.as_ref().map(|held| HeldAnswer::of(overview.lineage, held, &overview.asked_by)),
         }

@@ -1,4 +1,4 @@
-//! The last deliveries of hooks: what they were about, what was looked at again because of them, and which ApplicationSets were told.
+//! The last deliveries of hooks: their subjects, the questions that were rechecked because of them, and the ApplicationSets that were notified.
 
 use std::collections::BTreeMap;
 
@@ -42,19 +42,20 @@ pub(crate) struct Event {
     pub(crate) subjects: Vec<Value>,
     /// How many known questions it concerned, with the deliveries that came at the same time.
     pub(crate) questions_total: usize,
-    /// The first of these that were looked at.
-    pub(crate) questions: Vec<LookedQuestion>,
-    /// How many looks ended with each result.
-    pub(crate) looks: BTreeMap<String, usize>,
-    /// How many ApplicationSets were told of another answer.
+    /// The first of these that were rechecked.
+    pub(crate) questions: Vec<RecheckedView>,
+    /// How many rechecks ended with each result.
+    #[serde(rename = "looks")]
+    pub(crate) rechecks: BTreeMap<String, usize>,
+    /// How many ApplicationSets were notified of another answer.
     pub(crate) refreshed_total: usize,
     /// The first of these.
     pub(crate) refreshed: Vec<RefreshedSet>,
 }
 
-/// A question that was looked at because of a delivery.
+/// A question that was rechecked because of a delivery.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct LookedQuestion {
+pub(crate) struct RecheckedView {
     /// Its key.
     pub(crate) key: String,
     /// The route.
@@ -62,11 +63,11 @@ pub(crate) struct LookedQuestion {
     /// The input parameters.
     #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
-    /// The result of the last look: `changed`, `unchanged`, `held` or `failed`.
+    /// The result of the last recheck: `changed`, `unchanged`, `held` or `failed`.
     pub(crate) result: String,
 }
 
-/// An ApplicationSet that was told.
+/// An ApplicationSet that was notified.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RefreshedSet {
@@ -107,7 +108,7 @@ pub(crate) fn events(app: &App) -> EventLog {
 
 impl Event {
     fn of(delivered: Delivered) -> Self {
-        let looked = |RecheckedQuestion { key, question, result }: RecheckedQuestion| LookedQuestion {
+        let rechecked = |RecheckedQuestion { key, question, result }: RecheckedQuestion| RecheckedView {
             key: key.to_string(),
             route: question.route.to_string(),
             input: (*question.parameters).clone(),
@@ -128,8 +129,8 @@ impl Event {
             questions_total: delivered.questions,
             refreshed: refreshed.collect(),
             refreshed_total: delivered.refreshed,
-            questions: delivered.rechecked.into_iter().map(looked).collect(),
-            looks: delivered.rechecks.into_iter().map(|(result, count)| (result.to_owned(), count)).collect(),
+            questions: delivered.rechecked.into_iter().map(rechecked).collect(),
+            rechecks: delivered.rechecks.into_iter().map(|(result, count)| (result.to_owned(), count)).collect(),
         }
     }
 }

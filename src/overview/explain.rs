@@ -1,5 +1,5 @@
-//! Explains an answer: the source is asked once, and each step is shown, with what the guard would say and what a caller would get. Nothing is
-//! stored. It takes a turn from no caller but one: at most one explanation of a route is under way (`app::Explaining`).
+//! Explains an answer: the source is called once, and each step is shown, with what the guard would say and what a caller would get. Nothing is
+//! stored. It delays no caller by more than one run: at most one explanation of a route is under way (`app::Explaining`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,13 +40,13 @@ pub(crate) struct Explanation {
     pub(crate) outcome: OutcomeKind,
     /// How long that took.
     pub(crate) milliseconds: f64,
-    /// What each backend was given and found.
+    /// What each backend got and found.
     pub(crate) steps: Vec<StepView>,
     /// What was learned of each item.
     pub(crate) evidence: Vec<Evidence>,
-    /// The keys that tell the parameter sets apart. Empty if they are only counted.
+    /// The keys that identify a parameter set. Empty if they are only counted.
     pub(crate) identity: Vec<String>,
-    /// Why the answer found just now would not be served, or why there is none: the error that Argo CD would get if nothing stood in.
+    /// Why the answer found just now would not be served, or why there is none: the error that Argo CD would get without a fallback.
     pub(crate) because: Option<Refusal>,
     /// What a caller would get if nothing were cached: the answer found just now, the last good answer, or the error.
     pub(crate) answer: ExplainedAnswer,
@@ -55,31 +55,31 @@ pub(crate) struct Explanation {
 }
 
 impl Explanation {
-    /// What a caller gets now, in words, if the source is not asked first.
+    /// What a caller gets now, in words, if the source is not called first.
     pub(crate) fn gets_now(&self) -> Option<String> {
         let remembered = &self.remembered;
         let left = remembered.fresh_for_seconds.unwrap_or_default();
         match (&*remembered.state, &remembered.failing) {
             ("fresh", _) => Some(format!("the remembered answer, which is fresh for {left} s")),
             ("stale_while_revalidate", _) => {
-                Some("the remembered answer, while the source is asked in the background".to_owned())
+                Some("the remembered answer, while the source is called in the background".to_owned())
             }
-            (state, Some(failing)) if failing.asked_again_in_seconds > 0 => {
-                let seconds = failing.asked_again_in_seconds;
-                let what = if state == "stale_if_error" || self.answer.is_stand_in {
+            (state, Some(failing)) if failing.retry_in_seconds > 0 => {
+                let seconds = failing.retry_in_seconds;
+                let what = if state == "stale_if_error" || self.answer.is_fallback {
                     "the last good answer".to_owned()
                 } else {
                     format!("the error of the last run ({})", failing.kind)
                 };
-                Some(format!("{what}, as the source is not asked for {seconds} s"))
+                Some(format!("{what}, as the source is not called for {seconds} s"))
             }
             _ => None,
         }
     }
 
-    /// What a caller gets once the source is asked, if it says what it said just now. In words.
+    /// What a caller gets once the source is called, if its answer stays as it is now. In words.
     pub(crate) fn gets_afterwards(&self) -> String {
-        match (self.answer.is_stand_in, &self.answer.error) {
+        match (self.answer.is_fallback, &self.answer.error) {
             (true, _) => "the last good answer".to_owned(),
             (false, Some(error)) => format!("the error {} {}", error.status, error.code),
             (false, None) => "what was found now".to_owned(),
@@ -93,8 +93,9 @@ impl Explanation {
 pub(crate) struct ExplainedAnswer {
     /// The HTTP status.
     pub(crate) status: u16,
-    /// Whether the last good answer stands in.
-    pub(crate) is_stand_in: bool,
+    /// Whether it is the last good answer, as a fallback.
+    #[serde(rename = "isStandIn")]
+    pub(crate) is_fallback: bool,
     /// The answer's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "exact::read")]
@@ -115,19 +116,19 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Asks the source of `asked`, which `watch` follows, and explains its answer. `refusal` makes the error that Argo CD would get, or
-/// the reason why the last good answer stands in, which its last argument says.
+/// Calls the source of `resolved`, which `watch` follows, and explains its answer. `refusal` makes the error that Argo CD would get, or
+/// the reason for the fallback, if its last argument says that there is one.
 pub(crate) async fn explain(
     app: &App,
-    asked: &ResolvedQuery,
+    resolved: &ResolvedQuery,
     watch: &Watch,
     refusal: impl Fn(Unknown, &ResolvedQuery, bool) -> Refusal,
 ) -> Explanation {
-    let explained = app.engine.explain(asked).await;
-    let secrets = asked.route.backend.secrets();
+    let explained = app.engine.explain(resolved).await;
+    let secrets = resolved.route.backend.secrets();
     let steps = steps::steps(&watch.steps(), &secrets);
-    let remembered = RememberedAnswer::of(&app.engine.overview_of(asked));
-    let Explained { found, took, refused, stand_in, unusable, identity } = explained;
+    let remembered = RememberedAnswer::of(&app.engine.overview_of(resolved));
+    let Explained { found, took, refused, stand_in: fallback, unusable, identity } = explained;
     let (outcome, evidence) = match &found {
         Ok(FoundNow { encoded, evidence }) => {
             (if encoded.sets() == 0 { OutcomeKind::Absent } else { OutcomeKind::Present }, evidence.clone())
@@ -136,25 +137,26 @@ pub(crate) async fn explain(
     };
     let body = |bytes: &[u8]| document::read_back(bytes).ok();
     let failure: Option<Failure> = refused.or_else(|| found.as_ref().err().cloned());
-    let because = failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, asked, stand_in.is_some()));
-    let answer = match (&because, &stand_in, &found) {
+    let because =
+        failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, resolved, fallback.is_some()));
+    let answer = match (&because, &fallback, &found) {
         (None, _, Ok(found)) => {
-            ExplainedAnswer { status: 200, is_stand_in: false, body: body(found.encoded.body()), error: None }
+            ExplainedAnswer { status: 200, is_fallback: false, body: body(found.encoded.body()), error: None }
         }
         (Some(_), Some(entry), _) => {
-            ExplainedAnswer { status: 200, is_stand_in: true, body: body(entry.encoded.body()), error: None }
+            ExplainedAnswer { status: 200, is_fallback: true, body: body(entry.encoded.body()), error: None }
         }
         (because, _, _) => {
             let status = because.as_ref().map_or(500, |because| because.status);
-            ExplainedAnswer { status, is_stand_in: false, body: None, error: because.clone() }
+            ExplainedAnswer { status, is_fallback: false, body: None, error: because.clone() }
         }
     };
     Explanation {
-        route: asked.route.name.to_string(),
-        backend: asked.route.kind.to_owned(),
-        input: (*asked.question.parameters).clone(),
-        key: asked.key.to_string(),
-        lineage: asked.lineage().to_string(),
+        route: resolved.route.name.to_string(),
+        backend: resolved.route.kind.to_owned(),
+        input: (*resolved.question.parameters).clone(),
+        key: resolved.key.to_string(),
+        lineage: resolved.lineage().to_string(),
         outcome,
         milliseconds: milliseconds(took),
         steps,

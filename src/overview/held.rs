@@ -33,8 +33,9 @@ pub(crate) struct HeldAnswer {
     /// The ApplicationSet, if the answer may depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) application_set: Option<String>,
-    /// ApplicationSets that asked recently, the last one first.
-    pub(crate) asked_by: Vec<String>,
+    /// ApplicationSets that called recently, the last one first.
+    #[serde(rename = "askedBy")]
+    pub(crate) requesters: Vec<String>,
     /// The input parameters.
     #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
@@ -42,7 +43,7 @@ pub(crate) struct HeldAnswer {
     pub(crate) reason: String,
     /// What would be gone.
     pub(crate) gone: Vec<String>,
-    /// The keys that tell the parameter sets apart.
+    /// The keys that identify a parameter set.
     pub(crate) identity: Vec<String>,
     /// How many parameter sets it has.
     pub(crate) parameter_sets: usize,
@@ -56,8 +57,9 @@ pub(crate) struct HeldAnswer {
     pub(crate) since: String,
     /// When the last agreeing run found it.
     pub(crate) seen_at: String,
-    /// When a caller last asked.
-    pub(crate) asked_at: String,
+    /// When a caller last sent the question.
+    #[serde(rename = "askedAt")]
+    pub(crate) queried_at: String,
     /// About when it is accepted, if all further runs agree and nobody decides otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) accepted_at: Option<String>,
@@ -75,12 +77,12 @@ pub(crate) struct HeldAnswer {
 
 impl HeldAnswer {
     /// The view of `held`, which is held in `lineage`.
-    pub(crate) fn of(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Self {
+    pub(crate) fn of(lineage: Key, held: &Held, requesters: &[Arc<str>]) -> Self {
         Self {
             id: lineage.to_string(),
             route: held.question.route.to_string(),
             application_set: held.question.application_set.as_ref().map(ToString::to_string),
-            asked_by: asked_by.iter().map(ToString::to_string).collect(),
+            requesters: requesters.iter().map(ToString::to_string).collect(),
             input: (*held.question.parameters).clone(),
             reason: held.breach.reason.clone(),
             gone: held.breach.gone.clone(),
@@ -91,7 +93,7 @@ impl HeldAnswer {
             apart_seconds: held.apart.as_secs_f64(),
             since: date(held.since),
             seen_at: date(held.seen_at),
-            asked_at: date(held.asked_at),
+            queried_at: date(held.asked_at),
             accepted_at: held.accepted_at().map(date),
             evidence: held.evidence.clone(),
             message: held.to_string(),

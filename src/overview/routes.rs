@@ -29,12 +29,13 @@ pub(crate) enum RouteState {
     Held,
     /// Some callers get an error.
     Failing,
-    /// The source fails, and older answers stand in for new ones.
+    /// The source fails, and older answers are served.
     Stale,
     /// The source answers.
     Good,
-    /// Nothing is known: nobody has asked it since the start, and nothing is remembered.
-    NeverAsked,
+    /// Nothing is known: no call has named it since the start, and nothing is remembered.
+    #[serde(rename = "neverAsked")]
+    NeverQueried,
 }
 
 /// A route.
@@ -73,7 +74,7 @@ pub(crate) struct RouteView {
     pub(crate) failures: BTreeMap<String, u64>,
     /// Samples of the last day, the oldest first.
     pub(crate) history: Vec<SampleView>,
-    /// ApplicationSets that asked within the last day, by name, as far as is known.
+    /// ApplicationSets that called within the last day, by name, as far as is known.
     pub(crate) application_sets: Vec<String>,
     /// How many these are in all.
     pub(crate) application_sets_total: usize,
@@ -104,7 +105,7 @@ pub(crate) struct Lookups {
     pub(crate) stale: u64,
     /// An older answer, since the backend gave none.
     pub(crate) stale_if_error: u64,
-    /// The backend was not asked, since it failed just before.
+    /// The backend was not called, since it failed just before.
     pub(crate) failing: u64,
     /// A run of the backend.
     pub(crate) misses: u64,
@@ -122,7 +123,7 @@ pub(crate) struct SampleView {
     pub(crate) parameter_sets: usize,
 }
 
-/// What the engine knows of one route.
+/// What the engine has of one route.
 #[derive(Debug, Default)]
 struct Known<'a> {
     served: ServedNow,
@@ -130,7 +131,7 @@ struct Known<'a> {
     failing: Vec<&'a FailingQuestion>,
 }
 
-/// The routes of `app`. It looks at all answers in memory.
+/// The routes of `app`. It reads all answers in memory.
 pub(crate) fn routes(app: &App) -> Routes {
     let setup = app.setup();
     let (served, failing) = (app.engine.served(&setup.routes), app.engine.failing(&setup.routes));
@@ -173,7 +174,7 @@ fn of_route(app: &App, route: &Route, known: &Known<'_>) -> RouteView {
         () if known.held > 0 => RouteState::Held,
         () if failing > 0 => RouteState::Failing,
         () if standing_in > 0 => RouteState::Stale,
-        () if served.answers == 0 && lookups == Lookups::default() => RouteState::NeverAsked,
+        () if served.answers == 0 && lookups == Lookups::default() => RouteState::NeverQueried,
         () => RouteState::Good,
     };
     let history = app.history.of(&route.name).into_iter();

@@ -19,7 +19,7 @@ pub(crate) struct Sources {
     pub(crate) total: usize,
 }
 
-/// One destination. It is listed once for each set of certificates and limits with which it is asked.
+/// One destination. It is listed once for each set of certificates and limits with which it is called.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Source {
@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) origin: String,
     /// Its name in metrics: a host of the configuration, or `other`.
     pub(crate) destination: String,
-    /// Whether only the candidates of shadows ask it.
+    /// Whether only the candidates of shadows call it.
     pub(crate) for_shadows: bool,
     /// Whether requests are sent.
     pub(crate) breaker: BreakerState,
@@ -38,7 +38,8 @@ pub(crate) struct Source {
     /// What the last of these was.
     pub(crate) reason: Option<String>,
     /// How long no request is sent.
-    pub(crate) rests_for_seconds: Option<u64>,
+    #[serde(rename = "restsForSeconds")]
+    pub(crate) backoff_seconds: Option<u64>,
     /// How many requests are under way.
     pub(crate) in_flight: usize,
     /// How many may be under way.
@@ -105,9 +106,9 @@ pub(crate) struct AccountBudget {
 /// The destinations of `app`.
 pub(crate) fn sources(app: &App) -> Sources {
     let setup = app.setup();
-    let (own, apart) = setup.outbound();
+    let (own, of_shadows) = setup.outbound();
     let of_routes = own.destinations().into_iter().map(|destination| Source::of(destination, false));
-    let of_shadows = apart.map(|outbound| outbound.destinations()).into_iter().flatten();
+    let of_shadows = of_shadows.map(|outbound| outbound.destinations()).into_iter().flatten();
     let mut sources: Vec<Source> =
         of_routes.chain(of_shadows.map(|destination| Source::of(destination, true))).collect();
     sources.sort_by_key(|source| source.breaker == BreakerState::Closed);
@@ -132,7 +133,7 @@ impl Source {
             failures: breaker.failures,
             failing_since: breaker.failing_since.map(date),
             reason: Some(breaker.why).filter(|why| !why.is_empty()),
-            rests_for_seconds: Some(breaker.backoff.as_secs() + 1).filter(|_| !breaker.backoff.is_zero()),
+            backoff_seconds: Some(breaker.backoff.as_secs() + 1).filter(|_| !breaker.backoff.is_zero()),
             in_flight: destination.in_flight,
             concurrency: destination.concurrency,
             rate_per_second: destination.per_second,

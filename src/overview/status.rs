@@ -57,9 +57,10 @@ pub(crate) struct Alert {
     /// The destination, the hook or the issuer that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subject: Option<String>,
-    /// ApplicationSets that asked recently.
+    /// ApplicationSets that called recently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) asked_by: Vec<String>,
+    #[serde(rename = "askedBy")]
+    pub(crate) requesters: Vec<String>,
 }
 
 /// What can be wrong, in the order of the danger.
@@ -100,7 +101,7 @@ pub(crate) enum AlertKind {
 pub(crate) enum Severity {
     /// Somebody should act now.
     Critical,
-    /// Somebody should look at it.
+    /// Somebody should check it.
     Warning,
 }
 
@@ -128,7 +129,7 @@ pub(crate) struct Counts {
     pub(crate) runs_in_flight: usize,
 }
 
-/// The state of `app`. It looks at the answers in memory.
+/// The state of `app`. It reads the answers in memory.
 pub(crate) fn status(app: &App) -> Status {
     let (setup, now) = (app.setup(), app.now());
     let failing = app.engine.failing(&setup.routes);

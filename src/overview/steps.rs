@@ -1,4 +1,4 @@
-//! The steps of an answer: what each backend was given, what it found, and how long it took.
+//! The steps of an answer: what each backend got, what it found, and how long it took.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

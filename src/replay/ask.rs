@@ -48,14 +48,14 @@ impl fmt::Display for Answered {
 }
 
 /// The answer to a question, or the error because of which there is none.
-pub(crate) async fn answer_of(app: &App, asked: Result<Arc<ResolvedQuery>, (String, String)>) -> Answered {
-    let asked = match asked {
-        Ok(asked) => asked,
+pub(crate) async fn answer_of(app: &App, resolved: Result<Arc<ResolvedQuery>, (String, String)>) -> Answered {
+    let resolved = match resolved {
+        Ok(resolved) => resolved,
         Err((code, message)) => return Answered::Error(code, message),
     };
-    match app.engine.answer(&asked).await {
+    match app.engine.answer(&resolved).await {
         Ok(answer) => {
-            let code = |unknown: &Unknown| ApiError::of(unknown.clone(), &asked.route).code.as_str();
+            let code = |unknown: &Unknown| ApiError::of(unknown.clone(), &resolved.route).code.as_str();
             let (cache, because) = match &answer.source {
                 AnswerSource::Hit { .. } => (CacheState::Hit, None),
                 AnswerSource::StaleWhileRevalidate(_, why) => (CacheState::Stale, why.as_deref().map(code)),
@@ -66,7 +66,7 @@ pub(crate) async fn answer_of(app: &App, asked: Result<Arc<ResolvedQuery>, (Stri
             Answered::Sets { sets, cache, because }
         }
         Err(unknown) => {
-            let error = ApiError::of_nothing(unknown, &asked);
+            let error = ApiError::of_nothing(unknown, &resolved);
             Answered::Error(error.code.as_str().to_owned(), error.message)
         }
     }

@@ -48,11 +48,11 @@ pub(crate) struct Case {
     pub(crate) then: Vec<Step>,
 }
 
-/// A further step: time passes, sources reply something else, and the same question is asked again.
+/// A further step: time passes, sources reply something else, and the same question is sent again.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Step {
-    /// How much time passes before the question is asked.
+    /// How much time passes before the question is sent.
     pub(crate) after: Option<HumanDuration>,
     /// Replies from now on. They come before the replies of earlier steps.
     #[serde(default)]
@@ -69,20 +69,20 @@ pub(crate) struct ReplyConfig {
     pub(crate) request: Option<String>,
     /// The command of a script, its words separated by spaces. Without a reply a script runs.
     pub(crate) script: Option<String>,
-    /// The status. 200 unless given.
+    /// The status. 200 unless set.
     pub(crate) status: Option<u16>,
     /// The headers.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     /// The body: a text as it is, or a value as JSON.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "present")]
     pub(crate) body: Option<Value>,
     /// The list that the script gives.
     #[serde(default, deserialize_with = "exact::read")]
     pub(crate) items: Option<Vec<Map<String, Value>>>,
     /// Why there is no reply: `connect`, `timeout` or `broken` for a request, any text for a script.
     pub(crate) fails: Option<String>,
-    /// The kind of a script's failure. `unavailable` unless given.
+    /// The kind of a script's failure. `unavailable` unless set.
     pub(crate) kind: Option<FailureKind>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum FailureKind {
     Denied,
     /// The parameters are unusable.
     InvalidInput,
-    /// Its output is no list.
+    /// Its output is not a list.
     InvalidOutput,
 }
 
@@ -128,9 +128,9 @@ pub(crate) struct Expected {
     pub(crate) error: Option<String>,
     /// A part of the error's `message`.
     pub(crate) message: Option<String>,
-    /// How the answer was found: `miss` from the source, `hit`, `stale` or `stale_if_error` from the cache. Any unless given.
+    /// How the answer was found: `miss` from the source, `hit`, `stale` or `stale_if_error` from the cache. Any unless set.
     pub(crate) cache: Option<CacheState>,
-    /// The code of the error because of which an older answer is served, such as `held`. Any or none unless given.
+    /// The code of the error because of which an older answer is served, such as `held`. Any or none unless set.
     pub(crate) because: Option<String>,
 }
 
@@ -164,8 +164,8 @@ const fn usual_time() -> Timestamp {
     USUAL_TIME
 }
 
-/// A value that is given, also `null`.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+/// A value that is present, even if it is `null`.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     exact::read(deserializer).map(Some)
 }
 
@@ -175,6 +175,6 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Erro
     let whole = if is_date { format!("{text}T00:00:00Z") } else { text };
     let time = humantime::parse_rfc3339_weak(&whole).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time =
-        time.ok_or_else(|| D::Error::custom("it is no time; write it as `2026-01-31T12:00:00Z` or `2026-01-31`"))?;
+        time.ok_or_else(|| D::Error::custom("it is not a time; write it as `2026-01-31T12:00:00Z` or `2026-01-31`"))?;
     Ok(Timestamp(u64::try_from(time.as_millis()).unwrap_or_default()))
 }

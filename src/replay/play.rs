@@ -33,7 +33,7 @@ const PARTS: u32 = 60;
 pub(crate) struct Played {
     /// The steps, the first question included.
     pub(crate) steps: Vec<PlayedStep>,
-    /// Replies that nothing asked for.
+    /// Replies that no request used.
     pub(crate) unused: Vec<String>,
 }
 
@@ -132,9 +132,9 @@ impl Scene<'_> {
             parameters: Arc::new(case.parameters.clone()),
             watch: None,
         };
-        let asked = ask(&self.app, call).await;
+        let resolved = ask(&self.app, call).await;
         // A script that runs for real may print a secret.
-        redact_answer(answer_of(&self.app, asked).await, &Secrets::default())
+        redact_answer(answer_of(&self.app, resolved).await, &Secrets::default())
     }
 }
 

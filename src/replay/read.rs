@@ -87,11 +87,11 @@ fn check_expected(expected: &Expected, path: &Path, problems: &mut Problems) {
     }
 }
 
-/// Notes a problem if `code` is no code of an error.
+/// Notes a problem if `code` is not the code of an error.
 fn check_code(key: &str, code: Option<&str>, path: &Path, problems: &mut Problems) {
     let known: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     if let Some(code) = code.filter(|code| !known.contains(code)) {
-        let message = format!("`{code}` is no code of an error");
+        let message = format!("`{code}` is not the code of an error");
         problems.error_with_help(&path.key(key), message, advice(code, &known));
     }
 }

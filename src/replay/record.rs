@@ -62,7 +62,7 @@ pub(crate) struct Recorder {
 
 #[derive(Debug)]
 enum Noted {
-    Reply { asked: String, reply: Result<HttpReply, HttpFault>, secrets: Secrets },
+    Reply { request: String, reply: Result<HttpReply, HttpFault>, secrets: Secrets },
     List(String, Result<Vec<ParameterSet>, BackendError>),
 }
 
@@ -76,8 +76,8 @@ impl Sources for Recorder {
     }
 
     fn note_reply(&self, method: &Method, url: &Url, reply: Result<HttpReply, HttpFault>, secrets: &Secrets) {
-        let asked = secrets.redact(&request_text(method, url));
-        self.noted.lock().push(Noted::Reply { asked, reply, secrets: secrets.clone() });
+        let request = secrets.redact(&request_text(method, url));
+        self.noted.lock().push(Noted::Reply { request, reply, secrets: secrets.clone() });
     }
 
     fn list(&self, _command: &str) -> Option<Result<Vec<ParameterSet>, BackendError>> {
@@ -101,7 +101,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) application_set: &'a str,
     /// `input.parameters`.
     pub(crate) parameters: &'a Parameters,
-    /// When it was asked.
+    /// When it was sent.
     pub(crate) now: Timestamp,
     /// The answer.
     pub(crate) answer: &'a Answered,
@@ -149,12 +149,12 @@ impl Recorder {
         }
         for noted in noted.iter() {
             match noted {
-                Noted::Reply { asked, reply, .. } => {
-                    let _ = writeln!(text, "      - request: {}", json_line(&json!(redact_text(asked, "", secrets))));
+                Noted::Reply { request, reply, .. } => {
+                    let _ = writeln!(text, "      - request: {}", json_line(&json!(redact_text(request, "", secrets))));
                     match reply {
                         Ok(reply) => write_reply(
                             &mut text,
-                            asked,
+                            request,
                             self.recorded_headers(&reply.headers, secrets),
                             reply,
                             secrets,
@@ -192,7 +192,7 @@ const fn fault_line(fault: &HttpFault) -> &'static str {
 
 fn write_reply(
     text: &mut String,
-    asked: &str,
+    request: &str,
     mut headers: Map<String, Value>,
     reply: &HttpReply,
     secrets: &Secrets,
@@ -201,7 +201,7 @@ fn write_reply(
         let _ = writeln!(text, "        status: {}", reply.status.as_u16());
     }
     let body = String::from_utf8(reply.body.to_vec())
-        .map_err(|_| anyhow::anyhow!("the reply to `{asked}` is not text, so it cannot be recorded"))?;
+        .map_err(|_| anyhow::anyhow!("the reply to `{request}` is not text, so it cannot be recorded"))?;
     // Digests are computed from the very bytes, so a body is written as a value only if that gives the same bytes.
     let written = document::read_back(body.as_bytes()).ok().map(|value| value.to_string());
     let is_exact = written.as_ref() == Some(&body) && !body.starts_with('"');

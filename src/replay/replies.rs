@@ -26,15 +26,15 @@ struct State {
     known: Vec<Known>,
     /// Requests without a reply.
     missing: Vec<String>,
-    /// Everything that was asked.
-    asked: Vec<String>,
+    /// All requests that were made.
+    requests: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Known {
     /// The number of its step.
     step: usize,
-    /// The request or the script, in the form in which these are asked for.
+    /// The request or the script, as a case names it.
     name: String,
     reply: Arc<ReplyConfig>,
     is_used: bool,
@@ -58,26 +58,26 @@ impl Replies {
         std::mem::take(&mut self.0.lock().missing)
     }
 
-    /// The replies that nothing asked for, each with the nearest request that was made.
+    /// The replies that no request used, each with the nearest request that was made.
     pub(crate) fn unused(&self) -> Vec<String> {
         let state = self.0.lock();
         let unused = state.known.iter().filter(|known| !known.is_used).map(|known| {
             let name = &known.name;
-            let nearest = nearest(name, state.asked.iter().map(String::as_str));
+            let nearest = nearest(name, state.requests.iter().map(String::as_str));
             let nearest =
-                nearest.map_or_else(|| "nothing was asked for".to_owned(), |near| format!("the nearest is `{near}`"));
-            format!("nothing asked for the reply to `{name}`; {nearest}")
+                nearest.map_or_else(|| "there was no request".to_owned(), |near| format!("the nearest is `{near}`"));
+            format!("no request used the reply to `{name}`; {nearest}")
         });
         unused.collect()
     }
 
-    /// The first reply to the request or script `asked`. Replies with the same name in one step are given one after the other.
-    fn find(&self, asked: &str, is_meant: impl Fn(&ReplyConfig) -> bool) -> Option<Arc<ReplyConfig>> {
+    /// The first reply to `request`, a request or a script. Replies with the same name in one step are used one after the other.
+    fn find(&self, request: &str, is_meant: impl Fn(&ReplyConfig) -> bool) -> Option<Arc<ReplyConfig>> {
         let mut state = self.0.lock();
-        if !state.asked.iter().any(|known| known == asked) {
-            state.asked.push(asked.to_owned());
+        if !state.requests.iter().any(|known| known == request) {
+            state.requests.push(request.to_owned());
         }
-        let first = state.known.iter().position(|known| is_meant(&known.reply) && fits(&known.name, asked))?;
+        let first = state.known.iter().position(|known| is_meant(&known.reply) && fits(&known.name, request))?;
         let (step, name) = (state.known[first].step, state.known[first].name.clone());
         let mut alike = state.known.iter_mut().filter(|known| known.step == step && known.name == name);
         let last = alike.next_back()?;
@@ -86,11 +86,11 @@ impl Replies {
         Some(Arc::clone(&known.reply))
     }
 
-    fn miss(&self, asked: &str) -> String {
+    fn miss(&self, request: &str) -> String {
         let mut state = self.0.lock();
         let known = state.known.iter().filter(|known| known.reply.request.is_some()).map(|known| &*known.name);
-        let nearest = nearest(asked, known).map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
-        let message = format!("the case has no reply to `{asked}`{nearest}");
+        let nearest = nearest(request, known).map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+        let message = format!("the case has no reply to `{request}`{nearest}");
         if !state.missing.contains(&message) {
             state.missing.push(message.clone());
         }
@@ -104,9 +104,9 @@ impl Sources for Replies {
     }
 
     fn reply(&self, method: &Method, url: &Url) -> Option<Result<HttpReply, HttpFault>> {
-        let asked = request_text(method, url).replace(REDACTED_IN_URL, REDACTED);
-        let Some(reply) = self.find(&asked, |reply| reply.request.is_some()) else {
-            return Some(Err(HttpFault::Missing(self.miss(&asked))));
+        let request = request_text(method, url).replace(REDACTED_IN_URL, REDACTED);
+        let Some(reply) = self.find(&request, |reply| reply.request.is_some()) else {
+            return Some(Err(HttpFault::Missing(self.miss(&request))));
         };
         Some(match reply.fails.as_deref() {
             None => Ok(http_reply(&reply)),
@@ -188,8 +188,8 @@ fn fits(pattern: &str, text: &str) -> bool {
     true
 }
 
-fn nearest<'a>(asked: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known.min_by_key(|name| strsim::levenshtein(name, asked))
+fn nearest<'a>(request: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known.min_by_key(|name| strsim::levenshtein(name, request))
 }
 
 #[cfg(test)]

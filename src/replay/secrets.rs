@@ -108,7 +108,7 @@ fn redact_scalar(name: &str, value: Value, secrets: &Secrets) -> Value {
     }
 }
 
-/// `text`, which stands under `name`, without `secrets`, and without what seems to be one. A text that is JSON is looked through value by
+/// `text`, the value of `name`, without `secrets`, and without what seems to be one. A text that is JSON is searched value by
 /// value, as its reader would see them, and stays JSON.
 pub(crate) fn redact_text(text: &str, name: &str, secrets: &Secrets) -> String {
     if named(name).is_some_and(|named| is_value(named, &secrets.redact(text))) {

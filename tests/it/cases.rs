@@ -179,7 +179,7 @@ fn cases_that_match_nothing_name_the_nearest() {
     for expected in [
         "the case has no reply to `GET https://inventory.example.com/apps?env=prod`; the nearest is \
          `GET https://inventory.example.com/apps?env=prd`",
-        "nothing asked for the reply to `GET https://inventory.example.com/apps?env=prd`; the nearest is \
+        "no request used the reply to `GET https://inventory.example.com/apps?env=prd`; the nearest is \
          `GET https://inventory.example.com/apps?env=prod`",
         "there is no route `skript`; did you mean `script`?",
     ] {

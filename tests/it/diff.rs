@@ -332,7 +332,7 @@ async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
         assert_eq!(scene.ask("/r", "one", json!({"n": n.to_string()})).await.status, 200);
     }
     scene.next(|url| json!([http("r", url, "old")]));
-    scene.diff(&[]).says(3, &["200 the same", "5 older questions were not asked"]);
+    scene.diff(&[]).says(3, &["200 the same", "5 older questions were not sent"]);
     let done = scene.diff(&["--limit", "205"]);
     done.says(0, &["205 the same"]);
     assert!(!done.out.contains("not asked"), "{}", done.out);
@@ -353,7 +353,7 @@ async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
         "next.yaml",
         &config(&json!([{"name": "r", "backend": {"script": {"command": ["echo", "[{\"name\":\"a\"}]"]}}}]), ""),
     );
-    scene.diff_against("questions.json", &[]).says(3, &["200 the same", "1 older questions were not asked"]);
+    scene.diff_against("questions.json", &[]).says(3, &["200 the same", "1 older questions were not sent"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -394,7 +394,7 @@ async fn bad_input_gets_a_clear_error() {
     let main = format!("http://{}", scene.gateway.address);
     scene
         .diff_against(&main, &[])
-        .says(2, &["has no /admin/questions: it is no admin listener, or its gateway is of another version"]);
+        .says(2, &["has no /admin/questions: it is not an admin listener, or its gateway is of another version"]);
     let other = |body: Value| async move { Upstream::always(json_response(body.to_string())).await };
     let later = other(json!({"format": 2, "version": "9.0.0", "questions": {}})).await;
     let later = scene.diff_against(&format!("http://{}", later.address), &[]);
@@ -504,7 +504,7 @@ fn the_guard_of_the_next_configuration_is_asked() {
 #[test]
 fn sets_without_a_key_are_only_counted() {
     let digests = |all: &[&str]| all.iter().map(|digest| json!({ "digest": digest })).collect::<Value>();
-    let unclear = "no key tells the sets apart: what is changed may also be removed and added";
+    let unclear = "no key identifies the sets: what is changed may also be removed and added";
     fixed(&digests(&["1"]), &digests(&["2"]), &json!({}))
         .says(0, &["~ changed  one with digest: digest \"1\" → \"2\"", unclear]);
     fixed(&digests(&["1", "2"]), &digests(&["3"]), &json!({})).says(1, &["1 removed, 1 changed", unclear]);

@@ -50,7 +50,7 @@ const LIMITS: Limits = Limits {
     max_age: Duration::from_mins(1),
     patience: Duration::from_millis(300),
     handshake: Duration::from_millis(300),
-    strangers: 1 << 30,
+    unauthenticated: 1 << 30,
 };
 
 async fn serve(limits: Limits) -> Served {
@@ -319,7 +319,7 @@ async fn a_head_is_limited_to_16_kib_and_100_headers() {
 
 #[tokio::test]
 async fn old_unauthenticated_connections_are_closed_in_favour_of_new_ones() {
-    let served = serve(Limits { strangers: 20 * 1024, patience: Duration::from_mins(1), ..LIMITS }).await;
+    let served = serve(Limits { unauthenticated: 20 * 1024, patience: Duration::from_mins(1), ..LIMITS }).await;
     let (mut first, mut second) = (served.connect().await, served.connect().await);
     ask(&mut first).await;
     ask(&mut second).await;

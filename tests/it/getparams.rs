@@ -329,7 +329,7 @@ async fn a_broken_request_gets_no_answer_that_argo_would_apply() {
             .await
             .expect("it is closed")
             .unwrap();
-        let verdict = crate::support::argo::judge_raw(&raw);
+        let verdict = crate::support::argo::evaluate_raw(&raw);
         assert!(matches!(verdict, Verdict::Error { .. }), "{broken:?}: {verdict:?}");
     }
 }

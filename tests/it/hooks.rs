@@ -1,4 +1,4 @@
-//! Webhooks: a delivery is proven, and the questions that it concerns are looked at again. Signatures are made by `openssl`, and pushes are
+//! Webhooks: a delivery is proven, and the questions that it concerns are rechecked. Signatures are made by `openssl`, and pushes are
 //! told by a real docker-registry.
 
 mod bad_days;

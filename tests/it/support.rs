@@ -28,7 +28,7 @@ pub(crate) mod wire;
 
 pub(crate) use app::{TestApp, TestClock};
 pub(crate) use argo::Verdict;
-pub(crate) use conformance::judge as argo;
+pub(crate) use conformance::evaluate as argo;
 pub(crate) use wire::Reply;
 
 /// The token of every gateway in the tests, as in Argo CD's documentation.

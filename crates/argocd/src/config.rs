@@ -12,11 +12,11 @@ use outbound::kubernetes::{default_api, default_ca, default_token};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ArgocdConfig {
-    /// Tells ApplicationSets that there is another answer, so that Argo CD asks at once. Also writes Kubernetes Events on them.
+    /// Notifies ApplicationSets of another answer, so that Argo CD asks at once. Also writes Kubernetes Events on them.
     pub refresh: Option<RefreshConfig>,
 }
 
-/// Which ApplicationSets are told that there is another answer, and by which API server. The service account needs `list` and `patch` of
+/// Which ApplicationSets are notified of another answer, and by which API server. The service account needs `list` and `patch` of
 /// `applicationsets.argoproj.io`, and `create` and `patch` of `events`, in the namespaces.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -25,7 +25,7 @@ pub struct RefreshConfig {
     pub namespaces: Vec<String>,
     /// The names of the config maps that point Argo CD at this gateway: the `configMapRef` of plugin generators. Other ApplicationSets are left alone.
     pub(crate) config_maps: Vec<String>,
-    /// After which changes they are told.
+    /// After which changes they are notified.
     #[serde(default = "all_causes")]
     pub on: Vec<Cause>,
     /// The API server's URL: https, or http on this machine only.

@@ -1,4 +1,4 @@
-//! What is known of the ApplicationSets that ask this gateway: which Applications they have, and how these are named. It tells which
+//! The ApplicationSets that call this gateway: which Applications they have, and how these are named. They show which
 //! Applications would be deleted if parameter sets went away.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Which ApplicationSets there are. A call names an ApplicationSet without its namespace, so a list tells where sets of that name have
+//! Which ApplicationSets there are. A call names an ApplicationSet without its namespace, so a list shows where sets of that name have
 //! a plugin generator that points at this gateway.
 
 use std::{
@@ -185,8 +185,9 @@ impl Argocd {
                 (sets, next, attempts) = (Vec::new(), String::new(), attempts + 1);
                 continue;
             }
-            let page: Page<I> = serde_json::from_slice(&reply.body)
-                .map_err(|error| BackendError::invalid_output(format!("it is no list of ApplicationSets: {error}")))?;
+            let page: Page<I> = serde_json::from_slice(&reply.body).map_err(|error| {
+                BackendError::invalid_output(format!("it is not a list of ApplicationSets: {error}"))
+            })?;
             sets.extend(page.items.into_iter().filter_map(&take));
             if page.metadata.next.is_empty() {
                 return Ok(sets);
@@ -196,8 +197,8 @@ impl Argocd {
     }
 }
 
-/// Whether `part` of an ApplicationSet has a plugin generator with one of `config_maps`. Matrix and merge generators have generators in
-/// turn.
+/// Whether `part` of an ApplicationSet has a plugin generator with one of `config_maps`. Matrix and merge generators contain
+/// generators.
 fn asks(part: &Value, config_maps: &[String]) -> bool {
     match part {
         Value::Array(parts) => parts.iter().any(|part| asks(part, config_maps)),

@@ -98,7 +98,7 @@ impl Argocd {
         self.api.token_file()
     }
 
-    /// Whether ApplicationSets are told of changes with this cause.
+    /// Whether ApplicationSets are notified of changes with this cause.
     pub fn follows(&self, cause: Cause) -> bool {
         self.on.contains(&cause)
     }

@@ -1,4 +1,4 @@
-//! Limits the rate and the concurrency of a caller's calls. A call above a limit waits for its turn, in the order of arrival, as long as its
+//! Limits the rate and the concurrency of a caller's calls. A call above a limit waits for a permit, in the order of arrival, as long as its
 //! deadline allows.
 
 use std::{
@@ -28,7 +28,7 @@ use domain::{
 };
 use telemetry::count::CountGuard;
 
-/// How many calls of one entry may wait for their turn.
+/// How many calls of one entry may wait for a permit.
 const MAX_WAITING: usize = 1000;
 /// `Retry-After` if it is not known when there is room again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub struct CallLimits {
 struct Rate {
     max: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<Duration>>,
-    /// Held by the call whose turn is next. The other calls queue for it.
+    /// Held by the call that gets the next permit. The other calls queue for it.
     next: Mutex<()>,
 }
 
@@ -102,7 +102,7 @@ impl Rate {
         Self { max, limiter, next: Mutex::new(()) }
     }
 
-    /// Waits for a turn. A call that stops waiting uses up nothing.
+    /// Waits for a permit. A call that stops waiting uses up nothing.
     async fn pass(&self) {
         let _next = self.next.lock().await;
         while let Err(early) = self.limiter.check() {
@@ -119,12 +119,12 @@ impl Allowance {
     /// within a day; any unless set. They stand below `path`.
     pub fn build(limits: CallLimits, path: &Path, problems: &mut Problems) -> Arc<Self> {
         let CallLimits { rate, concurrency, max_questions } = limits;
-        let given = [
+        let configured = [
             ("rate", rate.map(u64::from)),
             ("concurrency", concurrency.map(|max| max as u64)),
             ("maxQuestions", max_questions.map(|max| max as u64)),
         ];
-        for (key, _) in given.into_iter().filter(|(_, max)| *max == Some(0)) {
+        for (key, _) in configured.into_iter().filter(|(_, max)| *max == Some(0)) {
             problems.error(&path.key(key), "with 0 every call would be refused");
         }
         if max_questions.is_some_and(|max| max > MOST) {
@@ -138,7 +138,7 @@ impl Allowance {
         Arc::new(Self { rate, concurrency, questions, waiting: AtomicUsize::new(0) })
     }
 
-    /// Notes that the question `id` is asked, at the time that `now` tells.
+    /// Notes that the question `id` is sent, at the time `now`.
     ///
     /// # Errors
     /// When it is one question too many within a day.
@@ -147,7 +147,7 @@ impl Allowance {
         questions.note(id, now()).map_err(|after| Excess::Questions(questions.max(), after))
     }
 
-    /// A turn for one more call, once it has one. Calls get theirs in the order in which they came.
+    /// A permit for one more call. Calls get permits in the order of arrival.
     ///
     /// # Errors
     /// When it would have none `until` then, or too many wait already.
@@ -166,12 +166,12 @@ impl Allowance {
         Ok(CallPermit { _permit: permit })
     }
 
-    /// A place in the queue, unless it is clear that the call's turn comes too late.
+    /// A place in the queue, unless it is clear that the call's permit comes too late.
     fn queue(&self, until: Instant) -> Result<Waiting<'_>, Excess> {
         let waiting = Waiting::new(&self.waiting);
         let before = self.waiting.load(Ordering::Relaxed).saturating_sub(1);
         if let Some(rate) = &self.rate {
-            // At least so long until those before it have had their turns.
+            // At least so long until those before it have got their permits.
             let all = Duration::from_secs(before as u64) / rate.max.get();
             let late = all.saturating_sub(until.saturating_duration_since(Instant::now()));
             if !late.is_zero() || before >= MAX_WAITING {
@@ -218,7 +218,7 @@ mod tests {
         Allowance::build(limits, &Path::root(), &mut Problems::default())
     }
 
-    /// How long `count` calls that come at once take until they have their turns, with at most `patience`.
+    /// How long `count` calls that come at once take until they have their permits, with at most `patience`.
     async fn enter_all(allowance: &Arc<Allowance>, count: usize, patience: Duration) -> Vec<Result<Duration, Excess>> {
         let began = Instant::now();
         let calls = (0..count).map(async |_| allowance.enter(began + patience).await.map(|_| began.elapsed()));
@@ -228,12 +228,12 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(25);
 
     #[tokio::test(start_paused = true)]
-    async fn a_warm_matrix_waits_for_its_turns() {
+    async fn a_warm_matrix_waits_for_its_permits() {
         let allowance = build(Some(100), None);
-        let turns: Vec<Duration> = enter_all(&allowance, 200, PATIENCE).await.into_iter().map(Result::unwrap).collect();
-        assert!(turns.is_sorted(), "{turns:?}");
-        assert_eq!(turns[99], Duration::ZERO);
-        assert!((900..1100).contains(&turns[199].as_millis()), "{turns:?}");
+        let waits: Vec<Duration> = enter_all(&allowance, 200, PATIENCE).await.into_iter().map(Result::unwrap).collect();
+        assert!(waits.is_sorted(), "{waits:?}");
+        assert_eq!(waits[99], Duration::ZERO);
+        assert!((900..1100).contains(&waits[199].as_millis()), "{waits:?}");
         // One after the other too.
         let began = Instant::now();
         for _ in 0..200 {
@@ -243,12 +243,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_comes_too_late_is_refused_at_once() {
+    async fn a_permit_that_comes_too_late_is_refused_at_once() {
         let allowance = build(Some(1), None);
         let began = Instant::now();
-        let turns = enter_all(&allowance, 5, Duration::from_millis(2500)).await;
-        assert_eq!(turns[..3].iter().flatten().count(), 3, "{turns:?}");
-        assert_eq!(turns[3..], [Err(Excess::Rate(RETRY)); 2], "{turns:?}");
+        let waits = enter_all(&allowance, 5, Duration::from_millis(2500)).await;
+        assert_eq!(waits[..3].iter().flatten().count(), 3, "{waits:?}");
+        assert_eq!(waits[3..], [Err(Excess::Rate(RETRY)); 2], "{waits:?}");
         assert_eq!(began.elapsed().as_millis(), 2500);
         let first = allowance.enter(began).await.unwrap_err();
         let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(allowance.enter(began + PATIENCE))).collect();
@@ -261,14 +261,14 @@ mod tests {
     async fn the_queue_has_a_bound() {
         let allowance = build(None, Some(1));
         let until = Instant::now() + PATIENCE;
-        let _turn = allowance.enter(until).await.unwrap();
+        let _permit = allowance.enter(until).await.unwrap();
         let mut calls: Vec<_> = (0..=MAX_WAITING).map(|_| Box::pin(allowance.enter(until))).collect();
         let refused: Vec<_> = calls.iter_mut().filter_map(FutureExt::now_or_never).map(Result::unwrap_err).collect();
         assert_eq!(refused, [Excess::Concurrency(RETRY)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stops_waiting_takes_no_turn() {
+    async fn a_call_that_stops_waiting_takes_no_permit() {
         for (allowance, wait) in [(build(Some(1), None), 1000), (build(None, Some(1)), 0)] {
             let until = Instant::now() + PATIENCE;
             let first = allowance.enter(until).await.unwrap();
@@ -334,10 +334,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_stays_goes_on() {
         let now_or_never = |allowance: &Arc<Allowance>| {
-            allowance.enter(Instant::now()).now_or_never().is_some_and(|turn| turn.is_ok())
+            allowance.enter(Instant::now()).now_or_never().is_some_and(|permit| permit.is_ok())
         };
         let before = [("a", build(Some(1), None)), ("a", build(Some(1), None)), ("b", build(None, Some(1)))];
-        let turns =
+        let waits =
             before.each_ref().map(|(_, allowance)| allowance.enter(Instant::now()).now_or_never().unwrap().unwrap());
         let mut now = [
             ("b", build(None, Some(1))),
@@ -351,7 +351,7 @@ mod tests {
         );
         let may = now.each_ref().map(|(_, allowance)| now_or_never(allowance));
         assert_eq!(may, [false, false, true, true], "other limits, and other names, begin anew");
-        drop(turns);
+        drop(waits);
         assert!(now_or_never(&now[0].1), "calls that began before are counted until they end");
     }
 }

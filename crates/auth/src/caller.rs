@@ -38,7 +38,7 @@ impl Role {
         }
     }
 
-    /// Whether it may look at everything on the admin listener.
+    /// Whether it may read everything on the admin listener.
     #[must_use]
     pub const fn may_look(self) -> bool {
         matches!(self, Self::Admin | Self::Viewer)
@@ -63,15 +63,15 @@ impl Caller {
         Self { name, role, scope, allowance }
     }
 
-    /// Waits for the turn of one more call.
+    /// Waits for a permit for one more call.
     ///
     /// # Errors
-    /// When the turn would come after `until`.
+    /// When the permit would come after `until`.
     pub async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         self.allowance.enter(until).await
     }
 
-    /// Notes that it asks the question `id`, a hash, at the time that `now` tells.
+    /// Notes that it sends the question `id`, a hash, at the time `now`.
     ///
     /// # Errors
     /// When it is one question too many within a day.
@@ -111,12 +111,12 @@ pub enum Refused {
     Unfit {
         /// The name of its holder, if known.
         who: Option<String>,
-        /// The reason, which the answer tells the holder.
+        /// The reason, which the answer names.
         why: String,
     },
     /// Too many unknown tokens came from this address. The next one is checked after this time.
     Later(Duration),
-    /// The issuer or API server cannot be asked now. The text is for the log only.
+    /// The issuer or API server cannot be reached now. The text is for the log only.
     Unknown(String),
 }
 

@@ -13,7 +13,7 @@ entry_config! {
         /// The caller's name in logs.
         pub name: String,
         /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`;
-        /// what stands in front of that (`subject=`) may stay.
+        /// the prefix `subject=` may stay.
         pub subject: Option<String>,
         /// A URI among the certificate's alternative names, such as a SPIFFE ID.
         pub uri: Option<String>,
@@ -117,8 +117,8 @@ mod tests {
         };
         assert_eq!(name("CN=a,O=x", &["spiffe://x/ns/b"]).as_deref(), Some("a"));
         assert_eq!(name("", &["https://x", "spiffe://x/ns/b"]).as_deref(), Some("b"));
-        for stranger in ["", "CN=a", "CN=a,O=X", "CN=a,O=x,C=y", "spiffe://x/ns/b"] {
-            assert_eq!(name(stranger, &["spiffe://x/ns/bb", "CN=a,O=x"]), None, "{stranger}");
+        for subject in ["", "CN=a", "CN=a,O=X", "CN=a,O=x,C=y", "spiffe://x/ns/b"] {
+            assert_eq!(name(subject, &["spiffe://x/ns/bb", "CN=a,O=x"]), None, "{subject}");
         }
         assert!(!certificates.find("CN=a,O=x", &[]).unwrap().may_ask("b"));
     }

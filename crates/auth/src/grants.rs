@@ -26,16 +26,16 @@ macro_rules! entry_config {
             /// The ApplicationSets that its callers may ask for, as globs over the name in the call. All ApplicationSets unless set. The
             /// caller chooses that name, so this prevents mistakes and proves nothing. Only with the role `caller`.
             pub application_sets: Option<Vec<String>>,
-            /// How many calls per second its callers may make together; no limit unless set. Further calls wait for their turn. A call whose
-            /// turn would come after its deadline gets a 429.
+            /// How many calls per second its callers may make together; no limit unless set. Further calls wait for a permit. A call whose
+            /// permit would come after its deadline gets a 429.
             #[schemars(range(min = 1))]
             pub rate: Option<u32>,
-            /// How many calls of its callers may be under way at once; no limit unless set. Further calls wait for their turn. A call whose
-            /// turn would come after its deadline gets a 429.
+            /// How many calls of its callers may be under way at once; no limit unless set. Further calls wait for a permit. A call whose
+            /// permit would come after its deadline gets a 429.
             #[schemars(range(min = 1))]
             pub concurrency: Option<usize>,
             /// How many different questions its callers may ask together within a day; no limit unless set. A question is a route with input
-            /// parameters, and counts until it was not asked for a day. One more gets a 429; those that were asked before are answered.
+            /// parameters, and counts until it was not sent for a day. One more gets a 429; those that were sent before are answered.
             #[schemars(range(min = 1, max = 1_000_000))]
             pub(crate) max_questions: Option<usize>,
         }

@@ -1,4 +1,4 @@
-//! Callers, and what each may ask. A caller proves who it is by a static token, a JWT of an issuer, a Kubernetes token review or a client
+//! Callers, and what each may request. A caller proves who it is by a static token, a JWT of an issuer, a Kubernetes token review or a client
 //! certificate. That is checked before a request's body is read.
 //!
 //! Start at [`Auth`]. Each way is a file of its own: `tokens`, `jwt`, `review`, `certificates`. [`Scope`] has the routes and ApplicationSets that a
@@ -69,7 +69,7 @@ pub struct AuthConfig {
     /// Issuers whose tokens (JWT) are accepted.
     #[serde(default)]
     pub jwt: Vec<JwtConfig>,
-    /// A cluster's API server, which checks tokens that no other entry knows.
+    /// A cluster's API server, which checks tokens that no other entry has.
     pub(crate) token_review: Option<TokenReviewConfig>,
     /// Callers by client certificate. `server.tls.clientCa` verifies the certificates.
     #[serde(default)]
@@ -225,7 +225,7 @@ impl Auth {
         Box::pin(self.verify(token, presented, peer)).await
     }
 
-    /// The caller whose token has this hash, if the gateway knows that without the token.
+    /// The caller whose token has this hash, if the hash is enough to find it.
     fn known(&self, token: &TokenHash) -> Option<Arc<Caller>> {
         let now = self.clock.now();
         let of_static = self.tokens.find(token, now).ok()?;

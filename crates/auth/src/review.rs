@@ -1,4 +1,4 @@
-//! Callers that a Kubernetes API server authenticates. It is asked whose token it is (`TokenReview`), for the gateway's own audience, and its
+//! Callers that a Kubernetes API server authenticates. It checks the token (`TokenReview`) for the gateway's own audience, and its
 //! answer is remembered for a short time. Only JWTs are sent to it, as service accounts have them; a mistyped password is not.
 //!
 //! Reviews of unknown tokens are limited per address, in rate and in concurrency, and a token that cannot be good is not reviewed. Tokens
@@ -137,7 +137,7 @@ impl Reviews {
             return Err(Refused::wrong(format!("auth.tokenReview: the API server is not asked: {why}")));
         }
         let deadline = Instant::now() + PATIENCE;
-        let join = || self.join(About::Stranger(peer), token, hash, deadline);
+        let join = || self.join(About::UnknownToken(peer), token, hash, deadline);
         wait(join, deadline).await.unwrap_or_else(|error| Err(unknown(&error)))
     }
 
@@ -145,11 +145,11 @@ impl Reviews {
     async fn ask_again(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, good: &Good) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
         let join = || self.join(About::KnownToken, token, hash, deadline);
-        let asked = wait(join, deadline);
+        let reviewed = wait(join, deadline);
         if !good.stands(self.clock.now()) {
-            return asked.await.unwrap_or_else(|error| Err(unknown(&error)));
+            return reviewed.await.unwrap_or_else(|error| Err(unknown(&error)));
         }
-        let error = match timeout(SHORT_PATIENCE, asked).await {
+        let error = match timeout(SHORT_PATIENCE, reviewed).await {
             Ok(Ok(verdict)) => {
                 if self.is_silent.swap(false, Ordering::Relaxed) {
                     tracing::info!("the API server answers again (auth.tokenReview)");
@@ -186,7 +186,7 @@ impl Reviews {
             let known = self.known(&hash, self.clock.now());
             let known = known.or_else(|| match about {
                 About::KnownToken => None,
-                About::Stranger(peer) => self.spend(peer).err().map(Err),
+                About::UnknownToken(peer) => self.spend(peer).err().map(Err),
             });
             known.map(Ok)
         };
@@ -194,7 +194,7 @@ impl Reviews {
         let work = move |seat: FlightGuard<_, _, _>| async move {
             let answer = match about {
                 About::KnownToken => reviews.api.ask(about, &token, deadline).await,
-                About::Stranger(peer) => {
+                About::UnknownToken(peer) => {
                     let permit = timeout_at(begin, reviews.permits.enter(peer)).await;
                     if permit.is_ok() {
                         reviews.api.ask(about, &token, deadline).await
@@ -204,7 +204,7 @@ impl Reviews {
                     }
                 }
             };
-            seat.finish(|_| answer.map(|answer| reviews.settle(answer, hash, expires)))
+            seat.finish(|_| answer.map(|answer| reviews.finish(answer, hash, expires)))
         };
         self.flights.join(hash, recheck, || (), work)
     }
@@ -218,7 +218,7 @@ impl Reviews {
     }
 
     /// Remembers the API server's answer for a while.
-    fn settle(&self, answer: ReviewAnswer, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
+    fn finish(&self, answer: ReviewAnswer, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
         let since = self.clock.now();
         let expires = expires.unwrap_or(since);
         let why = match answer {

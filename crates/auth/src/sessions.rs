@@ -59,7 +59,7 @@ impl Sessions {
     /// Opens a session for the holder of `token`. Returns its secret id and its caller.
     ///
     /// # Errors
-    /// When the token is wrong or not valid now, cannot be checked, or has a role that may not look.
+    /// When the token is wrong or not valid now, cannot be checked, or has a role that may not read.
     pub async fn sign_in(&self, auth: &Auth, token: &str, peer: IpAddr) -> Result<(String, Arc<Caller>), Refused> {
         let caller = auth.holder(token.as_bytes(), peer).await?;
         let unfit = |why: &str| {
@@ -118,10 +118,10 @@ impl Sessions {
 }
 
 impl Session {
-    /// Whether `given` is the token of its forms.
+    /// Whether `presented` is the token of its forms.
     #[must_use]
-    pub fn has_form_token(&self, given: &str) -> bool {
-        subtle::ConstantTimeEq::ct_eq(self.form_token.as_bytes(), given.as_bytes()).into()
+    pub fn has_form_token(&self, presented: &str) -> bool {
+        subtle::ConstantTimeEq::ct_eq(self.form_token.as_bytes(), presented.as_bytes()).into()
     }
 }
 

@@ -230,20 +230,20 @@ mod tests {
         write("one\n");
         let (tokens, messages) = build(r#"[{"name":"a","file":"token"}]"#, &BaseDir::new(folder.path()));
         assert_eq!(messages, Vec::<String>::new());
-        let knows = |token: &str| find(&tokens, token) == Ok(Some("a".to_owned()));
+        let accepts = |token: &str| find(&tokens, token) == Ok(Some("a".to_owned()));
         assert!(tokens.files().eq([folder.path().join("token")]));
         write("two");
-        assert!(knows("one") && !knows("two"));
+        assert!(accepts("one") && !accepts("two"));
         tokens.refresh();
-        assert!(!knows("one") && knows("two"));
+        assert!(!accepts("one") && accepts("two"));
         for bad in ["", "\n", " two", "a b "] {
             write(bad);
             tokens.refresh();
-            assert!(knows("two"), "{bad:?}");
+            assert!(accepts("two"), "{bad:?}");
         }
         std::fs::remove_file(folder.path().join("token")).unwrap();
         tokens.refresh();
-        assert!(knows("two"));
+        assert!(accepts("two"));
     }
 
     #[test]

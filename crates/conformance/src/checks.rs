@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     cases::Case,
-    judge::Verdict,
+    evaluate::Verdict,
     kept::Kept,
     rules::{self, Results, Rule},
     target::Answered,
@@ -62,7 +62,7 @@ fn check_sets(name: &str, sets: &[Map<String, Value>], results: &mut Results) {
     results.check(rules::NO_NULL, null.map(|path| format!("{name}: null is at {path}")));
 }
 
-/// Checks what holds for each reply, whatever was asked. Nothing is known of these rules if there was no reply.
+/// Checks what holds for each reply, for any question. Without a reply, these rules are unknown.
 fn check_reply(what: &str, answered: &Answered, results: &mut Results) {
     let timeout = results.timeout;
     if answered.is_late {
@@ -93,7 +93,7 @@ pub(crate) fn check_refusal(rule: Rule, name: &str, answered: &Answered, results
     let why = match &answered.verdict {
         Verdict::Error { condition, .. } if answered.status.is_none() => Some(format!("{name}: no reply: {condition}")),
         Verdict::Error { .. } if !answered.is_success() => None,
-        Verdict::Error { .. } => Some(format!("{name}: status {status}, which is no refusal")),
+        Verdict::Error { .. } => Some(format!("{name}: status {status}, which is not a refusal")),
         _ => Some(format!("{name}: status {status}, which Argo CD takes for a success")),
     };
     let is_error = answered.status.is_none() || why.is_none();

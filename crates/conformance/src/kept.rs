@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::judge::Verdict;
+use super::evaluate::Verdict;
 
 /// Seeded at random, so that no plugin can make two sets look equal.
 static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);

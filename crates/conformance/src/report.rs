@@ -19,14 +19,15 @@ fn conclusion(results: &Results) -> &'static str {
 /// For people.
 pub fn text(results: &Results) -> String {
     let mut text = String::new();
-    for judged in results.all() {
-        let rule = judged.rule;
-        let _ = writeln!(text, "{:<7} {:<6} {:<18} {}", judged.result(), rule.level.as_str(), rule.id, rule.asks);
-        for finding in judged.findings() {
-            let _ = writeln!(text, "                {finding}");
+    for checked in results.all() {
+        let rule = checked.rule;
+        let _ = writeln!(text, "{:<7} {:<6} {:<18} {}", checked.result(), rule.level.as_str(), rule.id, rule.asks);
+        for problem in checked.problems() {
+            let _ = writeln!(text, "                {problem}");
         }
     }
-    let broken = |level| results.all().iter().filter(|judged| judged.rule.level == level && judged.is_broken()).count();
+    let broken =
+        |level| results.all().iter().filter(|checked| checked.rule.level == level && checked.is_broken()).count();
     let (musts, shoulds, hazards) = (broken(Level::Must), broken(Level::Should), broken(Level::Hazard));
     let conclusion = conclusion(results);
     let _ = writeln!(text, "{conclusion}: {musts} MUST, {shoulds} SHOULD and {hazards} HAZARD broken");
@@ -42,11 +43,11 @@ pub fn markdown(results: &Results) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
     // What a reply holds must not become a part of the page.
     let quoted = |text: &String| cell(&text.replace('&', "&amp;").replace('<', "&lt;").replace('[', "&#91;"));
-    for judged in results.all() {
-        let rule = judged.rule;
-        let findings = judged.findings().map(quoted).collect::<Vec<_>>().join("<br>");
-        let said = if findings.is_empty() { cell(rule.asks) } else { findings };
-        let _ = writeln!(text, "| `{}` | {} | {} | {said} |", rule.id, rule.level.as_str(), judged.result());
+    for checked in results.all() {
+        let rule = checked.rule;
+        let problems = checked.problems().map(quoted).collect::<Vec<_>>().join("<br>");
+        let said = if problems.is_empty() { cell(rule.asks) } else { problems };
+        let _ = writeln!(text, "| `{}` | {} | {} | {said} |", rule.id, rule.level.as_str(), checked.result());
     }
     let _ = writeln!(text, "\nResult: {}", conclusion(results));
     if let Some(why) = &results.unfinished {
@@ -60,21 +61,21 @@ pub fn json(results: &Results) -> Value {
     let rules: Vec<Value> = results
         .all()
         .iter()
-        .map(|judged| {
-            let mut value = json!(judged);
-            value["result"] = json!(judged.result());
+        .map(|checked| {
+            let mut value = json!(checked);
+            value["result"] = json!(checked.result());
             value
         })
         .collect();
     json!({"conforms": results.conforms(), "conclusion": conclusion(results), "unfinished": results.unfinished, "rules": rules})
 }
 
-/// `JUnit` XML, for CI. A broken SHOULD is no failure there. Not knowing is one.
+/// `JUnit` XML, for CI. A broken SHOULD is not a failure there. An unknown rule is one.
 pub fn junit(results: &Results) -> String {
-    let cases = results.all().iter().map(|judged| {
-        let rule = judged.rule;
-        let said = judged.findings().map(String::as_str).collect::<Vec<_>>().join("\n");
-        let result = match judged.result() {
+    let cases = results.all().iter().map(|checked| {
+        let rule = checked.rule;
+        let said = checked.problems().map(String::as_str).collect::<Vec<_>>().join("\n");
+        let result = match checked.result() {
             "fail" if rule.level != Level::Should => TestResult::Failed(rule.asks.to_owned(), said),
             "unknown" => TestResult::Failed(format!("not known: {}", rule.asks), said),
             "skipped" => TestResult::Skipped,

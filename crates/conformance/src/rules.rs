@@ -65,7 +65,7 @@ pub(crate) const TEXT: Rule =
     rule("numbers-as-text", Level::Should, "numbers are texts: Argo CD prints 1000000 as 1e+06");
 pub(crate) const NO_NULL: Rule = rule("no-null", Level::Should, "no value is null, which Argo CD prints as `<nil>`");
 pub(crate) const WHOLE: Rule =
-    rule("content-length", Level::Should, "an answer has a `Content-Length`, so that a part is no answer");
+    rule("content-length", Level::Should, "an answer has a `Content-Length`, so that a part is not an answer");
 pub(crate) const EXPLICIT: Rule =
     rule("explicit-list", Level::Hazard, "a 2xx without `output.parameters` deletes all Applications of the set");
 pub(crate) const BROKEN_SOURCE: Rule =
@@ -96,7 +96,7 @@ pub const ALL: [Rule; 18] = [
 /// What became of a rule.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Judged {
+pub struct CheckedRule {
     /// The rule.
     #[serde(flatten)]
     pub rule: Rule,
@@ -108,7 +108,7 @@ pub struct Judged {
     pub unknown: Vec<String>,
 }
 
-impl Judged {
+impl CheckedRule {
     /// Whether the rule was broken.
     pub(crate) fn is_broken(&self) -> bool {
         !self.failures.is_empty()
@@ -125,89 +125,89 @@ impl Judged {
     }
 
     /// What was wrong, and what is not known.
-    pub fn findings(&self) -> impl Iterator<Item = &String> {
+    pub fn problems(&self) -> impl Iterator<Item = &String> {
         self.failures.iter().chain(&self.unknown)
     }
 }
 
-/// The most findings of a kind that are kept of one rule.
-const MAX_FINDINGS: usize = 100;
-/// The longest text of a finding, in characters.
+/// The most problems of a kind that are kept of one rule.
+const MAX_PROBLEMS: usize = 100;
+/// The longest text of a problem, in characters.
 const MAX_TEXT_CHARS: usize = 300;
 
 /// The results of all rules.
 #[derive(Debug)]
 pub struct Results {
-    judged: Vec<Judged>,
+    checked: Vec<CheckedRule>,
     secrets: Secrets,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// Why not everything was asked.
+    /// Why not everything was sent.
     pub unfinished: Option<String>,
 }
 
 impl Results {
-    /// The results before anything was asked. No finding shows a value of `secrets`.
+    /// The results before anything was sent. No problem shows a value of `secrets`.
     pub fn new(secrets: Secrets, timeout: Duration) -> Self {
-        let judged = ALL.map(|rule| Judged { rule, checks: 0, failures: Vec::new(), unknown: Vec::new() });
-        Self { judged: judged.into(), secrets, timeout, unfinished: None }
+        let checked = ALL.map(|rule| CheckedRule { rule, checks: 0, failures: Vec::new(), unknown: Vec::new() });
+        Self { checked: checked.into(), secrets, timeout, unfinished: None }
     }
 
     /// Checks `rule`. `what` says what is wrong, if something is. It may hold a whole reply.
     pub fn check(&mut self, rule: Rule, what: Option<String>) {
         let what = what.map(|what| printable(&self.secrets.redact(&what)));
-        if let Some(judged) = self.of(rule) {
-            judged.checks += 1;
-            note(&mut judged.failures, what);
+        if let Some(checked) = self.of(rule) {
+            checked.checks += 1;
+            note(&mut checked.failures, what);
         }
     }
 
     /// Notes that it is not known whether `rule` is kept.
     pub fn unknown(&mut self, rule: Rule, why: &str) {
         let why = printable(&self.secrets.redact(why));
-        if let Some(judged) = self.of(rule) {
-            note(&mut judged.unknown, Some(why));
+        if let Some(checked) = self.of(rule) {
+            note(&mut checked.unknown, Some(why));
         }
     }
 
-    /// Notes that the suite ended before everything was asked. A rule that was kept so far might still be broken.
+    /// Notes that the suite ended before everything was sent. A rule that was kept so far might still be broken.
     pub fn stop(&mut self, why: &str) {
-        for judged in self.judged.iter_mut().filter(|judged| judged.checks > 0) {
-            judged.unknown.push(why.to_owned());
+        for checked in self.checked.iter_mut().filter(|checked| checked.checks > 0) {
+            checked.unknown.push(why.to_owned());
         }
         self.unfinished = Some(why.to_owned());
     }
 
-    fn of(&mut self, rule: Rule) -> Option<&mut Judged> {
-        self.judged.iter_mut().find(|judged| judged.rule.id == rule.id)
+    fn of(&mut self, rule: Rule) -> Option<&mut CheckedRule> {
+        self.checked.iter_mut().find(|checked| checked.rule.id == rule.id)
     }
 
     /// All rules with their results.
-    pub fn all(&self) -> &[Judged] {
-        &self.judged
+    pub fn all(&self) -> &[CheckedRule] {
+        &self.checked
     }
 
-    /// Whether no rule was broken that matters (`MUST` and `HAZARD`), and everything was asked and judged.
+    /// Whether no rule was broken that matters (`MUST` and `HAZARD`), and everything was sent and evaluated.
     pub fn conforms(&self) -> bool {
-        self.unfinished.is_none() && !self.is_broken() && self.judged.iter().all(|judged| judged.unknown.is_empty())
+        self.unfinished.is_none() && !self.is_broken() && self.checked.iter().all(|checked| checked.unknown.is_empty())
     }
 
     /// Whether a rule was broken that matters.
     pub(crate) fn is_broken(&self) -> bool {
-        self.judged.iter().any(|judged| judged.rule.level != Level::Should && judged.is_broken())
+        self.checked.iter().any(|checked| checked.rule.level != Level::Should && checked.is_broken())
     }
 }
 
-fn note(findings: &mut Vec<String>, what: Option<String>) {
+fn note(problems: &mut Vec<String>, what: Option<String>) {
     if let Some(what) = what
-        && findings.len() < MAX_FINDINGS
-        && !findings.contains(&what)
+        && problems.len() < MAX_PROBLEMS
+        && !problems.contains(&what)
     {
-        findings.push(what);
+        problems.push(what);
     }
 }
 
-/// One line that a terminal shows as it is. A reply may hold anything, also what moves the cursor or turns the direction of text.
+/// One line that a terminal shows as it is. A reply may hold anything, such as characters that move the cursor or change the direction of text.
 pub fn printable(text: &str) -> String {
     let mut line: String = text.chars().take(MAX_TEXT_CHARS).map(|c| if is_hidden(c) { ' ' } else { c }).collect();
     if text.chars().nth(MAX_TEXT_CHARS).is_some() {

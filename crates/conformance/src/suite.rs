@@ -1,4 +1,4 @@
-//! Runs the suite: asks the questions, and has the replies checked. Replies are judged one at a time, and only hashes of them are kept.
+//! Runs the suite: sends the questions, and checks the replies. Replies are evaluated one at a time, and only hashes of them are kept.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::{
     upstream::{FAULTS, Upstream},
 };
 
-/// How often each question is asked in all, to find answers that differ.
+/// How often each question is sent in all, to find answers that differ.
 const ROUNDS: usize = 3;
-/// How many questions are asked at once. Argo CD reconciles up to ten ApplicationSets at a time.
+/// How many questions are sent at once. Argo CD reconciles up to ten ApplicationSets at a time.
 const AT_ONCE: usize = 10;
 
 /// A run of the suite.
 struct Run<'a> {
     target: &'a Target,
-    /// Told what is asked next.
+    /// Called with the name of the next question.
     progress: &'a dyn Fn(&str),
     results: &'a mut Results,
 }
@@ -41,8 +41,8 @@ pub async fn run(
     let mut results = Results::new(target.secrets(), target.timeout);
     let run = Run { target, progress, results: &mut results };
     match timeout(max_time, run.all(cases, upstream)).await {
-        Ok(asked) => asked?,
-        Err(_) => results.stop(&format!("not everything was asked within {} s", max_time.as_secs())),
+        Ok(requests) => requests?,
+        Err(_) => results.stop(&format!("not everything was sent within {} s", max_time.as_secs())),
     }
     Ok(results)
 }
@@ -73,13 +73,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks once, and judges the reply.
+    /// Asks once, and evaluates the reply.
     async fn ask(&self, name: &str, requester: Requester, body: String) -> anyhow::Result<Answered> {
         (self.progress)(name);
-        Ok(judge(self.target.prepare(requester, body)?.ask().await).await)
+        Ok(evaluate(self.target.prepare(requester, body)?.ask().await).await)
     }
 
-    /// Asks a good question some times. Returns what is kept of the first answer, if it could be judged.
+    /// Asks a good question some times. Returns what is kept of the first answer, if it could be evaluated.
     async fn question(&mut self, case: &Case) -> anyhow::Result<Option<Kept>> {
         let first = self.ask(&case.name, Requester::ArgoCd, case.body()).await?;
         check_answer(case, &first, self.results);
@@ -95,13 +95,13 @@ impl Run<'_> {
 
     async fn concurrency(&mut self, cases: &[&Case], healthy: &[Option<Kept>]) -> anyhow::Result<()> {
         (self.progress)("ten questions at once");
-        let asked = (0..AT_ONCE).map(|number| number % cases.len());
-        let prepared = asked.clone().map(|index| self.target.prepare(Requester::ArgoCd, cases[index].body()));
+        let requests = (0..AT_ONCE).map(|number| number % cases.len());
+        let prepared = requests.clone().map(|index| self.target.prepare(Requester::ArgoCd, cases[index].body()));
         let questions = prepared.collect::<anyhow::Result<Vec<_>>>()?;
-        // All replies come before the first is judged: judging would delay the others.
+        // All replies come before the first is evaluated: evaluating would delay the others.
         let replies = join_all(questions.into_iter().map(Question::ask)).await;
-        for (index, reply) in asked.zip(replies) {
-            let answered = judge(reply).await;
+        for (index, reply) in requests.zip(replies) {
+            let answered = evaluate(reply).await;
             check_answer(cases[index], &answered, self.results);
             check_equal(rules::CONCURRENT, &cases[index].name, healthy[index].as_ref(), &answered, self.results);
         }
@@ -121,10 +121,10 @@ impl Run<'_> {
             upstream.play(Some(fault));
             for (case, before) in cases.iter().zip(healthy) {
                 let Some(had) = before.as_ref().and_then(|kept| kept.count).filter(|had| *had > 0) else { continue };
-                let asked = upstream.asked();
+                let requests = upstream.requests();
                 let question = format!("{}, while the source {}", case.name, fault.does);
                 let answered = self.ask(&question, Requester::ArgoCd, case.body()).await?;
-                if upstream.asked() == asked {
+                if upstream.requests() == requests {
                     // It did not ask its source here, so nothing was broken.
                     continue;
                 }
@@ -138,7 +138,8 @@ impl Run<'_> {
     /// Checks the reply to a question that had so many sets before the source failed.
     fn fault(&mut self, name: &str, had: usize, answered: &Answered) {
         if answered.is_beyond {
-            self.results.unknown(rules::BROKEN_SOURCE, &format!("{name}: the answer is larger than the suite judges"));
+            self.results
+                .unknown(rules::BROKEN_SOURCE, &format!("{name}: the answer is larger than the suite evaluates"));
             return;
         }
         let status = shown_status(answered);
@@ -150,13 +151,13 @@ impl Run<'_> {
     }
 }
 
-/// Judges a reply. Before that, other tasks may run, and the time of the run may end.
-async fn judge(reply: Reply) -> Answered {
+/// Evaluates a reply. Before that, other tasks may run, and the time of the run may end.
+async fn evaluate(reply: Reply) -> Answered {
     yield_now().await;
-    reply.judge()
+    reply.evaluate()
 }
 
-/// What is kept of an answer. `None` if it was too large to be judged.
+/// What is kept of an answer. `None` if it was too large to be evaluated.
 fn keep(answered: &Answered) -> Option<Kept> {
     if answered.is_beyond { None } else { Some(Kept::of(&answered.verdict)) }
 }

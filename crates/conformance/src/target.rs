@@ -1,4 +1,4 @@
-//! The plugin server under test. It is asked as Argo CD asks, once, without retries, and within bounds.
+//! The plugin server under test. It is called as Argo CD calls it: once, without retries, and within bounds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::judge::{CUT, Verdict, judge_part};
+use super::evaluate::{CUT, Verdict, evaluate_part};
 use domain::{
     clock::SystemClock,
     secret::{Secret, Secrets},
@@ -18,10 +18,10 @@ use outbound::{Call, ClientOptions, Ended, HttpClient, Observed, Outbound};
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer that is read, in bytes. A plugin that floods gets no further.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-/// The most values in an answer that is judged. Each of them takes hundreds of bytes of memory.
+/// The most values in an answer that is evaluated. Each of them takes hundreds of bytes of memory.
 const MAX_VALUES: usize = 100_000;
 /// The error for an answer beyond these limits.
-const BEYOND: &str = "the answer has more than 4 MiB or 100000 values, which is more than the suite judges";
+const BEYOND: &str = "the answer has more than 4 MiB or 100000 values, which is more than the suite evaluates";
 /// Go's error for a body that does not end in time.
 const LATE: &str = "context deadline exceeded";
 
@@ -44,7 +44,7 @@ pub enum Requester {
     WrongToken,
 }
 
-/// A reply that is not judged yet.
+/// A reply that is not evaluated yet.
 pub enum Reply {
     /// It came, at least in part.
     Came(Observed),
@@ -66,7 +66,7 @@ pub struct Answered {
     pub status: Option<u16>,
     /// Whether it was not complete in time.
     pub is_late: bool,
-    /// Whether it is a success that is too large to be judged.
+    /// Whether it is a success that is too large to be evaluated.
     pub(crate) is_beyond: bool,
     /// Whether it broke off.
     pub(crate) is_broken: bool,
@@ -89,8 +89,8 @@ impl Answered {
 }
 
 impl Reply {
-    /// Judges the reply. The work is bounded by the limits of what is judged.
-    pub fn judge(self) -> Answered {
+    /// Evaluates the reply. Its limits bound the work.
+    pub fn evaluate(self) -> Answered {
         let Observed { status, headers, body, ended } = match self {
             Self::Came(observed) => observed,
             Self::Failed { why, is_late } => {
@@ -111,7 +111,7 @@ impl Reply {
         };
         let texts: Vec<(String, String)> = headers.iter().map(text).collect();
         let body = body.unwrap_or_default();
-        let verdict = judge_part(status.as_u16(), &texts, &body, broken);
+        let verdict = evaluate_part(status.as_u16(), &texts, &body, broken);
         let is_error = matches!(verdict, Verdict::Error { .. });
         Answered {
             verdict,
@@ -175,7 +175,7 @@ impl Target {
     pub fn prepare(&self, requester: Requester, body: String) -> anyhow::Result<Question> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // Argo CD accepts gzip, and unpacks it. What is judged is the same without it.
+        // Argo CD accepts gzip, and unpacks it. The verdict is the same without it.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let token = self.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
         let authorization = match requester {
@@ -203,7 +203,7 @@ impl Target {
     }
 }
 
-/// A question that is ready to be asked.
+/// A question that is ready to be sent.
 pub struct Question {
     client: Arc<HttpClient>,
     call: Call,
@@ -211,7 +211,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Asks once. The reply is not judged yet: that takes time, too.
+    /// Asks once. The reply is not evaluated yet: that takes time, too.
     pub async fn ask(self) -> Reply {
         let deadline = Instant::now() + self.timeout;
         match self.client.observe(Call { deadline, ..self.call }).await {
@@ -227,8 +227,8 @@ mod tests {
 
     use super::*;
 
-    fn judge(status: StatusCode, body: impl Into<Bytes>, ended: Option<Ended>) -> Answered {
-        Reply::Came(Observed { status, headers: HeaderMap::new(), body: body.into(), ended }).judge()
+    fn evaluate(status: StatusCode, body: impl Into<Bytes>, ended: Option<Ended>) -> Answered {
+        Reply::Came(Observed { status, headers: HeaderMap::new(), body: body.into(), ended }).evaluate()
     }
 
     #[test]
@@ -241,26 +241,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_judged() {
+    fn what_is_too_large_is_not_evaluated() {
         let many = format!(r#"{{"output":{{"parameters":[{}{{}}]}}}}"#, r#"{"a":"b"},"#.repeat(60_000));
-        let answered = judge(StatusCode::OK, many.clone(), None);
+        let answered = evaluate(StatusCode::OK, many.clone(), None);
         assert!(
             answered.is_beyond
                 && answered.verdict == Verdict::Error { status: Some(200), condition: format!("{BEYOND}: ") }
         );
-        assert!(!judge(StatusCode::BAD_GATEWAY, many, None).is_beyond, "an error, whatever its body is");
+        assert!(!evaluate(StatusCode::BAD_GATEWAY, many, None).is_beyond, "an error with any body");
         let few = format!(r#"{{"output":{{"parameters":[{}{{}}]}}}}"#, r#"{"a":"b"},"#.repeat(40_000));
-        assert!(matches!(judge(StatusCode::OK, few, None).verdict, Verdict::Parameters(sets) if sets.len() == 40_001));
+        assert!(
+            matches!(evaluate(StatusCode::OK, few, None).verdict, Verdict::Parameters(sets) if sets.len() == 40_001)
+        );
         // Argo CD reads the first value, and deletes everything.
-        let answered = judge(StatusCode::OK, "{}   ", Some(Ended::TooLarge));
+        let answered = evaluate(StatusCode::OK, "{}   ", Some(Ended::TooLarge));
         assert!(!answered.is_beyond && matches!(answered.verdict, Verdict::AccidentallyEmpty { .. }), "{answered:?}");
     }
 
     #[test]
-    fn a_part_is_judged_as_argo_cd_reads_it() {
+    fn a_part_is_evaluated_as_argo_cd_reads_it() {
         for ended in [Ended::Broken, Ended::Late] {
             let is_accident = |body: &'static str| {
-                matches!(judge(StatusCode::OK, body, Some(ended)).verdict, Verdict::AccidentallyEmpty { .. })
+                matches!(evaluate(StatusCode::OK, body, Some(ended)).verdict, Verdict::AccidentallyEmpty { .. })
             };
             assert!(is_accident(r#"{"output":{}}"#), "{ended:?}");
             assert!(!is_accident(r#"{"output":{"#), "{ended:?}");

@@ -95,7 +95,7 @@ struct Source {
 pub struct Upstream {
     fault: Arc<Mutex<Option<&'static Fault>>>,
     /// How many connections came.
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
@@ -111,8 +111,8 @@ impl Upstream {
         let client = client.map_err(std::io::Error::other)?;
         client.prepare().map_err(|error| std::io::Error::other(error.message))?;
         let fault: Arc<Mutex<Option<&'static Fault>>> = Arc::default();
-        let (playing, asked) = (Arc::clone(&fault), Arc::<AtomicUsize>::default());
-        let counted = Arc::clone(&asked);
+        let (playing, requests) = (Arc::clone(&fault), Arc::<AtomicUsize>::default());
+        let counted = Arc::clone(&requests);
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
@@ -120,12 +120,12 @@ impl Upstream {
                 tokio::spawn(async move { timeout(2 * PATIENCE, serve(stream, fault, &source)).await });
             }
         });
-        Ok(Self { fault, asked, serving })
+        Ok(Self { fault, requests, serving })
     }
 
-    /// How often the plugin has asked its source here.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    /// How many requests the plugin has sent to its source here.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 
     /// Plays `fault` from now on; `None`: passes all requests on.
@@ -227,9 +227,9 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
 }
 
-/// The whole reply of `source` to the request with this head and body: its head, and its body. A 502 if it cannot be asked.
+/// The whole reply of `source` to the request with this head and body: its head, and its body. A 502 if it cannot be reached.
 async fn pass_on(head: &str, body: Vec<u8>, source: &Source) -> (String, bytes::Bytes) {
-    let asked = async {
+    let requests = async {
         let line = head.lines().next().unwrap_or_default();
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or("/"));
@@ -260,7 +260,7 @@ async fn pass_on(head: &str, body: Vec<u8>, source: &Source) -> (String, bytes::
         let reply = source.client.observe(call).await.map_err(|error| error.message)?;
         if reply.ended.is_some() { Err("the reply of the source is not whole".to_owned()) } else { Ok(reply) }
     };
-    match asked.await {
+    match requests.await {
         Ok(reply) => {
             let is_framing = ["connection", "content-length", "transfer-encoding", "keep-alive", "upgrade"];
             let mut head =

@@ -55,7 +55,7 @@ pub struct HookConfig {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "this is no reference to a secret: write `{ file: … }` or `{ env: … }`, or a list of two references"
+    expecting = "this is not a reference to a secret: write `{ file: … }` or `{ env: … }`, or a list of two references"
 )]
 pub enum OneOrTwo {
     /// The only one.
@@ -156,9 +156,9 @@ impl HookConfig {
     }
 
     fn proof(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Proof> {
-        let given = [(&self.secret, "secret"), (&self.token, "token"), (&self.path_token, "pathToken")];
-        let given: Vec<_> = given.iter().filter_map(|(secrets, key)| Some((secrets.as_ref()?, *key))).collect();
-        let (secrets, key) = match (&given[..], &self.caller) {
+        let set = [(&self.secret, "secret"), (&self.token, "token"), (&self.path_token, "pathToken")];
+        let set: Vec<_> = set.iter().filter_map(|(secrets, key)| Some((secrets.as_ref()?, *key))).collect();
+        let (secrets, key) = match (&set[..], &self.caller) {
             ([], Some(caller)) => {
                 if self.header.is_some() {
                     problems.error(&path.key("header"), "a caller's token is in `Authorization`");

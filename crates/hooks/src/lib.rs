@@ -1,5 +1,5 @@
 //! Webhooks: who sends one, and what it is about. An event carries no data into an answer (invariant I9): it only makes the gateway ask its source
-//! again. This crate does no I/O, apart from reading secrets.
+//! again. This crate does no I/O, except that it reads secrets.
 //!
 //! Start at [`Hooks`]: a [`Delivery`] is proven, and becomes [`Subject`]s.
 
@@ -77,7 +77,7 @@ impl Hooks {
 }
 
 impl Hook {
-    /// The names of callers who may send, if a caller proves a delivery. Whoever asks this authenticates the sender.
+    /// The names of callers who may send, if a caller proves a delivery. The caller of this function authenticates the sender.
     pub const fn callers(&self) -> Option<&NameGlob> {
         if let Proof::Caller(names) = &self.proof { Some(names) } else { None }
     }
@@ -109,7 +109,7 @@ impl Hook {
         }
     }
 
-    /// Checks that the sender knows the hook's secret, if it has one. `path_token` is the last part of the path, if there is one. `body` is
+    /// Checks that the sender has the hook's secret, if there is one. `path_token` is the last part of the path, if there is one. `body` is
     /// as it was received.
     ///
     /// # Errors

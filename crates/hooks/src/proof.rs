@@ -1,4 +1,4 @@
-//! Proofs that a delivery comes from a sender who knows the hook's secret: a signature of the body, or a token. Everything is compared in
+//! Proofs that a delivery comes from a sender who has the hook's secret: a signature of the body, or a token. Everything is compared in
 //! constant time.
 
 use aws_lc_rs::hmac;
@@ -25,7 +25,7 @@ const SHA256_BYTES: usize = 32;
 pub(super) enum Signature {
     /// HMAC-SHA256 in hexadecimal, perhaps after `sha256=`, in one of these headers.
     Sha256(&'static [&'static str]),
-    /// HMAC-SHA1 in hexadecimal, in this header. Sonatype Nexus knows no other.
+    /// HMAC-SHA1 in hexadecimal, in this header. Sonatype Nexus supports no other.
     Sha1(&'static str),
     /// Standard Webhooks (<https://www.standardwebhooks.com>): HMAC-SHA256 in base64 over id, time and body.
     Standard,
@@ -100,11 +100,11 @@ impl SharedSecret {
         let is_possible = match &self.form {
             Form::Signed(Signature::Standard, None) => {
                 let (.., signatures) = standard_headers(headers, now)?;
-                standard_signatures(signatures).any(|given| given.len() == SHA256_BYTES)
+                standard_signatures(signatures).any(|presented| presented.len() == SHA256_BYTES)
             }
             Form::Signed(form, own) => {
                 let length = if let Signature::Sha1(_) = form { SHA1_BYTES } else { SHA256_BYTES };
-                hex_signature(headers, *form, own.as_ref())?.is_some_and(|given| given.len() == length)
+                hex_signature(headers, *form, own.as_ref())?.is_some_and(|presented| presented.len() == length)
             }
             Form::Token(_) | Form::Path => true,
         };
@@ -134,7 +134,7 @@ impl SharedSecret {
             match secret.read(&self.base) {
                 Ok(secret) if self.is_proven(&secret, headers, path_token, body, now)? => return Ok(()),
                 Ok(_) => {}
-                Err(why) => unread = Some(why.to_string()),
+                Err(why) => unread = Some(why),
             }
         }
         Err(unread.map_or_else(|| Unproven::Wrong(self.differs(hook, headers)), Unproven::NoSecret))
@@ -172,9 +172,10 @@ impl SharedSecret {
         match &self.form {
             Form::Path => Ok(is_same(path_token.unwrap_or_default(), secret.expose())),
             Form::Token(name) => {
-                let given = only(headers, name.as_str())?;
-                let bare = given.strip_prefix("Bearer ").filter(|_| *name == header::AUTHORIZATION).unwrap_or(given);
-                Ok(is_same(given, secret.expose()) | is_same(bare, secret.expose()))
+                let presented = only(headers, name.as_str())?;
+                let bare =
+                    presented.strip_prefix("Bearer ").filter(|_| *name == header::AUTHORIZATION).unwrap_or(presented);
+                Ok(is_same(presented, secret.expose()) | is_same(bare, secret.expose()))
             }
             Form::Signed(Signature::Standard, None) => is_standard(secret, headers, body, now),
             Form::Signed(form, name) => {
@@ -182,8 +183,8 @@ impl SharedSecret {
                     Signature::Sha1(_) => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
                     Signature::Sha256(_) | Signature::Standard => hmac::HMAC_SHA256,
                 };
-                let Some(given) = hex_signature(headers, *form, name.as_ref())? else { return Ok(false) };
-                Ok(hmac::verify(&hmac::Key::new(algorithm, secret.expose().as_bytes()), body, &given).is_ok())
+                let Some(presented) = hex_signature(headers, *form, name.as_ref())? else { return Ok(false) };
+                Ok(hmac::verify(&hmac::Key::new(algorithm, secret.expose().as_bytes()), body, &presented).is_ok())
             }
         }
     }
@@ -261,8 +262,8 @@ fn hex_signature(headers: &HeaderMap, form: Signature, own: Option<&HeaderName>)
     };
     let own = own.map(HeaderName::as_str);
     let name = own.or_else(|| names.iter().copied().find(|name| headers.contains_key(*name)));
-    let given = only(headers, name.or(names.first().copied()).unwrap_or_default())?;
-    Ok(base16ct::mixed::decode_vec(given.strip_prefix("sha256=").unwrap_or(given)).ok())
+    let presented = only(headers, name.or(names.first().copied()).unwrap_or_default())?;
+    Ok(base16ct::mixed::decode_vec(presented.strip_prefix("sha256=").unwrap_or(presented)).ok())
 }
 
 /// The id, the time and the signatures of a delivery of Standard Webhooks.
@@ -287,7 +288,7 @@ fn is_standard(secret: &Secret, headers: &HeaderMap, body: &[u8], now: Timestamp
     let (id, time, signatures) = standard_headers(headers, now)?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, &standard_key(secret.expose()));
     let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body].concat();
-    Ok(standard_signatures(signatures).any(|given| hmac::verify(&key, &signed, &given).is_ok()))
+    Ok(standard_signatures(signatures).any(|presented| hmac::verify(&key, &signed, &presented).is_ok()))
 }
 
 /// The only header with this name.
@@ -300,8 +301,8 @@ fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, Unproven> {
     }
 }
 
-fn is_same(given: &str, secret: &str) -> bool {
-    given.as_bytes().ct_eq(secret.as_bytes()).into()
+fn is_same(presented: &str, secret: &str) -> bool {
+    presented.as_bytes().ct_eq(secret.as_bytes()).into()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The digests that events say were pushed, and whether an answer knows them.
+//! The digests that events say were pushed, and whether an answer has them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use super::{
 use domain::generator::{Evidence, Verdict};
 use oci::Digest;
 
-/// How many tags are remembered. Whether an answer knows the pushes to others is not compared.
+/// How many tags are remembered. Pushes to others are not compared with answers.
 const MAX_PUSHES: usize = 1000;
 
 /// The digests that were pushed, by repository and tag.
 #[derive(Debug, Default)]
 pub struct Pushes(HashMap<(String, String), HashSet<Digest>>);
 
-/// What an answer knows of the pushes that concern it.
+/// How an answer compares with the pushes that concern it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
     /// The answer was made from the pushed digests.
@@ -43,7 +43,7 @@ impl Pushes {
         self.0.is_empty()
     }
 
-    /// What the answer with this `evidence` knows of all `pushes` together.
+    /// How the answer with this `evidence` compares with all `pushes` together.
     pub fn known<'a>(pushes: impl IntoIterator<Item = &'a Self>, evidence: &[Evidence]) -> Pushed {
         let mut known = Pushed::Untold;
         for each in pushes {

@@ -58,7 +58,7 @@ impl Subject {
         }
     }
 
-    /// The same, as an event without a digest tells of it.
+    /// The same, as an event without a digest names it.
     #[must_use]
     pub fn without_digest(self) -> Self {
         match self {

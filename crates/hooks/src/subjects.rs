@@ -13,11 +13,11 @@ use super::{
 };
 use domain::generator::{Evidence, Question};
 
-/// Subjects of many events, for finding the questions that they concern.
+/// Subjects of many events, to find the questions that they concern.
 #[derive(Debug, Default)]
 pub struct Subjects {
     /// The tags, by repository; `None`: all tags.
-    images: HashMap<String, HashMap<Option<String>, Told>>,
+    images: HashMap<String, HashMap<Option<String>, Reported>>,
     commits: HashSet<String>,
     urls: HashSet<String>,
     selectors: Selectors,
@@ -25,7 +25,7 @@ pub struct Subjects {
 
 /// What events say about a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reported {
     /// The digests that were pushed.
     Digests,
     /// That something changed, without a digest.
@@ -68,8 +68,8 @@ impl Subjects {
     pub fn add(&mut self, subject: Subject) {
         match subject {
             Subject::Image { repository, tag, digest } => {
-                let told = if tag.is_some() && digest.is_some() { Told::Digests } else { Told::Change };
-                self.tell(repository, tag, told);
+                let reported = if tag.is_some() && digest.is_some() { Reported::Digests } else { Reported::Change };
+                self.note(repository, tag, reported);
             }
             Subject::Commit(sha) => drop(self.commits.insert(sha)),
             Subject::Url(url) => drop(self.urls.insert(url)),
@@ -77,14 +77,14 @@ impl Subjects {
         }
     }
 
-    fn tell(&mut self, repository: String, tag: Option<String>, told: Told) {
-        let before = self.images.entry(repository).or_default().entry(tag).or_insert(told);
-        if told == Told::Change {
-            *before = told;
+    fn note(&mut self, repository: String, tag: Option<String>, reported: Reported) {
+        let before = self.images.entry(repository).or_default().entry(tag).or_insert(reported);
+        if reported == Reported::Change {
+            *before = reported;
         }
     }
 
-    /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` gives the question.
+    /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` makes the question.
     pub fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
         let is_named = |text: &str| words(text).any(|word| self.names(word));
         if is_named(parameters) || evidence.iter().any(|each| is_named(&each.query) || self.reads(&each.query)) {
@@ -104,7 +104,7 @@ impl Subjects {
         let texts = evidence.iter().map(|each| &*each.query).chain([parameters]);
         let named = texts.flat_map(words).fold(Others::None, |others, word| {
             let commit = self.commit_in(word).map_or(Others::None, |sha| Others::one(("commit", sha)));
-            let tags = self.tags_of(word).filter(|(.., told)| *told == Told::Change);
+            let tags = self.tags_of(word).filter(|(.., reported)| *reported == Reported::Change);
             let images = tags.fold(Others::None, |all, (name, tag, _)| all.and(Others::one(("image", name, tag))));
             others.and(commit).and(images)
         });
@@ -113,17 +113,17 @@ impl Subjects {
         urls.chain(selectors).fold(named, Others::and)
     }
 
-    /// Whether `asked` is a request for one of the URLs, or for something below it.
-    fn reads(&self, asked: &str) -> bool {
-        self.url_in(asked).is_some()
+    /// Whether `request` reads one of the URLs, or for something below it.
+    fn reads(&self, request: &str) -> bool {
+        self.url_in(request).is_some()
     }
 
-    /// The URL that `asked` is a request for, or for something below it.
-    fn url_in<'a>(&self, asked: &'a str) -> Option<&'a str> {
+    /// The URL that `request` reads, or for something below it.
+    fn url_in<'a>(&self, request: &'a str) -> Option<&'a str> {
         if self.urls.is_empty() {
             return None;
         }
-        let url = asked.split_ascii_whitespace().find(|word| word.contains("://"))?;
+        let url = request.split_ascii_whitespace().find(|word| word.contains("://"))?;
         let url = url.trim_end_matches([',', ':', '/']);
         let ends = url.match_indices('/').map(|(at, _)| at).chain([url.len()]);
         ends.into_iter().map(|end| &url[..end]).find(|url| self.urls.contains(*url))
@@ -145,8 +145,8 @@ impl Subjects {
     /// Adds all subjects of `other`.
     pub fn extend(&mut self, other: &Self) {
         for (repository, tags) in &other.images {
-            for (tag, told) in tags {
-                self.tell(repository.clone(), tag.clone(), *told);
+            for (tag, reported) in tags {
+                self.note(repository.clone(), tag.clone(), *reported);
             }
         }
         self.commits.extend(other.commits.iter().cloned());
@@ -169,17 +169,17 @@ impl Subjects {
     }
 
     /// The repository and the tags of events that the image `word` is about. An image that is pinned by its digest does not change.
-    fn tags_of<'a>(&'a self, word: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a str>, Told)> {
+    fn tags_of<'a>(&'a self, word: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a str>, Reported)> {
         let is_image = !self.images.is_empty() && word.contains('/') && !word.contains('@');
-        let (name, asked) = split(word);
+        let (name, tag) = split(word);
         let known = is_image.then(|| self.images.get_key_value(&*lower_host(name))).flatten();
         known.into_iter().flat_map(move |(name, tags)| {
-            let (every, one) = match asked {
+            let (every, one) = match tag {
                 None => (Some(tags.iter()), [None, None]),
-                Some(asked) => (None, [tags.get_key_value(&None), tags.get_key_value(&Some(asked.to_owned()))]),
+                Some(tag) => (None, [tags.get_key_value(&None), tags.get_key_value(&Some(tag.to_owned()))]),
             };
             let found = every.into_iter().flatten().chain(one.into_iter().flatten());
-            found.map(move |(tag, told)| (&**name, tag.as_deref(), *told))
+            found.map(move |(tag, reported)| (&**name, tag.as_deref(), *reported))
         })
     }
 }
@@ -208,8 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn an_image_concerns_who_asked_for_it() {
-        for (pushed, asked, is_meant) in [
+    fn an_image_concerns_the_questions_that_read_it() {
+        for (pushed, query, is_meant) in [
             ("ghcr.io/org/app:main", "the manifest of ghcr.io/org/app:main", true),
             ("GHCR.io/Org/App:main", "the manifest of ghcr.io/org/app:main", true),
             ("ghcr.io/org/app:Main", "the manifest of ghcr.io/org/app:main", false),
@@ -226,13 +226,13 @@ mod tests {
             ("ghcr.io/org/app:main", "the manifest of GHCR.io/org/app:Main", false),
             ("localhost:5000/org/app:main", "the manifest of localhost:5000/org/app:main", true),
         ] {
-            assert_eq!(concerns(pushed, asked), is_meant, "{pushed}, {asked}");
+            assert_eq!(concerns(pushed, query), is_meant, "{pushed}, {query}");
         }
     }
 
     #[test]
     fn a_url_concerns_who_reads_it_or_something_below_it() {
-        for (changed, asked, is_meant) in [
+        for (changed, query, is_meant) in [
             ("https://inventory.example.com/v1/tenants?x=1", "GET https://inventory.example.com/v1/tenants", true),
             ("https://inventory.example.com/v1/tenants", "GET https://inventory.example.com/v1/tenants, 3 pages", true),
             ("https://inventory.example.com/v1", "POST https://inventory.example.com/v1/tenants/7", true),
@@ -242,8 +242,8 @@ mod tests {
         ] {
             let mut subjects = Subjects::default();
             subjects.add(Subject::url(changed).unwrap());
-            let evidence = [Evidence::present(asked, "200")];
-            assert_eq!(subjects.concern("{}", &evidence, || unreachable!()), is_meant, "{changed}, {asked}");
+            let evidence = [Evidence::present(query, "200")];
+            assert_eq!(subjects.concern("{}", &evidence, || unreachable!()), is_meant, "{changed}, {query}");
         }
         assert_eq!(Subject::url("ftp://h/x"), None);
         assert_eq!(Subject::url("x"), None);

@@ -55,7 +55,7 @@ pub(super) struct LauncherProcess {
     supervisor: Supervisor,
 }
 
-/// The requests of the gateway to the supervisor.
+/// What the gateway wants of the supervisor.
 #[derive(Debug)]
 enum Wanted {
     Start(OwnedFd, oneshot::Sender<Result<Started, StartFailure>>),

@@ -1,4 +1,4 @@
-//! The rights of a program, and its limits.
+//! What a program may do, and its limits.
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The rights and limits of a program. Programs with equal options share launchers.
+/// What a program may do. Programs with equal options share launchers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchOptions {
     /// The limits of each process.

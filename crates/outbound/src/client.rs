@@ -13,13 +13,12 @@ use super::{
     Call, Reply,
     addresses::{Addresses, RefusedAddress, is_below, is_inner_name},
     config::Proxy,
-    error::ClientError,
     tls::{LoadedCertificates, Tls},
 };
 use domain::{
     error::{BackendError, ErrorKind},
     replay::{HttpFault, HttpReply, Sources},
-    secret::{Secret, SecretError, Secrets},
+    secret::{Secret, Secrets},
 };
 use telemetry::trace;
 
@@ -66,7 +65,7 @@ impl Made {
 pub(crate) struct ExchangeFailure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// The failure in words, without the destination.
+    /// What happened, without the destination.
     pub message: String,
 }
 
@@ -97,7 +96,7 @@ impl Transport {
         proxy: Option<Proxy>,
         addresses: Addresses,
         sources: Option<Arc<dyn Sources>>,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self, String> {
         let is_offline = sources.as_ref().is_some_and(|sources| sources.is_offline());
         let certificates = if is_offline { LoadedCertificates::default() } else { LoadedCertificates::read(&tls)? };
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None, led: None };
@@ -157,11 +156,11 @@ impl Transport {
         self.tls.has_files() || self.proxy.as_ref().is_some_and(|proxy| proxy.credential.is_some())
     }
 
-    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), ClientError> {
+    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), String> {
         Ok((LoadedCertificates::read(&self.tls)?, self.password()?))
     }
 
-    fn password(&self) -> Result<Option<Secret>, SecretError> {
+    fn password(&self) -> Result<Option<Secret>, String> {
         let Some(Proxy { credential: Some((_, password)), base, .. }) = &self.proxy else { return Ok(None) };
         password.read(base).map(Some)
     }
@@ -339,7 +338,7 @@ impl ExchangeFailure {
     }
 }
 
-/// The part of an exchange that a file can hold. A refused address and a reply that is too large have no form there.
+/// What a file can say about an exchange. It cannot say that an address is refused, or that a reply is too large.
 fn recorded(exchanged: &Result<Reply, ExchangeFailure>) -> Option<Result<HttpReply, HttpFault>> {
     let failure = match exchanged {
         Ok(Reply { status, headers, body, .. }) => {

@@ -235,7 +235,7 @@ impl Push {
             Rechecked::from(Recheck::Failed)
         });
         let recheck = rechecked.look;
-        self.metrics.hooks.looked(recheck.as_str());
+        self.metrics.hooks.rechecked(recheck.as_str());
         self.deliveries.rechecked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, recheck);
         tracing::info!(route = &*question.route, result = recheck.as_str(), "rechecked after an event");
         (recheck, Pushes::known(due.pushes(), rechecked.entry.as_ref().map_or(&[], |entry| &entry.evidence)))

@@ -92,7 +92,7 @@ impl Record {
 pub struct SyncRequest {
     /// The replica's id.
     pub replica: String,
-    /// The epoch that the replica knows.
+    /// The epoch that the replica has.
     pub epoch: Option<String>,
     /// Changes after this version are wanted.
     pub version: u64,
@@ -104,7 +104,7 @@ pub struct SyncRequest {
     pub copy: CopyState,
     /// How many replicas were live when the copy last held all of the store, this one included. Those may have gone on without it.
     pub live_then: usize,
-    /// Whether the replica has offered its copy in the epoch that it knows.
+    /// Whether the replica has offered its copy in the epoch that it has.
     pub has_offered: bool,
     /// Whether the replica answers now.
     pub is_serving: bool,
@@ -167,7 +167,7 @@ pub enum Lease {
     Ours(u64),
     /// Another replica, for this long unless it renews its lease.
     Theirs(Duration),
-    /// Nobody yet: the record has changed since the version that the caller knows.
+    /// Nobody yet: the record has changed since the version that the caller has.
     Behind,
 }
 
@@ -215,12 +215,12 @@ pub struct Page {
     pub is_last: bool,
 }
 
-/// Why the store did not do what was asked.
+/// Why the store refused a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
     /// It cannot be reached, refuses, or does not answer in time.
     Unavailable(String),
-    /// It holds another epoch than the replica knows, or recovers.
+    /// It holds another epoch than the replica, or recovers.
     OtherEpoch,
 }
 
@@ -244,7 +244,7 @@ pub struct Offer {
     pub records: Vec<(RecordKey, Record)>,
 }
 
-/// A store. Each call is atomic. All calls but [`Store::sync`] name the epoch that the replica knows, and fail if the store has
+/// A store. Each call is atomic. All calls but [`Store::sync`] name the replica's epoch, and fail if the store has
 /// another one.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
@@ -255,7 +255,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Waits until something changes, for at most 250 ms.
     async fn wait(&self) -> Result<(), StoreError>;
 
-    /// Takes the lease for running `question`, whose record the replica knows in `version`. The run number is higher than any
+    /// Takes the lease for running `question`, whose record the replica has in `version`. The run number is higher than any
     /// number before.
     async fn begin(&self, epoch: &str, replica: &str, question: RecordKey, version: u64) -> Result<Lease, StoreError>;
 
@@ -282,7 +282,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn claim(&self, name: &str, lasts: Duration) -> Result<bool, StoreError>;
 
     /// Restores records that the store has lost: absent ones, and earlier versions that no commit of this epoch has changed. Where two
-    /// baselines differ and nobody knows which one is later, what was there before is unknown, and the record cannot be read.
+    /// baselines differ and it is not known which one is later, the previous state is unknown, and the record cannot be read.
     async fn offer(&self, epoch: &str, offer: &Offer) -> Result<(), StoreError>;
 
     /// Makes the first of `ids` the name of the key with which records are made, if `ids` has the name of before. Returns the name of

@@ -152,7 +152,7 @@ impl RedisStore {
         });
         let is_bad = matches!(result, Err(StoreError::Unavailable(_)));
         if let Some(metrics) = &self.metrics {
-            metrics.asked(script.name, began.elapsed(), !is_bad);
+            metrics.requested(script.name, began.elapsed(), !is_bad);
         }
         if is_bad {
             *self.main.lock().await = None;

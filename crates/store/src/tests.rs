@@ -1,4 +1,4 @@
-//! What every store must do. The twin in memory and a real server are tried alike, so that what the model finds with the twin holds
+//! What every store must do. The store in memory and a real server are tried alike, so that what the model finds with the former holds
 //! for the real one.
 
 mod offers;
@@ -215,7 +215,7 @@ async fn many_records(store: &dyn Store) {
     assert_eq!(keys.len(), 300, "in {parts} parts");
 }
 
-/// Notes are kept by list and name. A claim is given once.
+/// Notes are kept by list and name. A claim succeeds once.
 async fn notes_and_claims(store: &dyn Store) {
     recovered(store).await;
     let note = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -234,15 +234,15 @@ async fn notes_and_claims(store: &dyn Store) {
 }
 
 #[tokio::test]
-async fn the_twin_does_what_a_store_does() {
-    let twin = || MemoryStore::new(Arc::new(SystemClock));
-    recovers(&twin()).await;
-    commits(&twin()).await;
-    leases(&twin()).await;
-    settles(&twin()).await;
-    offers(&twin()).await;
-    many_records(&twin()).await;
-    notes_and_claims(&twin()).await;
+async fn the_memory_store_does_what_a_store_does() {
+    let memory = || MemoryStore::new(Arc::new(SystemClock));
+    recovers(&memory()).await;
+    commits(&memory()).await;
+    leases(&memory()).await;
+    settles(&memory()).await;
+    offers(&memory()).await;
+    many_records(&memory()).await;
+    notes_and_claims(&memory()).await;
 }
 
 #[tokio::test]

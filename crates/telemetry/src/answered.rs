@@ -50,15 +50,15 @@ pub struct Answered<'a> {
 
 impl Answered<'_> {
     /// Writes the line into the log, if the log takes it.
-    pub fn tell(&self) {
-        if !self.tell_directly(SystemTime::now()) {
-            self.tell_by_event();
+    pub fn log(&self) {
+        if !self.log_directly(SystemTime::now()) {
+            self.log_by_event();
         }
     }
 
     /// Writes the line into the buffer of the present log. False if that log writes no JSON, if it leaves out such lines, or
     /// if it is not ours. False too if the time has no usual date.
-    fn tell_directly(&self, now: SystemTime) -> bool {
+    fn log_directly(&self, now: SystemTime) -> bool {
         dispatcher::get_default(|log| {
             let Some(sink) = log.downcast_ref().and_then(JsonLine::answers) else { return false };
             let Some(stamp) = stamp(now) else { return false };
@@ -68,7 +68,7 @@ impl Answered<'_> {
         })
     }
 
-    fn tell_by_event(&self) {
+    fn log_by_event(&self) {
         let Self { request_id, peer, method, path, route, application_set, namespace, caller, key, .. } = *self;
         let Self { cache, status, duration_us, sets, .. } = *self;
         // The text of a key stands without quotes in lines for people.

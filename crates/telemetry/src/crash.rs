@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::log::{self, LogConfig, LogStream};
 
-    /// Tells a child process of these tests how to crash.
+    /// Selects how a child process of these tests crashes.
     const CRASH: &str = "APPSET_GATEWAY_TEST_CRASH";
 
     #[test]

@@ -49,7 +49,7 @@ const LOOKUP_STATES: [Meaning; 6] = [
     ("hit", "a fresh answer"),
     ("stale", "an older answer, renewed in the background"),
     ("stale_if_error", "an older answer, since the backend gave none"),
-    ("failing", "the backend was not asked, since it failed just before"),
+    ("failing", "the backend was not called, since it failed just before"),
     ("miss", "a run of the backend"),
     ("joined", "the run of another request"),
 ];
@@ -57,7 +57,7 @@ const LOOKUP_STATES: [Meaning; 6] = [
 const FAILURE_KINDS: [Meaning; 8] = [
     ("unavailable", "the backend or a service behind it did not work"),
     ("timeout", "no answer in time"),
-    ("throttled", "a service asked for a pause"),
+    ("throttled", "a service requested a pause"),
     ("denied", "a service refused access"),
     ("invalid_input", "the input is bad"),
     ("invalid_output", "the answer is malformed"),
@@ -105,7 +105,7 @@ pub struct Metrics {
     pub evaluations: EvaluationMetrics,
     /// Events of hooks.
     pub hooks: HookMetrics,
-    /// What Argo CD was told.
+    /// Notifications of ApplicationSets.
     pub refreshes: RefreshMetrics,
     /// Connections to the gateway.
     pub connections: ConnectionMetrics,
@@ -162,7 +162,7 @@ pub struct RouteMetrics {
     pub stale: IntCounter,
     /// Older answers from the cache, served since the backend gave none.
     pub stale_if_error: IntCounter,
-    /// Requests for which the backend was not asked, since it failed just before.
+    /// Requests for which the backend was not called, since it failed just before.
     pub failing: IntCounter,
     /// Answers that needed a run of the backend.
     pub misses: IntCounter,

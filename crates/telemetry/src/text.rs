@@ -1,5 +1,5 @@
 //! The fields of a log line in text: `name=value`. A text is in quotation marks, and so is any value with spaces or quotation marks, so that
-//! a program can tell where it ends. Each line is one line.
+//! a program sees where it ends. Each line is one line.
 
 use std::fmt::{self, Debug, Write as _};
 

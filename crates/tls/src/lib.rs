@@ -41,7 +41,7 @@ pub struct TlsConfig {
     /// A PEM file with the CA of client certificates. A client may then show a certificate, and authenticate with it; see
     /// `auth.certificates`.
     pub client_ca: Option<PathBuf>,
-    /// Whether clients must show a certificate, whatever else authenticates them. Needs `clientCa`.
+    /// Whether clients must show a certificate, even if something else authenticates them. Needs `clientCa`.
     #[serde(default)]
     pub(crate) require_client_certificate: bool,
 }

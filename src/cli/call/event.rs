@@ -15,10 +15,10 @@ use hooks::Subjects;
 /// The event of a call.
 #[derive(Debug, Args)]
 pub(super) struct EventArgs {
-    /// Also tell whether this event would make the gateway look at this call again: the name of a hook, and a file with the event's body.
+    /// Also show whether this event would make the gateway recheck this call: the name of a hook, and a file with the event's body.
     #[arg(long, value_name = "HOOK=FILE")]
     event: Option<EventFile>,
-    /// A header of the event, such as `X-GitHub-Event: push`. May be given several times.
+    /// A header of the event, such as `X-GitHub-Event: push`. May be used several times.
     #[arg(long = "event-header", value_name = "NAME: VALUE", value_parser = parse_header, requires = "event")]
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -40,11 +40,11 @@ impl std::str::FromStr for EventFile {
 }
 
 impl EventArgs {
-    /// Whether the event would concern `asked`, about which `evidence` was found. `None` without an event.
+    /// Whether the event would concern `resolved`, about which `evidence` was found. `None` without an event.
     pub(super) async fn concerns(
         &self,
         setup: &Setup,
-        asked: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         evidence: &[Evidence],
     ) -> anyhow::Result<Option<bool>> {
         let Some(event) = &self.event else { return Ok(None) };
@@ -55,7 +55,7 @@ impl EventArgs {
         let delivery = hook.read(&headers, &body).await.map_err(|why| anyhow!("the event: {why}"))?;
         let mut subjects = Subjects::default();
         delivery.subjects.into_iter().for_each(|subject| subjects.add(subject));
-        let parameters = serde_json::to_string(&*asked.question.parameters)?;
-        Ok(Some(subjects.concern(&parameters, evidence, || asked.question.clone())))
+        let parameters = serde_json::to_string(&*resolved.question.parameters)?;
+        Ok(Some(subjects.concern(&parameters, evidence, || resolved.question.clone())))
     }
 }

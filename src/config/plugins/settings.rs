@@ -20,7 +20,7 @@ pub(crate) const OF_GENERATORS: [&str; 2] = ["mode", "worker"];
 /// The settings that only a `ConfigManagementPlugin` has.
 pub(crate) const OF_CONFIG_MANAGEMENT: [&str; 3] = ["folder", "maxSize", "match"];
 
-/// How a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. The `plugin.yaml` of a `GeneratorPlugin` has the same
+/// How a plugin of the kind `ConfigManagementPlugin` runs, and the form of its answers. The `plugin.yaml` of a `GeneratorPlugin` has the same
 /// keys under `spec`, with `mode` and `worker`, but without `folder`, `maxSize`, `match` and `parameters`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "PluginSource")]

@@ -44,7 +44,7 @@ static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r#"(?i)((?:{})["']?[ \t]*:[ \t]*)({value})"#, SECRET_KEYS.join("|"))).ok()
 });
 
-/// What stands in the query of a URL, or begins as the secrets of well-known services do.
+/// The query of a URL, and texts that begin as the secrets of well-known services do.
 static WELL_KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let query = format!(r"[?&][a-z0-9_-]*(?:{}|sig|signature)=", SECRET_KEYS.join("|"));
     Regex::new(&format!(

@@ -5,22 +5,22 @@ use serde_json::{Value, json};
 use super::Report;
 
 impl Report {
-    /// The findings as a SARIF log with one run.
+    /// The problems as a SARIF log with one run.
     #[must_use]
     pub(crate) fn to_sarif(&self) -> Value {
         let results: Vec<Value> = self
             .all()
-            .map(|(file, finding)| {
-                let level = if self.is_error(finding) { "error" } else { "warning" };
-                let help = finding.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
-                let path = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
+            .map(|(file, problem)| {
+                let level = if self.is_error(problem) { "error" } else { "warning" };
+                let help = problem.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+                let path = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
                 json!({
                     "ruleId": "configuration",
                     "level": level,
-                    "message": {"text": format!("{path}{}{help}", finding.message)},
+                    "message": {"text": format!("{path}{}{help}", problem.message)},
                     "locations": [{"physicalLocation": {
                         "artifactLocation": {"uri": file},
-                        "region": {"startLine": finding.at.line, "startColumn": finding.at.column},
+                        "region": {"startLine": problem.at.line, "startColumn": problem.at.column},
                     }}],
                 })
             })

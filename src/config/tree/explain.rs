@@ -133,7 +133,7 @@ fn not_a_key(source: &str, at: Position) -> Option<Cause> {
     }
 }
 
-/// A line that stands in another column than the lines around it.
+/// A line that begins in another column than the lines around it.
 fn other_indentation(source: &str, at: Position) -> Option<Cause> {
     let own = line_of(source, at)?;
     let column = indent(own.text);

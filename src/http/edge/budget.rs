@@ -1,4 +1,4 @@
-//! Memory budgets. Each listener has one for all connections on which nobody has authenticated yet (strangers), and one for the bodies of
+//! Memory budgets. Each listener has one for all connections on which nobody has authenticated yet, and one for the bodies of
 //! authenticated requests. When a budget is used up, the oldest share must go. A good caller sends its token and its body at once, so its
 //! share is never among the oldest for long.
 //!
@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-/// A share of a budget, freed when it is dropped: of a stranger's connection, or of a body.
+/// A share of a budget, freed when it is dropped: of an unauthenticated connection, or of a body.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -93,7 +93,7 @@ impl Budget {
         Share { budget: Arc::clone(self), number, counts, kept, crowded_out }
     }
 
-    /// Crowds out the oldest shares until the rest fits into the budget.
+    /// Crowds out the oldest shares until the others fit into the budget.
     fn make_room(&self, now: &mut Now) {
         while now.held > self.max
             && let Some((_, oldest)) = now.shares.pop_first()
@@ -202,14 +202,14 @@ mod tests {
 
     use super::*;
 
-    fn is_crowded_out(stranger: &Share) -> bool {
-        stranger.crowded_out().now_or_never().is_some()
+    fn is_crowded_out(share: &Share) -> bool {
+        share.crowded_out().now_or_never().is_some()
     }
 
     #[test]
-    fn the_oldest_stranger_makes_room() {
-        let strangers = Arc::new(Budget::new(5 * CONNECTION_BYTES));
-        let [first, second, third] = [(); 3].map(|()| strangers.connection());
+    fn the_oldest_unauthenticated_connection_makes_room() {
+        let unauthenticated = Arc::new(Budget::new(5 * CONNECTION_BYTES));
+        let [first, second, third] = [(); 3].map(|()| unauthenticated.connection());
         second.received(CONNECTION_BYTES);
         assert!(!is_crowded_out(&first), "they fit");
         third.received(CONNECTION_BYTES);
@@ -219,33 +219,33 @@ mod tests {
         assert!(!is_crowded_out(&second), "its received bytes are freed");
         third.release(CONNECTION_BYTES);
         drop((first, second, third));
-        let now = strangers.now();
+        let now = unauthenticated.now();
         assert_eq!((now.held, now.shares.len()), (0, 0));
     }
 
     #[test]
     fn an_authenticated_client_is_never_crowded_out() {
-        let strangers = Arc::new(Budget::new(CONNECTION_BYTES));
-        let caller = strangers.connection();
+        let unauthenticated = Arc::new(Budget::new(CONNECTION_BYTES));
+        let caller = unauthenticated.connection();
         caller.received(100);
         assert!(is_crowded_out(&caller), "it was the only one, and too large");
-        let caller = strangers.connection();
+        let caller = unauthenticated.connection();
         caller.admit();
         caller.received(usize::MAX);
         caller.hold(usize::MAX);
-        let stranger = strangers.connection();
-        assert!(!is_crowded_out(&caller) && !is_crowded_out(&stranger));
+        let share = unauthenticated.connection();
+        assert!(!is_crowded_out(&caller) && !is_crowded_out(&share));
         drop(caller);
-        assert_eq!(strangers.now().held, CONNECTION_BYTES);
+        assert_eq!(unauthenticated.now().held, CONNECTION_BYTES);
     }
 
     #[test]
     fn no_connection_counts_for_more_than_its_buffers() {
-        let strangers = Arc::new(Budget::new(2 * MAX_RECEIVED_BYTES));
-        let stranger = strangers.connection();
-        (0..1000).for_each(|_| stranger.received(MAX_RECEIVED_BYTES));
-        assert!(!is_crowded_out(&stranger));
-        assert_eq!(strangers.now().held, CONNECTION_BYTES + MAX_RECEIVED_BYTES / 2 * 3);
+        let unauthenticated = Arc::new(Budget::new(2 * MAX_RECEIVED_BYTES));
+        let share = unauthenticated.connection();
+        (0..1000).for_each(|_| share.received(MAX_RECEIVED_BYTES));
+        assert!(!is_crowded_out(&share));
+        assert_eq!(unauthenticated.now().held, CONNECTION_BYTES + MAX_RECEIVED_BYTES / 2 * 3);
     }
 
     #[test]

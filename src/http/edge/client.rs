@@ -20,22 +20,22 @@ pub(crate) struct ConnectionInfo {
     pub(crate) peer_text: Arc<str>,
     /// Its certificate, which was verified by `server.tls.clientCa`.
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
-    /// The connection's share of the strangers' memory budget.
-    pub(super) stranger: Arc<Share>,
+    /// The connection's share of the memory budget of unauthenticated clients.
+    pub(super) share: Arc<Share>,
     /// The budget of the bodies of authenticated requests.
     pub(super) bodies: Arc<Budget>,
 }
 
 impl ConnectionInfo {
-    /// The client has authenticated: the strangers' memory budget no longer limits its connection.
+    /// The client has authenticated: the memory budget of unauthenticated clients no longer limits its connection.
     pub(crate) fn admit(&self) {
-        self.stranger.admit();
+        self.share.admit();
     }
 
-    /// A share for a body. Until its sender has proven who it is, the body counts against the strangers' budget. That also holds on a
-    /// connection that others have authenticated on: a proxy sends the requests of strangers on it, too.
+    /// A share for a body. Until its sender has proven who it is, the body counts against the budget of unauthenticated clients. That also holds on a
+    /// connection that others have authenticated on: a proxy sends the requests of others on it, too.
     pub(crate) fn body(&self, is_proven: bool) -> Share {
-        if is_proven { self.bodies.body() } else { self.stranger.budget().body() }
+        if is_proven { self.bodies.body() } else { self.share.budget().body() }
     }
 }
 

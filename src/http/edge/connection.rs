@@ -60,7 +60,7 @@ const WINDOW: u32 = 65_535;
 const TLS_BYTES: usize = 16 * 1024;
 /// The memory of an HTTP/2 session before the first request, in bytes.
 const HTTP2_BYTES: usize = 8 * 1024;
-/// How often an HTTP/2 client is asked whether it is still there.
+/// How often an HTTP/2 client must show that it is still there.
 const PING: Duration = Duration::from_secs(20);
 
 /// A connection, and everything that serving it needs.
@@ -89,29 +89,29 @@ impl Watched {
         edge: Edge,
         site: Site,
         phase: watch::Receiver<Phase>,
-        (strangers, bodies): (&Arc<Budget>, &Arc<Budget>),
+        (unauthenticated, bodies): (&Arc<Budget>, &Arc<Budget>),
     ) -> Self {
         // A listener on `[::]` sees IPv4 peers as IPv6 addresses; both count as one address.
         let peer = peer.ip().to_canonical();
-        let stranger = Arc::new(strangers.connection());
+        let share = Arc::new(unauthenticated.connection());
         let client = ConnectionInfo {
             peer,
             peer_text: peer.to_string().into(),
             certificate: None,
-            stranger,
+            share,
             bodies: Arc::clone(bodies),
         };
         Self { stream, client, edge, site, phase }
     }
 
-    /// Serves the connection until it ends, times out, or is closed to free memory of the strangers' budget.
+    /// Serves the connection until it ends, times out, or is closed to free memory of the budget of unauthenticated clients.
     pub(crate) async fn serve(self) {
         let metrics = self.edge.metrics.clone();
         let _open = metrics.open();
-        let stranger = Arc::clone(&self.client.stranger);
+        let share = Arc::clone(&self.client.share);
         let reason = tokio::select! {
             reason = self.serve_to_end() => reason,
-            () = stranger.crowded_out() => "crowded_out",
+            () = share.crowded_out() => "crowded_out",
         };
         metrics.ended(reason);
     }
@@ -130,15 +130,15 @@ impl Watched {
             closes_in: edge.closes_in,
         };
         let Some(tls) = edge.tls.clone() else {
-            let stream = Received::new(stream, Arc::clone(&client.stranger));
+            let stream = Received::new(stream, Arc::clone(&client.share));
             return Box::pin(http1(stream, client, edge, site, stay)).await;
         };
-        let shaken = shake(stream, &client.stranger, tls.server(), &edge.refusals.cleartext);
+        let shaken = shake(stream, &client.share, tls.server(), &edge.refusals.cleartext);
         let shaken = timeout(edge.limits.handshake, Box::pin(shaken)).await;
         match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(Secured { stream, certificate, is_h2 }) => {
                 let client = ConnectionInfo { certificate, ..client };
-                client.stranger.hold(TLS_BYTES);
+                client.share.hold(TLS_BYTES);
                 if is_h2 {
                     Box::pin(http2(stream, client, edge, site, stay)).await
                 } else {
@@ -157,7 +157,7 @@ async fn http1<S>(stream: S, client: ConnectionInfo, edge: Edge, site: Site, sta
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let state = Arc::new(ConnectionState::new(edge.limits, Arc::clone(&client.stranger)));
+    let state = Arc::new(ConnectionState::new(edge.limits, Arc::clone(&client.share)));
     let stream = TimedStream::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
     let is_last = Arc::new(AtomicBool::new(false));
     let (service_state, service_is_last) = (Arc::clone(&state), Arc::clone(&is_last));
@@ -194,8 +194,8 @@ async fn http2<S>(stream: S, client: ConnectionInfo, edge: Edge, site: Site, sta
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let streams = Arc::new(Streams::new(edge.limits, Arc::clone(&client.stranger)));
-    client.stranger.hold(HTTP2_BYTES);
+    let streams = Arc::new(Streams::new(edge.limits, Arc::clone(&client.share)));
+    client.share.hold(HTTP2_BYTES);
     let service_streams = Arc::clone(&streams);
     let service = service_fn(move |request: Request<Incoming>| {
         let (mut stream, answer) = (service_streams.begin(request.headers()), answer(&site, &client, request));

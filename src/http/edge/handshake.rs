@@ -26,13 +26,13 @@ pub(crate) struct Secured {
     pub(crate) is_h2: bool,
 }
 
-/// Runs the TLS handshake with the `stranger` at the other end of `stream`. A client that speaks cleartext gets the answer `cleartext`.
+/// Runs the TLS handshake over `stream`, whose bytes count against `share`. A client that speaks cleartext gets the answer `cleartext`.
 ///
 /// # Errors
 /// When the handshake fails.
 pub(crate) async fn shake(
     mut stream: TcpStream,
-    stranger: &Arc<Share>,
+    share: &Arc<Share>,
     server: Arc<ServerConfig>,
     cleartext: &Bytes,
 ) -> io::Result<Secured> {
@@ -45,7 +45,7 @@ pub(crate) async fn shake(
         while stream.read(&mut [0; 4096]).await? > 0 {}
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the client did not speak TLS"));
     }
-    let stream = Received::new(stream, Arc::clone(stranger));
+    let stream = Received::new(stream, Arc::clone(share));
     let stream = TlsAcceptor::from(server).accept(stream).await?;
     let (_, session) = stream.get_ref();
     let is_h2 = session.alpn_protocol() == Some(H2);

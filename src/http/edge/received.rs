@@ -1,5 +1,5 @@
-//! The bytes of a connection below TLS. Bytes that a stranger sends count against the memory budget of all strangers. They are read a
-//! little at a time, with a yield after each read, so that thousands of strangers who send much data delay no other connection.
+//! The bytes of a connection below TLS. Bytes of unauthenticated clients count against their common memory budget. They are read a
+//! little at a time, with a yield after each read, so that thousands of such clients that send much data delay no other connection.
 
 use std::{
     io::{self, IoSlice},
@@ -15,27 +15,27 @@ use tokio::{
 
 use super::budget::Share;
 
-/// How many bytes of a stranger are read at once: enough for the whole request of most callers.
+/// How many bytes of an unauthenticated client are read at once: enough for the whole request of most callers.
 const MAX_READ_BYTES: usize = 2 * 1024;
 
 /// A connection whose received bytes are counted.
 pub(crate) struct Received {
     stream: TcpStream,
-    stranger: Arc<Share>,
+    share: Arc<Share>,
     /// Whether the next read must yield first.
     has_read: bool,
 }
 
 impl Received {
-    /// Counts the bytes of `stream` for `stranger`.
-    pub(crate) const fn new(stream: TcpStream, stranger: Arc<Share>) -> Self {
-        Self { stream, stranger, has_read: false }
+    /// Counts the bytes of `stream` for `share`.
+    pub(crate) const fn new(stream: TcpStream, share: Arc<Share>) -> Self {
+        Self { stream, share, has_read: false }
     }
 }
 
 impl AsyncRead for Received {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.stranger.counts() {
+        if !self.share.counts() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
         if std::mem::take(&mut self.has_read) {
@@ -49,7 +49,7 @@ impl AsyncRead for Received {
         if received > 0 {
             buffer.advance(received);
             self.has_read = true;
-            self.stranger.received(received);
+            self.share.received(received);
         }
         polled
     }

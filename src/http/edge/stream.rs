@@ -23,7 +23,7 @@ const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
 pub(crate) enum ConnectionPhase {
     /// The client's next request, of which nothing has arrived.
     Idle,
-    /// The rest of a request's head.
+    /// The remaining part of a request's head.
     Head,
     /// Our answer. The request's body has a time limit of its own.
     Answering,
@@ -35,7 +35,7 @@ pub(crate) enum ConnectionPhase {
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     limits: Limits,
-    stranger: Arc<Share>,
+    share: Arc<Share>,
     now: Mutex<Now>,
 }
 
@@ -60,9 +60,9 @@ pub(crate) struct TimedStream<T> {
 
 impl ConnectionState {
     /// A new connection. The time for the first request's head starts now.
-    pub(crate) fn new(limits: Limits, stranger: Arc<Share>) -> Self {
+    pub(crate) fn new(limits: Limits, share: Arc<Share>) -> Self {
         let now = Now { phase: ConnectionPhase::Head, since: Instant::now(), unread_since: None, unread_bytes: 0 };
-        Self { limits, stranger, now: Mutex::new(now) }
+        Self { limits, share, now: Mutex::new(now) }
     }
 
     /// The connection is in `phase` from now on.
@@ -79,7 +79,7 @@ impl ConnectionState {
             now.unread_since = now.unread_since.or(Some(now.since));
             now.unread_bytes += size;
         }
-        self.stranger.hold(size);
+        self.share.hold(size);
     }
 
     /// What the connection waits for.
@@ -111,9 +111,9 @@ impl ConnectionState {
             (now.phase, now.since) = (ConnectionPhase::Idle, Instant::now());
         }
         drop(now);
-        self.stranger.release(size);
+        self.share.release(size);
         if is_idle {
-            self.stranger.is_idle();
+            self.share.is_idle();
         }
     }
 
@@ -224,21 +224,21 @@ mod tests {
             max_age: second,
             patience: second,
             handshake: second,
-            strangers: 20 * 1024,
+            unauthenticated: 20 * 1024,
         };
-        let strangers = Arc::new(Budget::new(limits.strangers));
-        let stranger = Arc::new(strangers.connection());
-        let state = ConnectionState::new(limits, Arc::clone(&stranger));
+        let unauthenticated = Arc::new(Budget::new(limits.unauthenticated));
+        let share = Arc::new(unauthenticated.connection());
+        let state = ConnectionState::new(limits, Arc::clone(&share));
         for next in [ConnectionPhase::Sending, ConnectionPhase::Answering] {
             state.answered(10 * 1024);
             // The next request may be under way when the previous answer is sent.
             state.enter(next);
             state.sent();
         }
-        let other = strangers.connection();
-        assert!(stranger.crowded_out().now_or_never().is_none(), "both fit");
+        let other = unauthenticated.connection();
+        assert!(share.crowded_out().now_or_never().is_none(), "both fit");
         state.answered(10 * 1024);
-        assert!(stranger.crowded_out().now_or_never().is_some(), "an unsent answer counts");
+        assert!(share.crowded_out().now_or_never().is_some(), "an unsent answer counts");
         drop(other);
     }
 }

@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Streams {
     limits: Limits,
-    stranger: Arc<Share>,
+    share: Arc<Share>,
     now: Mutex<Now>,
 }
 
@@ -43,15 +43,15 @@ pub(crate) struct Stream {
 
 impl Streams {
     /// A new connection.
-    pub(crate) fn new(limits: Limits, stranger: Arc<Share>) -> Self {
-        Self { limits, stranger, now: Mutex::new(Now { open: 0, count: 0, unread: Vec::new(), since: Instant::now() }) }
+    pub(crate) fn new(limits: Limits, share: Arc<Share>) -> Self {
+        Self { limits, share, now: Mutex::new(Now { open: 0, count: 0, unread: Vec::new(), since: Instant::now() }) }
     }
 
     /// A request with these `headers` begins.
     pub(crate) fn begin(self: &Arc<Self>, headers: &HeaderMap) -> Stream {
         let texts: usize = headers.iter().map(|(name, value)| HEADER_BYTES + name.as_str().len() + value.len()).sum();
         let held = REQUEST_BYTES + texts;
-        self.stranger.hold(held);
+        self.share.hold(held);
         let mut now = self.now();
         now.open += 1;
         now.count += 1;
@@ -85,8 +85,8 @@ impl Stream {
     /// An answer of `size` bytes waits for the client to read it. The request's head is freed.
     pub(crate) fn answered(&mut self, size: usize) {
         let held = REQUEST_BYTES + size;
-        self.streams.stranger.hold(held);
-        self.streams.stranger.release(std::mem::replace(&mut self.held, held));
+        self.streams.share.hold(held);
+        self.streams.share.release(std::mem::replace(&mut self.held, held));
         self.streams.now().unread.push((self.number, Instant::now()));
     }
 
@@ -106,7 +106,7 @@ impl Drop for Stream {
         now.open -= 1;
         now.since = Instant::now();
         drop(now);
-        self.streams.stranger.release(self.held);
+        self.streams.share.release(self.held);
     }
 }
 
@@ -126,15 +126,15 @@ mod tests {
         max_age: Duration::from_secs(1000),
         patience: Duration::from_secs(10),
         handshake: Duration::from_secs(5),
-        strangers: 32 << 20,
+        unauthenticated: 32 << 20,
     };
 
     #[tokio::test(start_paused = true)]
     async fn the_answer_that_waits_longest_sets_the_deadline() {
         let began = Instant::now();
         let at = |seconds| Some(began + Duration::from_secs(seconds));
-        let stranger = Arc::new(Arc::new(Budget::new(usize::MAX)).connection());
-        let streams = Arc::new(Streams::new(LIMITS, stranger));
+        let share = Arc::new(Arc::new(Budget::new(usize::MAX)).connection());
+        let streams = Arc::new(Streams::new(LIMITS, share));
         assert_eq!((streams.deadline(), streams.is_used()), ((ConnectionPhase::Head, at(10)), false));
         let (mut first, mut second) = (streams.begin(&HeaderMap::new()), streams.begin(&HeaderMap::new()));
         assert_eq!(streams.deadline(), (ConnectionPhase::Answering, None));

@@ -1,4 +1,4 @@
-//! What surrounds every view: the head, the navigation, and who looks.
+//! What surrounds every view: the head, the navigation, and the visitor.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -50,7 +50,7 @@ impl Tab {
     }
 }
 
-/// Who looks at the page.
+/// The visitor of the page.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
     /// The name in `auth`.
@@ -72,7 +72,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     /// Its place in the navigation.
     pub(crate) tab: Option<Tab>,
-    /// Who looks; `None` for a stranger, who sees no navigation.
+    /// The visitor; `None` before the sign-in, without navigation.
     pub(crate) visitor: Option<&'a Visitor>,
     /// How many answers are held.
     pub(crate) held: usize,

@@ -16,7 +16,7 @@ pub(crate) fn events(events: &EventLog, has_hooks: bool, now: Timestamp) -> Mark
             div.calm {
                 @if has_hooks {
                     p.lead { "No delivery came since the start." }
-                    p { "Each delivery of a hook appears here, with what was looked at again because of it." }
+                    p { "Each delivery of a hook appears here, with the questions that were rechecked because of it." }
                 } @else {
                     p.lead { "No hook is configured." }
                     p { "With " code { "server.hooks" } " and " code { "hooks" } ", registries and CI systems say when something was built, and nobody waits for the next poll." }
@@ -27,7 +27,7 @@ pub(crate) fn events(events: &EventLog, has_hooks: bool, now: Timestamp) -> Mark
                 table {
                     thead { tr {
                         th scope="col" { "When" } th scope="col" { "Hook" } th scope="col" { "About" }
-                        th scope="col" { "Looked at again" } th scope="col" { "Told" }
+                        th scope="col" { "Rechecked" } th scope="col" { "Notified" }
                     } }
                     tbody { @for event in &events.events { (row(event, now)) } }
                 }
@@ -61,8 +61,8 @@ fn row(event: &Event, now: Timestamp) -> Markup {
                 }
             }
             td data-label="About" { div { (subjects(event)) } }
-            td data-label="Looked at again" { div { (looks(event)) } }
-            td data-label="Told" {
+            td data-label="Rechecked" { div { (rechecks(event)) } }
+            td data-label="Notified" {
                 div {
                     @if event.refreshed.is_empty() { span.quiet { "nobody" } }
                     @for set in &event.refreshed { div { (outside(&set.application_set)) span.quiet { " after " (format!("{:.1} s", set.after_seconds)) } } }
@@ -88,15 +88,15 @@ fn subjects(event: &Event) -> Markup {
     }
 }
 
-fn looks(event: &Event) -> Markup {
+fn rechecks(event: &Event) -> Markup {
     html! {
         @if event.questions_total == 0 {
             span.quiet { "no known question" }
         } @else {
             (count(event.questions_total, "question"))
-            @if !event.looks.is_empty() {
+            @if !event.rechecks.is_empty() {
                 ": "
-                @for (index, (result, times)) in event.looks.iter().enumerate() { @if index > 0 { ", " } (times) " " (outside(result)) }
+                @for (index, (result, times)) in event.rechecks.iter().enumerate() { @if index > 0 { ", " } (times) " " (outside(result)) }
             }
             details {
                 summary { "Which" }

@@ -4,6 +4,6 @@ mod question;
 mod result;
 
 pub(crate) use self::{
-    question::{Asked, form, known},
+    question::{QuestionForm, form, known},
     result::{explained, remembered},
 };

@@ -14,7 +14,7 @@ pub(crate) struct File {
     pub(crate) content: &'static str,
 }
 
-/// How the page looks.
+/// The style of the page.
 pub(super) static STYLE: LazyLock<File> =
     LazyLock::new(|| File::new("css", "text/css; charset=utf-8", include_str!("page.css")));
 /// What the page does beyond showing: it refreshes itself.

@@ -27,7 +27,7 @@ pub(crate) struct Shown {
     /// The held answer.
     pub(crate) held: Held,
     /// Who asks for it.
-    pub(crate) asked_by: Vec<Arc<str>>,
+    pub(crate) requesters: Vec<Arc<str>>,
     /// How many parameter sets the last good answer has, if it is still known.
     pub(crate) last_good: Option<usize>,
     /// Whether Argo CD gets a last good answer meanwhile.
@@ -69,7 +69,7 @@ pub(crate) fn one(shown: &Shown, visitor: &Visitor, now: Timestamp) -> Markup {
 }
 
 fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Markup {
-    let Shown { held, asked_by, .. } = shown;
+    let Shown { held, requesters, .. } = shown;
     let id = held.lineage.to_string();
     html! {
         article.card.held aria-labelledby={ "h-" (id) } {
@@ -92,8 +92,8 @@ fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Mar
                 div { dt { "Since" } dd { (ago(now, held.since)) } }
                 div { dt { "Confirmed" } dd { (confirmed(held)) } }
                 div {
-                    dt { "Asked by" }
-                    dd { @if asked_by.is_empty() { "nobody known" } @else { (names(asked_by)) } }
+                    dt { "Requested by" }
+                    dd { @if requesters.is_empty() { "nobody known" } @else { (names(requesters)) } }
                 }
                 div { dt { "Last seen" } dd { (ago(now, held.seen_at)) } }
             }
@@ -135,7 +135,7 @@ fn difference(shown: &Shown, is_whole: bool) -> Markup {
                 }
             }
             @if is_whole && !held.breach.identity.is_empty() {
-                p.quiet { "Sets are told apart by " @for key in &held.breach.identity { code { (outside(key)) } " " } }
+                p.quiet { "Sets are identified by " @for key in &held.breach.identity { code { (outside(key)) } " " } }
             }
         }
     }
@@ -175,7 +175,7 @@ pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
                             }
                             " "
                             @if let Some(item) = &each.item { strong { (outside(item)) } " " }
-                            span.asked { (prose(&each.query)) }
+                            span.query { (prose(&each.query)) }
                             @if !each.answer.is_empty() { ": " span.answered { (prose(&each.answer)) } }
                         }
                     }

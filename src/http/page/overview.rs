@@ -28,7 +28,7 @@ pub(crate) fn overview(status: &Status, held: &HeldAnswers, now: Timestamp) -> M
             }
         } @else {
             div.heading {
-                h1 { (count(total, "thing")) @if total == 1 { " needs" } @else { " need" } " a look" }
+                h1 { (count(total, "thing")) @if total == 1 { " needs" } @else { " need" } " attention" }
             }
             ul.concerns {
                 @for alerts in status.alerts.chunk_by(|one, other| one.kind == other.kind) { (of_kind(alerts, held, now)) }
@@ -63,9 +63,9 @@ fn of_alert(alert: &Alert, held: &HeldAnswers, now: Timestamp) -> Markup {
             p.quiet {
                 @if alert.severity == Severity::Critical { span.state.danger { "urgent" } " " }
                 @if let Some(at) = &alert.since { (since(now, at)) }
-                @if !alert.asked_by.is_empty() {
+                @if !alert.requesters.is_empty() {
                     @if alert.since.is_some() { ", " }
-                    "asked by " @for (index, name) in alert.asked_by.iter().enumerate() { @if index > 0 { ", " } (outside(name)) }
+                    "requested by " @for (index, name) in alert.requesters.iter().enumerate() { @if index > 0 { ", " } (outside(name)) }
                 }
             }
         }
@@ -101,7 +101,7 @@ fn title(alert: &Alert, held: Option<&HeldAnswer>) -> Markup {
             AlertKind::Held => { (outside(route)) " would lose Applications, so its answer is held" },
             AlertKind::Failing => { (outside(route)) " has no answer" },
             AlertKind::StandingIn => { (outside(route)) " serves an older answer" },
-            AlertKind::BreakerOpen => { (outside(subject)) " is not asked for a while" },
+            AlertKind::BreakerOpen => { (outside(subject)) " is not called for a while" },
             AlertKind::StoreAway => "The shared store does not answer",
             AlertKind::StoreLostRecords => "The shared store has lost records",
             AlertKind::Disk => "The file of last good answers is in trouble",
@@ -115,7 +115,7 @@ fn title(alert: &Alert, held: Option<&HeldAnswer>) -> Markup {
     }
 }
 
-/// Where the alert, and where all of its kind, can be looked at.
+/// Where the alert, and where all of its kind, can be seen.
 fn place(alert: &Alert) -> (String, &'static str) {
     let id = alert.id.as_deref().map(segment).unwrap_or_default();
     match alert.kind {

@@ -31,7 +31,7 @@ impl Page {
     }
 }
 
-/// Links to the pages before and after. `query` is what else the list was asked for.
+/// Links to the pages before and after. `query` has the other parameters of the list.
 pub(super) fn links(path: &str, query: &[(&str, &str)], page: Page) -> Markup {
     let to = |number: usize| {
         let mut text = form_urlencoded::Serializer::new(String::new());

@@ -1,4 +1,4 @@
-//! The routes: their state, what they serve now and served over the last day, how they were asked, and by whom.
+//! The routes: their state, what they serve now and served over the last day, how they were called, and by which ApplicationSets.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn routes(routes: &Routes, now: Timestamp) -> Markup {
             table {
                 thead { tr {
                     th scope="col" { "Route" } th scope="col" { "State" } th scope="col" { "Parameter sets, last day" }
-                    th scope="col" { "Last success" } th scope="col" { "Asked since the start" } th scope="col" { "Asked by" }
+                    th scope="col" { "Last success" } th scope="col" { "Calls since the start" } th scope="col" { "Requested by" }
                 } }
                 tbody { @for route in &routes.routes { (row(route, now)) } }
             }
@@ -48,8 +48,8 @@ fn row(route: &RouteView, now: Timestamp) -> Markup {
                     }
                 }
             }
-            td data-label="Asked" { div { (lookups(route)) } }
-            td data-label="Asked by" { div { (asked_by(route)) } }
+            td data-label="Calls" { div { (lookups(route)) } }
+            td data-label="Requested by" { div { (requesters(route)) } }
         }
     }
 }
@@ -59,9 +59,9 @@ fn state(route: &RouteView) -> Markup {
         @match route.state {
             RouteState::Held => a.state.danger href="/held" { (count(route.held, "answer")) " held" },
             RouteState::Failing => span.state.warn { (count(route.failing, "question")) " failing" },
-            RouteState::Stale => span.state.warn { "older answers stand in" },
+            RouteState::Stale => span.state.warn { "older answers are served" },
             RouteState::Good => span.state.good { "good" },
-            RouteState::NeverAsked => span.state { "never asked" },
+            RouteState::NeverQueried => span.state { "never called" },
         }
     }
 }
@@ -88,7 +88,7 @@ fn lookups(route: &RouteView) -> Markup {
     }
 }
 
-fn asked_by(route: &RouteView) -> Markup {
+fn requesters(route: &RouteView) -> Markup {
     html! {
         @if route.application_sets.is_empty() { span.quiet { "nobody known" } }
         @for (index, name) in route.application_sets.iter().take(MAX_NAMED).enumerate() {
@@ -99,7 +99,7 @@ fn asked_by(route: &RouteView) -> Markup {
     }
 }
 
-/// How many parameter sets there were over the last day. The samples are equally far apart.
+/// How many parameter sets there were over the last day. The samples have equal intervals.
 fn picture(history: &[SampleView]) -> Markup {
     let sets = || history.iter().map(|sample| sample.parameter_sets);
     let (Some(least), Some(most)) = (sets().min(), sets().max()) else { return html! {} };

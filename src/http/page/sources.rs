@@ -17,7 +17,7 @@ pub(crate) fn sources(sources: &Sources, now: Timestamp) -> Markup {
         }
         @if sources.sources.is_empty() {
             div.calm {
-                p.lead { "Nothing was asked yet." }
+                p.lead { "No request was sent yet." }
                 p { "Registries, APIs and CI systems appear here after the first request. Scripts and fixed answers ask nobody." }
             }
         } @else {
@@ -69,11 +69,11 @@ fn row(source: &Source, now: Timestamp) -> Markup {
 fn state(source: &Source, now: Timestamp) -> Markup {
     html! {
         @match source.breaker {
-            BreakerState::Closed => span.state.good { "asked" },
-            BreakerState::Open => span.state.warn { "rests" },
+            BreakerState::Closed => span.state.good { "open for requests" },
+            BreakerState::Open => span.state.warn { "backs off" },
             BreakerState::Probing => span.state.warn { "tried again" },
         }
-        @if let Some(rest) = source.rests_for_seconds { div.quiet { "for " (duration(Duration::from_secs(rest))) } }
+        @if let Some(backoff) = source.backoff_seconds { div.quiet { "for " (duration(Duration::from_secs(backoff))) } }
         @if source.failures > 0 {
             div.quiet {
                 "failed " (source.failures) " time" (plural(source.failures)) @if source.failures > 1 { " in a row" }

@@ -29,7 +29,7 @@ use super::{
     completion::Completion,
     discard,
     error::{ApiError, Code},
-    of_stranger, peer, read, wants_tls, wrong_method,
+    peer, read, refusal_of, wants_tls, wrong_method,
 };
 use crate::{
     app::App,
@@ -43,17 +43,17 @@ use telemetry::trace;
 
 /// The message for callers without the role `admin`.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
-/// The message for callers that may not look either.
+/// The message for callers that may not read either.
 const NO_VIEWER: &str = "this needs a token with `role: admin` or `role: viewer`, see `auth`";
 
 /// How many bytes all connections together may hold on which nobody has authenticated yet.
-const STRANGERS: usize = 8 * 1024 * 1024;
+const UNAUTHENTICATED: usize = 8 * 1024 * 1024;
 
-/// The edge of the admin listener: as on the main listener, but with a certificate of its own and a smaller budget for strangers.
+/// The edge of the admin listener: as on the main listener, but with a certificate of its own and a smaller budget for unauthenticated clients.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let edge = super::edge(app);
-    let limits = Limits { strangers: STRANGERS, ..edge.limits };
+    let limits = Limits { unauthenticated: UNAUTHENTICATED, ..edge.limits };
     let refusals = Refusals { cleartext: wants_tls("server.adminTls"), ..Refusals::clone(&edge.refusals) };
     let (tls, refusals) = (app.admin_tls.clone(), Arc::new(refusals));
     // Probes are answered until the end, so that they see the drain.
@@ -83,7 +83,7 @@ const RELEASE: &str = "/admin/held/{id}/release";
 const REJECT: &str = "/admin/held/{id}/reject";
 
 /// The paths that change nothing although they take a `POST`.
-const LOOKS: [&str; 2] = [EXPLAIN, CONCERNS];
+const READS_BY_POST: [&str; 2] = [EXPLAIN, CONCERNS];
 /// What an event would concern.
 const CONCERNS: &str = "/admin/hooks/{name}/concerns";
 
@@ -97,8 +97,8 @@ pub fn router(app: Arc<App>) -> Router {
     let decide = |template, decision: Decision| {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = segment(id);
-            authorized(app, template, request, async move |app: Arc<App>, asked: OperatorRequest| {
-                held::decide(app, &id, &asked.uri, &asked.body, decision, asked.by).await
+            authorized(app, template, request, async move |app: Arc<App>, request: OperatorRequest| {
+                held::decide(app, &id, &request.uri, &request.body, decision, request.by).await
             })
         })
         .fallback(post_only)
@@ -141,7 +141,7 @@ async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Passes once the gateway knows what it said before: at once, or after the first contact with the shared store.
+/// Passes once the gateway has its earlier answers: at once, or after the first contact with the shared store.
 async fn startupz(State(app): State<Arc<App>>) -> Response {
     if app.engine.replica().is_none_or(|shared| shared.is_informed()) {
         "ok\n".into_response()
@@ -168,29 +168,30 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 async fn list_answers(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, ANSWERS, request, async |app, asked| answers::list(app, &asked.uri).await).await
+    authorized(app, ANSWERS, request, async |app, request| answers::list(app, &request.uri).await).await
 }
 
 async fn invalidate(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, INVALIDATE, request, async |app, asked| answers::invalidate(app, &asked.body, asked.by).await).await
+    authorized(app, INVALIDATE, request, async |app, request| answers::invalidate(app, &request.body, request.by).await)
+        .await
 }
 
 async fn explain_question(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, EXPLAIN, request, async |app, asked| explain::post(app, &asked.body).await).await
+    authorized(app, EXPLAIN, request, async |app, request| explain::post(app, &request.body).await).await
 }
 
 /// Answers `GET` of `template` with the view that `view` makes.
 fn viewed<V: Serialize + Send + 'static>(template: &'static str, view: fn(&App) -> V) -> MethodRouter<Arc<App>> {
     get(move |State(app): State<Arc<App>>, request: Request| {
-        authorized(app, template, request, async move |app, asked: OperatorRequest| {
-            views::view(app, &asked.uri, view).await
+        authorized(app, template, request, async move |app, request: OperatorRequest| {
+            views::view(app, &request.uri, view).await
         })
     })
     .fallback(wrong_method)
 }
 
 async fn list_questions(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, QUESTIONS, request, async |app, asked| questions::list(app, &asked.uri).await).await
+    authorized(app, QUESTIONS, request, async |app, request| questions::list(app, &request.uri).await).await
 }
 
 async fn list_shadows(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -203,7 +204,7 @@ async fn concerns(
     request: Request,
 ) -> Response {
     let name = segment(name);
-    let work = async |app, asked: OperatorRequest| hooks::concerns(app, &name, &asked.headers, &asked.body).await;
+    let work = async |app, request: OperatorRequest| hooks::concerns(app, &name, &request.headers, &request.body).await;
     authorized(app, CONCERNS, request, work).await
 }
 
@@ -220,21 +221,21 @@ fn is_read(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD)
 }
 
-/// Why `caller` may not send the request with this `head`, which only `looks` or changes something. A page of another site must not make a
-/// browser send it: a proxy before the gateway may add a token to whatever a browser sends.
-fn unfit(head: &Parts, looks: bool, caller: &Caller) -> Option<ApiError> {
+/// Why `caller` may not send the request with this `head`, which reads only (`only_reads`) or changes something. A page of another site must not make a
+/// browser send it: a proxy before the gateway may add a token to any request of a browser.
+fn unfit(head: &Parts, only_reads: bool, caller: &Caller) -> Option<ApiError> {
     if !is_read(head) && !origin::is_own(head) {
         return Some(ApiError::new(Code::Forbidden, origin::FOREIGN));
     }
     match caller.role {
         Role::Admin => None,
-        Role::Viewer if looks => None,
+        Role::Viewer if only_reads => None,
         Role::Viewer => {
             let message =
                 format!("the caller `{}` has the role `viewer`, which changes nothing; {NO_ADMIN}", caller.name);
             Some(ApiError::new(Code::Forbidden, message))
         }
-        Role::Caller | Role::Sender if looks => Some(ApiError::new(Code::Forbidden, NO_VIEWER)),
+        Role::Caller | Role::Sender if only_reads => Some(ApiError::new(Code::Forbidden, NO_VIEWER)),
         Role::Caller | Role::Sender => Some(ApiError::new(Code::Forbidden, NO_ADMIN)),
     }
 }
@@ -252,19 +253,19 @@ where
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let looks = is_read(&head) || LOOKS.contains(&template);
+    let only_reads = is_read(&head) || READS_BY_POST.contains(&template);
     let request_id = completion.request_id().to_owned();
     let mut by = Operator { caller: String::new(), request_id, reason: None };
     let refusal = match setup.auth.authenticate(&head.headers, peer(&head.extensions)).await {
         Ok(caller) => {
             admit(&head.extensions);
             by.caller.clone_from(&caller.name);
-            let refusal = unfit(&head, looks, &caller);
+            let refusal = unfit(&head, only_reads, &caller);
             completion.caller = Some(caller);
             refusal
         }
         Err(refused) => {
-            Some(of_stranger(&setup.auth, &head.extensions, refused, if looks { NO_VIEWER } else { NO_ADMIN }))
+            Some(refusal_of(&setup.auth, &head.extensions, refused, if only_reads { NO_VIEWER } else { NO_ADMIN }))
         }
     };
     if let Some(refusal) = refusal {
@@ -278,7 +279,7 @@ where
     };
     let context = completion.span_context();
     match trace::at(context, AssertUnwindSafe(steps).catch_unwind()).await {
-        Ok(Ok(answer)) => completion.tell(&answer),
+        Ok(Ok(answer)) => completion.reply(&answer),
         Ok(Err(error)) => completion.refuse(error),
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
     }
@@ -306,6 +307,6 @@ async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 /// `view` as JSON.
-fn told(view: &impl Serialize) -> Result<Value, ApiError> {
+fn to_json(view: &impl Serialize) -> Result<Value, ApiError> {
     exact::to_value(view).map_err(|error| ApiError::new(Code::Internal, format!("the view cannot be written: {error}")))
 }

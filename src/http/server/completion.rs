@@ -47,7 +47,7 @@ pub(crate) struct Completion {
     pub(crate) caller: Option<Arc<Caller>>,
     /// The route, once it is known.
     pub(crate) route: Option<Arc<Route>>,
-    /// The name of the route that a refused call asked for, for the log only.
+    /// The name of the route that a refused call named, for the log only.
     pub(crate) requested_route: Option<String>,
     /// The ApplicationSet, once it is known.
     pub(crate) application_set: Option<Arc<str>>,
@@ -157,11 +157,11 @@ impl Completion {
     }
 
     /// Completes an operator's request with `body`.
-    pub(crate) fn tell(self, body: &Value) -> Response {
+    pub(crate) fn reply(self, body: &Value) -> Response {
         self.give(StatusCode::OK, body)
     }
 
-    /// Completes the request with `body`: what was asked for happens later.
+    /// Completes the request with `body`: the work happens later.
     pub(crate) fn accept(self, body: &Value) -> Response {
         self.give(StatusCode::ACCEPTED, body)
     }
@@ -269,7 +269,7 @@ impl Completion {
                     duration_us,
                     sets,
                 }
-                .tell();
+                .log();
             }
             Some(error) if error.is_often => tracing::debug!(
                 target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(),
@@ -306,7 +306,7 @@ fn word(status: u16, code: Code) -> &'static str {
     }
 }
 
-/// The name of a request's span. There are few names, whatever clients send.
+/// The name of a request's span. There are few names, independent of what clients send.
 fn span_name(method: &Method, template: Option<&'static str>) -> String {
     let method = match known(method) {
         OTHER => "HTTP",

@@ -1,4 +1,4 @@
-//! Turns a failure into a status and a flat JSON body. No other place knows the status of a failure, and no code here has a 2xx status
+//! Makes a status of a failure and a flat JSON body. No other place knows the status of a failure, and no code here has a 2xx status
 //! (invariant I1).
 
 use std::{borrow::Cow, time::Duration};
@@ -228,7 +228,7 @@ impl ApiError {
             Excess::Concurrency(after) => (exceeds("concurrency"), after),
             Excess::Questions(max, after) => {
                 let why = format!(
-                    "it may ask {max} different questions within a day; those that it asked before are answered"
+                    "it may ask {max} different questions within a day; those that it sent before are answered"
                 );
                 (format!("{}: {why}", exceeds("maxQuestions")), after)
             }
@@ -260,10 +260,10 @@ impl ApiError {
         error
     }
 
-    /// The same, when there is no earlier answer to `asked` to serve instead.
+    /// The same, when there is no earlier answer to `resolved` to serve instead.
     #[must_use]
-    pub(crate) fn of_nothing(unknown: Unknown, asked: &ResolvedQuery) -> Self {
-        let question = asked.describe();
+    pub(crate) fn of_nothing(unknown: Unknown, resolved: &ResolvedQuery) -> Self {
+        let question = resolved.describe();
         let last = match unknown.unusable {
             // A last good answer would not be served either.
             None if matches!(unknown.failure, Failure::Store(_)) => {
@@ -276,7 +276,7 @@ impl ApiError {
             Some(Unusable::OtherConfiguration(stored_at)) => {
                 // Without signers, nothing is trusted that may change.
                 let or_keys =
-                    if asked.route.trust().fingerprint == 0 { "" } else { ", or under other keys of its signers" };
+                    if resolved.route.trust().fingerprint == 0 { "" } else { ", or under other keys of its signers" };
                 let date = stored_at.to_date();
                 format!("the last good answer, of {date}, was made by another configuration of this route{or_keys}")
             }
@@ -288,7 +288,7 @@ impl ApiError {
             }
         };
         let rest = format!("; {last} ({question}), so the ApplicationSet is left as it is");
-        let error = Self::of(unknown, &asked.route);
+        let error = Self::of(unknown, &resolved.route);
         Self { message: cut(error.message, MAX_MESSAGE_CHARS.saturating_sub(rest.chars().count())) + &rest, ..error }
     }
 

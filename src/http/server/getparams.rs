@@ -13,7 +13,7 @@ use super::{
     completion::Completion,
     discard, drain,
     error::{ApiError, Code},
-    is_too_large, note_failure, of_stranger, peer, read,
+    is_too_large, note_failure, peer, read, refusal_of,
     request::GetParamsRequest,
     short, too_large,
 };
@@ -123,23 +123,23 @@ async fn ask(
 ) -> Result<Answer, ApiError> {
     let repeated = setup.repeats.get(named, body, began);
     let is_new = repeated.is_none();
-    let asked = match repeated {
-        Some(asked) => {
-            admit_again(&asked, caller, completion)?;
-            asked
+    let resolved = match repeated {
+        Some(resolved) => {
+            admit_again(&resolved, caller, completion)?;
+            resolved
         }
         None => resolve(setup, (named, began), body, caller, completion).await?,
     };
-    let asked = Arc::new(asked);
-    completion.key = Some(asked.key);
-    let noted = caller.note_question(asked.key.number(), || app.now());
+    let resolved = Arc::new(resolved);
+    completion.key = Some(resolved.key);
+    let noted = caller.note_question(resolved.key.number(), || app.now());
     noted.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
-    let answer = app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))?;
-    // What is answered for the first time may never be asked again.
-    let was_asked =
+    let answer = app.engine.answer(&resolved).await.map_err(|unknown| ApiError::of_nothing(unknown, &resolved))?;
+    // A question that is answered for the first time may never come again.
+    let was_stored =
         !matches!(answer.source, AnswerSource::Miss { .. }) || answer.entry.first_at < answer.entry.stored_at;
-    if is_new && was_asked {
-        setup.repeats.keep(named, body, &asked);
+    if is_new && was_stored {
+        setup.repeats.keep(named, body, &resolved);
     }
     Ok(answer)
 }
@@ -168,10 +168,10 @@ async fn resolve(
 }
 
 /// The checks of [`resolve`] that depend on the caller, for a request whose bytes came before, maybe from another caller.
-fn admit_again(asked: &ResolvedQuery, caller: &Caller, completion: &mut Completion) -> Result<(), ApiError> {
-    let (route, application_set) = (&asked.route, &asked.query.application_set);
+fn admit_again(resolved: &ResolvedQuery, caller: &Caller, completion: &mut Completion) -> Result<(), ApiError> {
+    let (route, application_set) = (&resolved.route, &resolved.query.application_set);
     completion.application_set = Some(Arc::clone(application_set));
-    completion.namespace.clone_from(&asked.query.namespace);
+    completion.namespace.clone_from(&resolved.query.namespace);
     if !caller.may_ask_for(application_set) {
         return Err(not_for(caller, application_set));
     }
@@ -228,7 +228,7 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
     }
     auth.authenticate(&head.headers, peer(&head.extensions))
         .await
-        .map_err(|refused| of_stranger(auth, &head.extensions, refused, NO_TOKEN))
+        .map_err(|refused| refusal_of(auth, &head.extensions, refused, NO_TOKEN))
 }
 
 async fn pick<'a>(
@@ -311,8 +311,8 @@ fn not_for(caller: &Caller, application_set: &str) -> ApiError {
             "the call names no ApplicationSet (`applicationSetName`), and the `applicationSets` of the caller `{name}` need one"
         )
     } else {
-        let asked = short(application_set);
-        format!("the caller `{name}` may not ask for the ApplicationSet `{asked}`; see its `applicationSets`")
+        let resolved = short(application_set);
+        format!("the caller `{name}` may not ask for the ApplicationSet `{resolved}`; see its `applicationSets`")
     };
     ApiError::new(Code::Forbidden, message)
 }

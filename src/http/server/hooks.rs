@@ -1,5 +1,5 @@
 //! The listener for hooks. A delivery is proven before it is read if that is possible, taken, and answered at once: what it leads to happens in
-//! the background. A body that must prove its sender counts against the strangers' memory budget.
+//! the background. A body that must prove its sender counts against the memory budget of unauthenticated clients.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{
     completion::Completion,
     discard,
     error::{ApiError, Code},
-    is_too_large, note_failure, of_stranger, peer, read, too_large,
+    is_too_large, note_failure, peer, read, refusal_of, too_large,
 };
 use crate::{
     app::App,
@@ -27,21 +27,21 @@ use auth::{Auth, Role};
 use domain::{glob::NameGlob, lifecycle::Phase};
 use hooks::{Hook, Unproven};
 
-/// What a sender is told who proves nothing.
+/// The message for a sender without proof.
 const NOT_PROVEN: &str =
     "there is no such hook, or the delivery is not proven; the gateway's log and its `status` say why";
 
 /// How many bytes all connections together may hold on which nothing was proven yet.
-const STRANGERS: usize = 32 * 1024 * 1024;
+const UNAUTHENTICATED: usize = 32 * 1024 * 1024;
 
 /// The paths at which load balancers ask whether a server is there.
 const PROBED: [&str; 2] = ["/", "/livez"];
 
-/// The edge of the listener for hooks: as on the main listener, with a budget of its own for strangers.
+/// The edge of the listener for hooks: as on the main listener, with a budget of its own for unauthenticated clients.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let edge = super::edge(app);
-    let limits = Limits { strangers: STRANGERS, ..edge.limits };
+    let limits = Limits { unauthenticated: UNAUTHENTICATED, ..edge.limits };
     Edge { limits, drains_in: Phase::Draining, closes_in: Phase::Closing, ..edge }
 }
 
@@ -65,7 +65,7 @@ pub fn router(app: Arc<App>) -> Router {
             ),
         )
         .fallback(|State(app): State<Arc<App>>, request: Request| async move {
-            // A load balancer asks whether somebody listens. It is told no more than that.
+            // A load balancer asks whether somebody listens. It gets no more than that.
             if matches!(*request.method(), Method::GET | Method::HEAD) && PROBED.contains(&request.uri().path()) {
                 discard(request.into_body()).await;
                 return "ok".into_response();
@@ -87,7 +87,7 @@ async fn serve(
     request: Request,
 ) -> Response {
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
-    // A path with a token stays a template: the name may stand in the place of the token.
+    // A path with a token stays a template: the name may be in the place of the token.
     if token.is_none() && app.setup().hooks.by_name(&name).is_some() {
         completion.names_hook(&name);
     }
@@ -97,7 +97,7 @@ async fn serve(
     }
 }
 
-/// Takes a delivery. Returns what became of it. Whoever proves nothing gets one answer, whether there is such a hook or not.
+/// Takes a delivery. Returns what became of it. A sender without proof always gets the same answer, whether there is such a hook or not.
 async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> Result<&'static str, ApiError> {
     let (head, body) = request.into_parts();
     let setup = app.setup();
@@ -143,9 +143,9 @@ async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> R
     };
     let body = read(&head.extensions, body, from).await.map_err(|error| {
         note(if error.code == Code::Overloaded { "refused" } else { "malformed" }, &error);
-        // Only a hook whose proof needs the body reads it from a stranger.
-        let tells = from == Sender::Unproven && error.code == Code::PayloadTooLarge;
-        if tells { note_failure(&setup.auth, &head.extensions, not_proven(error.message)) } else { error }
+        // Only a hook whose proof needs the body reads it from an unauthenticated client.
+        let is_unproven = from == Sender::Unproven && error.code == Code::PayloadTooLarge;
+        if is_unproven { note_failure(&setup.auth, &head.extensions, not_proven(error.message)) } else { error }
     })?;
     if from == Sender::Unproven {
         hook.verify(&head.headers, token, &body, app.now()).map_err(unproven)?;
@@ -157,7 +157,8 @@ async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> R
     })?;
     count(outcome);
     if outcome == "refused" {
-        let error = ApiError::new(Code::Overloaded, "too many events wait to be looked at; send this one again later");
+        let error =
+            ApiError::new(Code::Overloaded, "too many events wait for their rechecks; send this one again later");
         return Err(error.retry_after(PATIENCE));
     }
     Ok(outcome)
@@ -187,7 +188,7 @@ async fn may_send(auth: &Auth, head: &Parts, names: &NameGlob) -> Result<(), Api
     let unknown = "this hook wants the token of a caller with `role: sender`, see `auth`";
     let caller = auth.authenticate(&head.headers, peer(&head.extensions)).await;
     let caller = caller.map_err(|refused| {
-        let error = of_stranger(auth, &head.extensions, refused, unknown);
+        let error = refusal_of(auth, &head.extensions, refused, unknown);
         if error.code == Code::Forbidden { with_one_answer(error) } else { error }
     })?;
     if caller.role == Role::Sender && names.matches(&caller.name) {
@@ -204,7 +205,7 @@ fn with_one_answer(mut error: ApiError) -> ApiError {
     error
 }
 
-/// The error for a sender who proves nothing. The reason is for the operator: it would tell which hooks there are.
+/// The error for a sender who proves nothing. The reason is for the operator: it would reveal which hooks there are.
 fn not_proven(why: String) -> ApiError {
     let mut error = ApiError::new(Code::Forbidden, NOT_PROVEN);
     error.reason = Some(why.into());
@@ -214,7 +215,7 @@ fn not_proven(why: String) -> ApiError {
 fn refusal(unproven: Unproven) -> ApiError {
     match unproven {
         Unproven::Wrong(why) => not_proven(why),
-        // Where the secret should be is nothing for a stranger.
+        // An unauthenticated client must not learn where the secret should be.
         Unproven::NoSecret(why) => {
             let why_not = "the hook's secret cannot be read; the gateway's log says why";
             let mut error = ApiError::new(Code::Unavailable, why_not);

@@ -35,7 +35,7 @@ impl Alert {
             route: None,
             id: None,
             subject: None,
-            asked_by: Vec::new(),
+            requesters: Vec::new(),
         }
     }
 
@@ -78,7 +78,7 @@ fn of_held(held: &HeldAnswer) -> Alert {
         since: Some(held.since.clone()),
         route: Some(held.route.clone()),
         id: Some(held.id.clone()),
-        asked_by: held.asked_by.clone(),
+        requesters: held.requesters.clone(),
         ..Alert::new(AlertKind::Held, Severity::Critical, held.message.clone())
     }
 }
@@ -92,11 +92,11 @@ fn of_failing(app: &App, failing: &FailingQuestion) -> Alert {
             (AlertKind::StandingIn, Severity::Warning, message)
         }
     };
-    let asked_by = app.engine.asked_by(&failing.question, &failing.key);
+    let requesters = app.engine.asked_by(&failing.question, &failing.key);
     Alert {
         route: Some(failing.question.route.to_string()),
         id: Some(failing.key.to_string()),
-        asked_by: asked_by.iter().map(ToString::to_string).collect(),
+        requesters: requesters.iter().map(ToString::to_string).collect(),
         ..Alert::new(kind, severity, message).since(Some(failing.failed_at))
     }
 }

@@ -1,4 +1,4 @@
-//! Every form in which a secret was once recorded, and texts that look alike and must stay.
+//! Every form in which a secret was once recorded, and similar texts that must stay.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -159,9 +159,9 @@ fn all() -> Vec<(Value, String)> {
 
 /// What is wrong with a file of cases: its problems, and the report with lines of the file.
 fn read(file: String) -> Result<(), (String, String)> {
-    let told = |report: Report| (report.lines().join("\n"), report.to_string());
-    let decoded = Decoded::<CaseFile>::parse("cases.yaml", file).map_err(told)?;
-    checked(decoded).map(drop).map_err(told)
+    let shown = |report: Report| (report.lines().join("\n"), report.to_string());
+    let decoded = Decoded::<CaseFile>::parse("cases.yaml", file).map_err(shown)?;
+    checked(decoded).map(drop).map_err(shown)
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn no_form_of_a_secret_is_left() {
     for (value, secret) in all() {
         let once = redact(value.clone(), "", &Secrets::default());
         assert!(!once.to_string().contains(&secret), "{value} became {once}");
-        assert_eq!(redact(once.clone(), "", &Secrets::default()), once, "what is redacted is no secret");
+        assert_eq!(redact(once.clone(), "", &Secrets::default()), once, "a redacted text is not a secret");
     }
 }
 
@@ -239,7 +239,7 @@ fn a_recorded_case_holds_no_form_of_a_secret_and_can_be_read() {
     }
 }
 
-/// Texts that look alike.
+/// Similar texts.
 #[test]
 fn other_texts_stay() {
     for text in [

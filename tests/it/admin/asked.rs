@@ -1,4 +1,4 @@
-//! The ApplicationSets that asked for a shared answer, and the command `appset-gateway answers`.
+//! The ApplicationSets that requested a shared answer, and the command `appset-gateway answers`.
 
 use std::sync::{Arc, Mutex};
 
@@ -110,7 +110,7 @@ async fn the_commands_list_and_invalidate_answers_and_name_the_callers() {
     ask("fleet-a").await;
     let (_, listed) = run(&["held", "list"]);
     assert!(
-        listed.contains(", asked by fleet-b, fleet-a, fingerprint ") && listed.contains("\n    held: "),
+        listed.contains(", requested by fleet-b, fleet-a, fingerprint ") && listed.contains("\n    held: "),
         "{listed}"
     );
     let (_, listed) = run(&["answers", "list"]);

@@ -25,7 +25,7 @@ async fn status_says_what_is_wrong_and_exits_with_1_if_something_is_held_or_fail
     let run = |arguments: &[&str]| run(&gateway, &config, arguments);
     let fine = run(&["status"]);
     assert_eq!((fine.code, &*fine.stderr), (Some(0), ""), "{}", fine.stdout);
-    assert!(fine.stdout.contains("nothing is wrong") && fine.stdout.contains("never asked"), "{}", fine.stdout);
+    assert!(fine.stdout.contains("nothing is wrong") && fine.stdout.contains("never called"), "{}", fine.stdout);
     assert!(!fine.stdout.contains('\u{1b}'), "no colours in a pipe");
 
     ask(&gateway).await;
@@ -138,7 +138,7 @@ async fn explain_and_answers_show_say_why_once() {
     let failures = failures["answers"].as_array().unwrap().iter().find(|each| each["input"]["x"] == "failing").cloned();
     let shown = run(&["answers", "show", failures.expect("a failure")["key"].as_str().unwrap()]);
     assert_eq!((shown.code, &*shown.stdout), (Some(0), ""), "{}", shown.stderr);
-    for line in ["input     {\"x\":\"failing\"}\n", "cache     failing\n", "; the next call asks the source again\n"] {
+    for line in ["input     {\"x\":\"failing\"}\n", "cache     failing\n", "; the next call reads the source again\n"] {
         assert!(shown.stderr.contains(line), "{line}: {}", shown.stderr);
     }
 }

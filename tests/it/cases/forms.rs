@@ -75,7 +75,7 @@ cases:
     }
     let folder = folder(URL, &case("yesterday", "miss"));
     let (code, _, error) = cli(folder.path(), &["test"]);
-    assert!(code == Some(78) && error.contains("it is no time; write it as `2026-01-31T12:00:00Z`"), "{error}");
+    assert!(code == Some(78) && error.contains("it is not a time; write it as `2026-01-31T12:00:00Z`"), "{error}");
 }
 
 /// The namespace of the ApplicationSet chooses the route.

@@ -182,9 +182,9 @@ async fn a_run_has_an_end() {
     })
     .await;
     for (format, shows) in [
-        ("text", "not known: 0 MUST, 0 SHOULD and 0 HAZARD broken\nnot everything was asked within 2 s"),
-        ("junit", "name=\"finished\"><failure message=\"not everything was asked within 2 s\">"),
-        ("markdown", "Result: not known\n\nnot everything was asked within 2 s"),
+        ("text", "not known: 0 MUST, 0 SHOULD and 0 HAZARD broken\nnot everything was sent within 2 s"),
+        ("junit", "name=\"finished\"><failure message=\"not everything was sent within 2 s\">"),
+        ("markdown", "Result: not known\n\nnot everything was sent within 2 s"),
         ("json", "\"conclusion\": \"not known\""),
     ] {
         let (conforms, report) = conformance(folder.path(), &url(&slow), &["--max-time", "2", "-o", format]).await;

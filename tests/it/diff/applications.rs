@@ -61,7 +61,7 @@ async fn what_exists_is_named_if_the_answer_of_before_is_not_known() {
     assert_ne!(scene.ask("/r", "one", json!({})).await.status, 200);
     scene.is_failing.store(false, Ordering::SeqCst);
     let done = scene.diff(&[]);
-    done.says(1, &["perhaps    app-x", "is not known, so its status was looked at"]);
+    done.says(1, &["perhaps    app-x", "is not known, so its status was read"]);
     assert!(!done.out.contains("app-a"), "{}", done.out);
 }
 
@@ -72,13 +72,13 @@ async fn what_is_not_certain_is_said() {
     api.add("argocd", "one", "gateway");
     let scene = scene(&api).await;
     scene.ask("/r", "one", json!({})).await;
-    scene.diff(&[]).says(1, &["the names cannot be told, because its generators (matrix) add other parameters"]);
+    scene.diff(&[]).says(1, &["the names are not known, because its generators (matrix) add other parameters"]);
     let told = |spec: Value, lines: &[&str]| {
         api.remove("argocd", "one");
         api.add_with("argocd", "one", spec, &["app-b"]);
         scene.diff(&[]).says(1, lines);
     };
-    told(spec("app-{{ .name | lower }}"), &["the names cannot be told from the template `app-{{ .name | lower }}`"]);
+    told(spec("app-{{ .name | lower }}"), &["the names do not follow from the template `app-{{ .name | lower }}`"]);
     let mut kept = spec("app-{{ .name }}");
     kept["syncPolicy"] = json!({"applicationsSync": "create-update", "preserveResourcesOnDeletion": true});
     told(

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
-    argo::{Verdict, judge},
+    argo::{Verdict, evaluate},
     messages::is_one_line,
     numbers::as_the_library_writes,
 };
@@ -63,7 +63,7 @@ pub(super) fn plugin_answer(data: &[u8]) {
         Err(error) => return is_one_line(&error.message),
     };
     let keys = |map: &Map<String, Value>| map.keys().cloned().collect::<Vec<_>>();
-    let of_argo = match judge(200, &[], data) {
+    let of_argo = match evaluate(200, &[], data) {
         Verdict::Parameters(list) => list.iter().map(keys).collect(),
         Verdict::ExplicitlyEmpty => Vec::new(),
         other => panic!("the gateway reads {items:?}, and Argo CD {other:?}"),
@@ -84,7 +84,7 @@ fn is_served(items: &[ParameterSet]) {
     for shape in &*SHAPES {
         let Ok(shaped) = shape.apply(items.to_vec(), &query).now_or_never().unwrap() else { continue };
         let encoded = Encoded::encode(&shaped).unwrap();
-        match judge(200, &[], encoded.body()) {
+        match evaluate(200, &[], encoded.body()) {
             Verdict::Parameters(list) => assert_eq!(list.len(), items.len()),
             Verdict::ExplicitlyEmpty => assert!(items.is_empty(), "Argo CD reads nothing of {items:?}"),
             other => panic!("Argo CD makes {other:?} of {items:?}"),

@@ -117,7 +117,7 @@ fn check_and_call_name_the_identity_of_the_sets() {
         assert!(printed.contains(line), "{printed}");
     }
     for (route, says) in [
-        ("found", "identity  `id` tells the parameter sets apart"),
+        ("found", "identity  `id` identifies the parameter sets"),
         ("named", "identity  `app` tells"),
         ("counted", "identity  none: the guard counts the parameter sets"),
         ("shaped", "identity  `number` tells"),

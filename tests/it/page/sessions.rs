@@ -45,9 +45,9 @@ async fn only_tokens_that_may_look_open_a_session() {
     let app = gateway().await;
     let mut person = Person::at(&app);
     for (token, says) in [
-        ("wrong", "this is no token with the role </bdi><code><bdi>admin</bdi></code>"),
-        ("", "this is no token with the role"),
-        ("a\r\nb", "this is no token with the role"),
+        ("wrong", "this is not a token with the role </bdi><code><bdi>admin</bdi></code>"),
+        ("", "this is not a token with the role"),
+        ("a\r\nb", "this is not a token with the role"),
         (TOKEN, "</bdi></code><bdi> opens no session: it has neither </bdi><code>"),
     ] {
         let reply = person.sign_in(token).await;

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     ADMIN_TOKEN,
-    argo::{Verdict, judge, judge_raw},
+    argo::{Verdict, evaluate, evaluate_raw},
 };
 
 /// A whole response.
@@ -54,7 +54,7 @@ impl Reply {
 
     /// What Argo CD makes of it.
     pub(crate) fn verdict(&self) -> Verdict {
-        judge_raw(&self.raw)
+        evaluate_raw(&self.raw)
     }
 
     /// The parameter sets of an answer, as JSON text. `[]` for an explicitly empty one.
@@ -114,7 +114,7 @@ pub(crate) async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     if reply.header("content-type") == Some("application/json") {
         let verdict = reply.verdict();
         assert!(!matches!(verdict, Verdict::AccidentallyEmpty { .. }), "{verdict:?}: {}", reply.text());
-        assert_eq!(verdict, judge(reply.status, &reply.headers, &reply.body));
+        assert_eq!(verdict, evaluate(reply.status, &reply.headers, &reply.body));
     }
     reply
 }

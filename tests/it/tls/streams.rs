@@ -24,7 +24,7 @@ const LIMITS: Limits = Limits {
     max_age: Duration::from_mins(1),
     patience: Duration::from_millis(300),
     handshake: Duration::from_secs(5),
-    strangers: 1 << 30,
+    unauthenticated: 1 << 30,
 };
 
 /// A server with its own router: `/` answers at once, `/slow` after half a second.

@@ -83,7 +83,7 @@ impl Issuer {
     /// Verifies `token`, which must be genuine and valid now.
     ///
     /// # Errors
-    /// When it is not. Only the sender of a genuine token is told what is wrong.
+    /// When it is not. Only for a genuine token does the message say why.
     pub(super) async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<KnownToken, Refused> {
         let path = &self.path;
         let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{path}: {why}")))?;

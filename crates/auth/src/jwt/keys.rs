@@ -24,9 +24,9 @@ use telemetry::metrics::KeySetMetrics;
 /// How long a caller waits for keys.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between fetches because of unknown keys.
-const UNKNOWN_REST: Duration = Duration::from_secs(30);
+const UNKNOWN_BACKOFF: Duration = Duration::from_secs(30);
 /// The pause after a failed fetch before a call may cause another one.
-const FAILED_REST: Duration = Duration::from_secs(5);
+const FAILED_BACKOFF: Duration = Duration::from_secs(5);
 /// The longest wait between background fetches while a source fails.
 const MAX_RETRY_WAIT: Duration = Duration::from_mins(1);
 
@@ -39,7 +39,7 @@ pub(super) struct Keys {
     refresh: Duration,
     current: ArcSwapOption<KeySet>,
     flights: Flights<(), (), Fetched>,
-    rests: Mutex<Rests>,
+    backoffs: Mutex<Backoffs>,
     clock: Arc<dyn Clock>,
     metrics: KeySetMetrics,
 }
@@ -48,7 +48,7 @@ type Fetched = Result<Arc<KeySet>, BackendError>;
 
 /// The pauses in which a call causes no fetch.
 #[derive(Debug, Default)]
-struct Rests {
+struct Backoffs {
     unknown: Option<Timestamp>,
     failed: Option<(Timestamp, BackendError)>,
 }
@@ -77,7 +77,7 @@ impl Keys {
             refresh: config.jwks.as_ref().map_or(Duration::ZERO, |jwks| jwks.refresh.0),
             current: ArcSwapOption::new(current),
             flights: Flights::default(),
-            rests: Mutex::default(),
+            backoffs: Mutex::default(),
             clock: Arc::clone(means.clock),
             metrics,
         }))
@@ -146,11 +146,11 @@ impl Keys {
     pub(crate) fn reread(&self) {
         let KeySource::Local(local) = &self.source else { return };
         let read = local.read(&self.algorithms).map_err(BackendError::unavailable);
-        let before = self.rests().failed.as_ref().map(|(_, error)| error.message.clone());
+        let before = self.backoffs().failed.as_ref().map(|(_, error)| error.message.clone());
         if read.as_ref().err().is_some_and(|error| before.as_ref() == Some(&error.message)) {
             self.metrics.failed();
         } else {
-            let _ = self.settle(read);
+            let _ = self.store(read);
         }
     }
 
@@ -179,7 +179,7 @@ impl Keys {
                     KeySource::Published(published) => published.fetch(&keys.algorithms, deadline).await,
                     KeySource::Local(local) => local.read(&keys.algorithms).map_err(BackendError::unavailable),
                 };
-                seat.finish(|_| keys.settle(fetched))
+                seat.finish(|_| keys.store(fetched))
             };
             self.flights.join((), &recheck, || (), work)
         };
@@ -187,7 +187,7 @@ impl Keys {
     }
 
     /// Puts fetched keys into use, if they are good and new.
-    fn settle(&self, fetched: Result<KeySet, BackendError>) -> Fetched {
+    fn store(&self, fetched: Result<KeySet, BackendError>) -> Fetched {
         let issuer = &*self.issuer;
         let current = self.current.load_full();
         let set = match fetched {
@@ -200,11 +200,11 @@ impl Keys {
                     "there are no keys yet, so its tokens get a 503"
                 };
                 tracing::warn!(issuer, %error, "an issuer's keys cannot be read; {consequence}");
-                self.rests().failed = Some((self.clock.now(), error.clone()));
+                self.backoffs().failed = Some((self.clock.now(), error.clone()));
                 return Err(error);
             }
         };
-        self.rests().failed = None;
+        self.backoffs().failed = None;
         self.metrics.read(self.clock.now(), set.len());
         if let Some(current) = current.filter(|current| current.is_same(&set)) {
             return Ok(current);
@@ -218,23 +218,23 @@ impl Keys {
         Ok(set)
     }
 
-    fn rests(&self) -> std::sync::MutexGuard<'_, Rests> {
-        self.rests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoffs(&self) -> std::sync::MutexGuard<'_, Backoffs> {
+        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed_just_now(&self) -> Option<BackendError> {
-        let rests = self.rests();
-        let (at, error) = rests.failed.as_ref()?;
-        is_within(*at, FAILED_REST, self.clock.now()).then(|| error.clone())
+        let backoffs = self.backoffs();
+        let (at, error) = backoffs.failed.as_ref()?;
+        is_within(*at, FAILED_BACKOFF, self.clock.now()).then(|| error.clone())
     }
 
     /// Whether an unknown key may cause a fetch now. If so, the next pause starts.
     fn may_fetch_unknown(&self) -> bool {
-        let (mut rests, now) = (self.rests(), self.clock.now());
-        if rests.unknown.is_some_and(|at| is_within(at, UNKNOWN_REST, now)) {
+        let (mut backoffs, now) = (self.backoffs(), self.clock.now());
+        if backoffs.unknown.is_some_and(|at| is_within(at, UNKNOWN_BACKOFF, now)) {
             return false;
         }
-        rests.unknown = Some(now);
+        backoffs.unknown = Some(now);
         true
     }
 }

@@ -42,7 +42,7 @@ enum ScopeOf {
 /// The result of `scopes`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Given {
+struct EvaluatedScope {
     routes: Vec<String>,
     application_sets: Option<Vec<String>>,
 }
@@ -106,8 +106,8 @@ impl Mapping {
         let scope = match &self.scope {
             ScopeOf::Issuer(scope) => scope.clone(),
             ScopeOf::Claims(expression) => {
-                let given = scopes(expression, claims).and_then(scope_of);
-                given.map_err(|why| format!("`scopes`: {why}"))?
+                let evaluated = scopes(expression, claims).and_then(scope_of);
+                evaluated.map_err(|why| format!("`scopes`: {why}"))?
             }
         };
         Ok(Caller::new(name, self.role, scope, Arc::clone(&self.allowance)))
@@ -115,21 +115,21 @@ impl Mapping {
 }
 
 /// The value of `scopes`. A claim that is a glob by itself counts as one: the issuer wrote it. In a glob that the expression puts together, such as
-/// `group + '-*'`, a claim stands for itself: a group called `*` is no group of all.
+/// `group + '-*'`, a claim matches itself only: a group called `*` does not match all groups.
 fn scopes(expression: &Expression, claims: &Value) -> Result<Value, String> {
-    let mut given = evaluate(expression, claims)?;
+    let mut evaluated = evaluate(expression, claims)?;
     let made: Vec<&str> = SCOPES.into_iter().filter(|key| expression.composes(key)).collect();
     let literal = literal_claims(claims);
     if made.is_empty() || literal == *claims {
-        return Ok(given);
+        return Ok(evaluated);
     }
     let composed = evaluate(expression, &literal)?;
     for key in made {
-        if let (Some(given), Some(composed)) = (given.get_mut(key), composed.get(key)) {
-            *given = composed.clone();
+        if let (Some(evaluated), Some(composed)) = (evaluated.get_mut(key), composed.get(key)) {
+            *evaluated = composed.clone();
         }
     }
-    Ok(given)
+    Ok(evaluated)
 }
 
 /// `claims` with globs that match them in place of all texts.
@@ -142,8 +142,8 @@ fn literal_claims(claims: &Value) -> Value {
     }
 }
 
-fn scope_of(given: Value) -> Result<Scope, String> {
-    let Given { routes, application_sets } = read_object(given)
+fn scope_of(evaluated: Value) -> Result<Scope, String> {
+    let EvaluatedScope { routes, application_sets } = read_object(evaluated)
         .map_err(|why| format!("it must give {{'routes': [globs], 'applicationSets': [globs]}}: {why}"))?;
     if routes.len().max(application_sets.as_ref().map_or(0, Vec::len)) > MAX_GLOBS {
         return Err(format!("it gives more than {MAX_GLOBS} globs"));
@@ -247,8 +247,8 @@ mod tests {
             assert!(all.may_ask("*") && !all.may_ask("a"), "{made}");
         }
         let conditional = "claims.sub == '*' ? {'routes': ['x-*']} : {'routes': [claims.sub + '-*']}";
-        let given = caller(&json!({"scopes": conditional}), &json!({"sub": "?"})).unwrap();
-        assert!(given.may_ask("?-1") && !given.may_ask("a-1"));
+        let evaluated = caller(&json!({"scopes": conditional}), &json!({"sub": "?"})).unwrap();
+        assert!(evaluated.may_ask("?-1") && !evaluated.may_ask("a-1"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The client of a cluster's API server (`TokenReview`, authentication.k8s.io/v1). Tokens that are known to be good have an HTTP client of their
-//! own, with its own concurrency limit and breaker, so that strangers cannot use those up.
+//! own, with its own concurrency limit and breaker, so that unknown tokens cannot use those up.
 
 use std::net::IpAddr;
 
@@ -27,11 +27,11 @@ const MAX_REVIEWS_OF_KNOWN: usize = 4;
 /// The largest answer that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// Whose token is reviewed.
+/// Which token is reviewed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum About {
     /// An unknown token from this address.
-    Stranger(IpAddr),
+    UnknownToken(IpAddr),
     /// A token that was good a short time ago.
     KnownToken,
 }
@@ -70,7 +70,7 @@ impl ReviewApi {
         Some(Self { server, reserved, audiences: config.audiences.clone(), metrics: means.metrics.callers.reviews() })
     }
 
-    /// Whether `other` is the same server, asked for the same audiences.
+    /// Whether `other` is the same server, with the same audiences.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.server.url() == other.server.url() && self.audiences == other.audiences
     }
@@ -107,19 +107,19 @@ impl ReviewApi {
     async fn send(
         &self,
         about: About,
-        asked: &Value,
+        review: &Value,
         token: &Secret,
         deadline: Instant,
     ) -> Result<ReviewAnswer, BackendError> {
         let server = match about {
-            About::Stranger(_) => &self.server,
+            About::UnknownToken(_) => &self.server,
             About::KnownToken => &self.reserved,
         };
         let call = ApiCall {
             method: Method::POST,
             path: &["apis", "authentication.k8s.io", "v1", "tokenreviews"],
             query: &[],
-            body: Some(("application/json", asked.to_string().into())),
+            body: Some(("application/json", review.to_string().into())),
             max_bytes: MAX_REPLY_BYTES,
             deadline,
         };

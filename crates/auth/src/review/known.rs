@@ -1,4 +1,4 @@
-//! The remembered results of token reviews. Good tokens have a cache of their own, so that strangers' tokens cannot evict them. A good result
+//! The remembered results of token reviews. Good tokens have a cache of their own, so that unknown tokens cannot evict them. A good result
 //! is kept longer than it is fresh: it is still used for a while if the API server does not answer.
 
 use std::{
@@ -21,7 +21,7 @@ const GOOD_FOR: Duration = Duration::from_mins(1);
 /// How much longer it is accepted while the API server does not answer.
 const STANDS_FOR: Duration = Duration::from_mins(5);
 /// The pause before the next review of the same token after a failed one.
-const RESTS_FOR: Duration = Duration::from_secs(5);
+const BACKOFF: Duration = Duration::from_secs(5);
 /// How long a bad token is refused without a review.
 const BAD_FOR: Duration = Duration::from_secs(10);
 /// How many good tokens are remembered, and how many bad ones.
@@ -108,7 +108,7 @@ impl Good {
     fn is_accepted(&self, now: Timestamp) -> bool {
         let failed = Timestamp(self.failed.load(Ordering::Relaxed));
         let is_fresh = now < self.expires && is_within(self.since, GOOD_FOR, now);
-        is_fresh || self.stands(now) && is_within(failed, RESTS_FOR, now)
+        is_fresh || self.stands(now) && is_within(failed, BACKOFF, now)
     }
 
     /// Whether it is accepted at `now` if the API server does not answer.
@@ -157,9 +157,9 @@ mod tests {
         let stands = |seconds| known.good(&TOKEN, after(seconds)).is_some_and(|good| good.stands(after(seconds)));
         assert!(is_accepted(0) && is_accepted(59) && !is_accepted(60));
         assert!(stands(60) && stands(359) && !stands(360));
-        for asked in [60, 358] {
-            known.good(&TOKEN, after(asked)).unwrap().failed(after(asked));
-            assert!(is_accepted(asked), "the API server is left alone for a while");
+        for seconds in [60, 358] {
+            known.good(&TOKEN, after(seconds)).unwrap().failed(after(seconds));
+            assert!(is_accepted(seconds), "the API server is left alone for a while");
         }
         assert!(is_accepted(359) && !is_accepted(360), "but not for longer than it stands");
         assert!(known.verdict(&TOKEN, Timestamp(NOW.0 - 1)).is_none(), "a clock that was put back ends it");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_push_no_good_one_out() {
+    fn unknown_tokens_push_no_good_one_out() {
         let known = good(after(3600));
         for n in 0..4 * MAX_TOKENS {
             let mut token = TOKEN;

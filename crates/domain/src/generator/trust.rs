@@ -1,8 +1,8 @@
-//! The keys and roots by which a backend verifies answers.
+//! What a backend verifies answers by.
 
 use std::time::Instant;
 
-/// The state of a backend's verification at one moment: its keys, its roots, and the demands on signatures.
+/// What a backend verifies answers by, at one moment: keys, roots, and what must be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trust {
     /// A hash of it, the same in all replicas. 0: nothing is verified.

@@ -25,7 +25,7 @@ fn of(kind: Kind, headers: &HeaderMap, body: &Value, host: Option<&str>) -> Vec<
 }
 
 fn by(kind: Kind, headers: &HeaderMap, body: &Value, naming: Naming<'_>) -> Vec<String> {
-    let told = |subject: Subject| match subject {
+    let named = |subject: Subject| match subject {
         Subject::Image { repository, tag, digest } => {
             let tag = tag.map(|tag| format!(":{tag}")).unwrap_or_default();
             let digest = digest.map(|digest| format!("@{}", &digest.hex()[..4])).unwrap_or_default();
@@ -34,7 +34,7 @@ fn by(kind: Kind, headers: &HeaderMap, body: &Value, naming: Naming<'_>) -> Vec<
         Subject::Commit(sha) => sha,
         Subject::Url(_) | Subject::Questions(_) => unreachable!("only a mapping gives these"),
     };
-    kind.subjects(headers, body, naming).unwrap().into_iter().map(told).collect()
+    kind.subjects(headers, body, naming).unwrap().into_iter().map(named).collect()
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn registries_tell_of_what_was_pushed_or_deleted() {
         of(Kind::Distribution, &HeaderMap::new(), &events, Some("registry.example.com"))[0],
         "registry.example.com/org/app:main"
     );
-    // Docker Distribution tells of each layer, and of the parts of an index. No tag has changed then.
+    // Docker Distribution sends an event for each layer, and of the parts of an index. No tag has changed then.
     for (action, expected) in [("push", &[][..]), ("mount", &[]), ("delete", &["registry.example.com:5000/org/app"])] {
         let mut event = event(action);
         event["target"].as_object_mut().unwrap().remove("tag");

@@ -21,7 +21,7 @@ pub struct Context {
     deadline: Instant,
 }
 
-/// The part of a query that templates may read.
+/// What templates may read of a query.
 #[derive(Debug, Clone)]
 struct Input {
     parameters: Arc<Parameters>,

@@ -168,7 +168,7 @@ async fn what_no_replica_made_cannot_be_read() {
     forge(&stage, KEY, &[(Field::Failure, Some(Bytes::from_static(b"never again")))]).await;
     let record = read(&replica, KEY).await.unwrap();
     assert_eq!((record.get(Field::Failure), is_unreadable(&record)), (None, false));
-    // The rest: a revision that nobody has, an invalidation that selects who knows what, a wish for a refresh.
+    // The other kinds: a revision that nobody has, an invalidation with an unknown selector, a request for a refresh.
     stage.store.register(&epoch, &[("previews".to_owned(), Bytes::from_static(b"forged"))]).await.unwrap();
     stage.store.invalidate(&epoch, Bytes::from_static(b"forged")).await.unwrap();
     stage.store.note("list", &[("name".to_owned(), "forged".to_owned())], Duration::ZERO).await.unwrap();

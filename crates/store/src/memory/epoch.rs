@@ -61,7 +61,7 @@ impl Epoch {
         self.records.get(key).map_or(0, |record| record.version)
     }
 
-    /// Whether it holds all that it was given, as far as the replica of `request` can tell.
+    /// Whether it holds all that was written, as far as the replica of `request` shows.
     pub(super) fn is_whole(&self, request: &SyncRequest) -> bool {
         let is_known = request.epoch.as_ref() == Some(&self.id);
         let has_gone_back = self.highest < request.highest || self.invalidation < request.invalidation;

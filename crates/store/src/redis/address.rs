@@ -75,7 +75,7 @@ impl Address {
         }
     }
 
-    /// The host of a server that is asked without TLS, and is not this machine.
+    /// The host of a server that is used without TLS, and is not this machine.
     pub fn in_cleartext(&self) -> Option<String> {
         let nodes = match self {
             Self::Single(node) => std::slice::from_ref(node),

@@ -25,7 +25,7 @@ local function run_id()
   return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 end
 
--- Whether the replica knows another epoch than the store holds. With `strict`, also while the store recovers.
+-- Whether the replica has another epoch than the store. With `strict`, also while the store recovers.
 local function is_other_epoch(strict)
   local state = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'recovering')
   return state[1] ~= ARGV[1] or state[2] ~= run_id() or (strict and state[3] ~= '')

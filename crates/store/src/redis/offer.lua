@@ -17,7 +17,7 @@ for at = 3, #ARGV, 10 do
     -- Somebody removed it, and other replicas may know a later one.
     make_unreadable(key)
   elseif is_before and differs and (is_alone or is_lone or (offered == 0 and known == 0)) then
-    -- Nobody knows which of the two is later.
+    -- It is not known which of the two is later.
     make_unreadable(key)
     if not is_alone and not is_lone then redis.call('HSET', record, 'o', '0') end
   elseif not version or (is_before and not is_lone and known < offered) then

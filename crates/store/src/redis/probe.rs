@@ -1,4 +1,4 @@
-//! Tries a store once, for `check --connect`: whether it can be reached, keeps what it is given, and lets this user do what the
+//! Tries a store once, for `check --connect`: whether it can be reached, keeps what is written, and lets this user do what the
 //! gateway needs.
 
 use std::collections::HashMap;

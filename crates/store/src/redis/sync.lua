@@ -17,7 +17,7 @@ local function listed_after(number, ...)
   return redis.call('ZRANGEBYSCORE', index, '(' .. whole(number), '+inf', 'WITHSCORES', ...)
 end
 
--- Whether the store holds all that this process was given. Another process may have lost writes. So has one whose numbers went back, or
+-- Whether the store holds all that was written to this process. Another process may have lost writes. So has one whose numbers went back, or
 -- whose lists do not have what was noted.
 local function is_whole()
   if not epoch or state[2] ~= run or string.sub(epoch, 1, #run) ~= run then return false end
@@ -57,7 +57,7 @@ if not began and whole(#entries / 2) ~= state[9] then
   redis.call('HSET', KEYS[1], 'hushed', whole(hushed))
 end
 
--- An entry: copy, whether it has offered, when it came, until when the replica answers, the version that it knows, whether it is current, how many
+-- An entry: copy, whether it has offered, when it came, until when the replica answers, the version that it has, whether it is current, how many
 -- replicas were live when the copy last was complete.
 -- A request that was under way for long takes nothing back: the replica answers as long as a later one said.
 local ENTRY = '^(%d) (%d) (%d+) (%d+) (%d+) (%d) (%d+)$'
@@ -164,7 +164,7 @@ if is_known and not recovering then
   highest = tonumber(redis.call('HGET', KEYS[1], 'highest'))
 end
 
--- What all answering replicas know is settled. A replica that knows all changes from now on answers.
+-- A version that all answering replicas have is acknowledged (`settled`). A replica that has all changes answers from now on.
 local known_by_all = nil
 if is_all == '1' then enter(true) end
 entries = redis.call('HVALS', replicas)

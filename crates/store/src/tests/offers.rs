@@ -52,7 +52,7 @@ pub(super) async fn recovers(store: &dyn Store) {
     assert!(reply.changed.is_empty(), "a commit is later than what was offered: {reply:?}");
 }
 
-/// Where nobody knows which of two baselines is later, what was there is unknown.
+/// Where it is not known which of two baselines is later, the previous state is unknown.
 pub(super) async fn offers(store: &dyn Store) {
     let baseline = |version, content| record(version, Field::Baseline, content);
     let epoch = recovered(store).await;

@@ -39,7 +39,7 @@ async fn names_its_key(store: &dyn Store) {
 }
 
 #[tokio::test]
-async fn the_twin_names_its_key_and_has_pages() {
+async fn the_memory_store_names_its_key_and_has_pages() {
     names_its_key(&MemoryStore::new(Arc::new(SystemClock))).await;
 }
 

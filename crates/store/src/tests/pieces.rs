@@ -28,9 +28,9 @@ async fn a_record_that_others_damaged_cannot_be_read() {
             _ => damage(&[b"HSET", &name(key), b"v", b"nonsense"]),
         }
         // For a new replica, and for one that knew it.
-        for knows in [0, version] {
+        for known in [0, version] {
             let mut sync = request("new", Some(&epoch));
-            sync.version = knows.saturating_sub(1);
+            sync.version = known.saturating_sub(1);
             let record = loop {
                 let reply = store.sync(&sync).await.unwrap();
                 if let Some((_, record)) = reply.changed.iter().find(|(of, _)| *of == key) {
@@ -53,7 +53,7 @@ async fn a_record_that_others_damaged_cannot_be_read() {
 /// How many stores are damaged at once.
 const AT_ONCE: usize = 40;
 
-/// What follows a store, as a replica does: it knows versions, and offers what it has.
+/// Follows a store, as a replica does: it has versions, and offers its records.
 struct Follower {
     store: Arc<dyn Store>,
     request: SyncRequest,
@@ -218,7 +218,7 @@ async fn damaged(server: &Server, case: usize, damage: &str) {
     let mut new = Follower::new(server, &prefix, "new");
     let behind = tokio::join!(new.commits(A), one.commits(A), other.commits(B));
     let behind = [behind.0, behind.1, behind.2, new.commits(B).await];
-    assert!(behind.iter().all(|times| *times <= 3), "{damage}: asked again in vain {behind:?} times");
+    assert!(behind.iter().all(|times| *times <= 3), "{damage}: called again in vain {behind:?} times");
     for follower in [new, one, other] {
         assert!(follower.epochs <= 3, "{damage}: {} epochs", follower.epochs);
     }

@@ -16,10 +16,10 @@ fn sink() -> Arc<Sink> {
     Arc::new(Sink::new(LogStream::Stdout))
 }
 
-/// What `tell` writes into a log.
-fn logged(config: LogConfig, tell: impl FnOnce()) -> String {
+/// The text that `log` writes into a log.
+fn logged(config: LogConfig, log: impl FnOnce()) -> String {
     let sink = sink();
-    tracing::subscriber::with_default(log::subscriber(config, &sink), tell);
+    tracing::subscriber::with_default(log::subscriber(config, &sink), log);
     sink.take()
 }
 
@@ -47,7 +47,7 @@ fn plain() -> Answered<'static> {
 fn only_our_log_of_json_takes_the_line_directly() {
     let takes = |config| {
         let mut is_told = false;
-        let written = logged(config, || is_told = plain().tell_directly(SystemTime::now()));
+        let written = logged(config, || is_told = plain().log_directly(SystemTime::now()));
         assert_eq!(is_told, !written.is_empty());
         is_told
     };
@@ -57,9 +57,9 @@ fn only_our_log_of_json_takes_the_line_directly() {
         assert_eq!(takes(LogConfig { format: Format::Json, level }), is_taken, "{level:?}");
         assert!(!takes(LogConfig { format: Format::Text, level }), "{level:?}");
     }
-    assert!(!plain().tell_directly(SystemTime::now()), "there is no log at all");
+    assert!(!plain().log_directly(SystemTime::now()), "there is no log at all");
     let other = tracing_subscriber::registry().with(fmt::layer().event_format(JsonLine::new(None)));
-    tracing::subscriber::with_default(other, || assert!(!plain().tell_directly(SystemTime::now())));
+    tracing::subscriber::with_default(other, || assert!(!plain().log_directly(SystemTime::now())));
 }
 
 #[test]
@@ -71,14 +71,14 @@ fn every_log_has_the_line_once_or_leaves_it_out() {
         (Format::Text, LogLevel::Info, 1),
         (Format::Text, LogLevel::Error, 0),
     ] {
-        let written = logged(LogConfig { format, level }, || plain().tell());
+        let written = logged(LogConfig { format, level }, || plain().log());
         assert_eq!(written.lines().count(), lines, "{format:?} {level:?}: {written}");
     }
 }
 
 #[test]
 fn a_line_for_people_shows_the_key_as_it_is() {
-    let written = logged(LogConfig { format: Format::Text, level: LogLevel::Info }, || plain().tell());
+    let written = logged(LogConfig { format: Format::Text, level: LogLevel::Info }, || plain().log());
     assert!(
         written.contains(" INFO request: answered request_id=\"id\" peer=\"127.0.0.1\" route=\"route\""),
         "{written}"
@@ -165,9 +165,9 @@ fn both_ways_write_the_same_bytes() {
                     sets,
                 };
                 let now = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
-                within(place.as_ref(), || assert!(answered.tell_directly(now)));
+                within(place.as_ref(), || assert!(answered.log_directly(now)));
                 let direct = sink.take();
-                within(place.as_ref(), || answered.tell_by_event());
+                within(place.as_ref(), || answered.log_by_event());
                 let by_event = sink.take();
                 let ((time, direct), (_, by_event)) = (without_time(&direct), without_time(&by_event));
                 prop_assert_eq!(direct, by_event);
@@ -179,10 +179,10 @@ fn both_ways_write_the_same_bytes() {
     });
 }
 
-/// Runs `tell` within a trace, if there is one.
-fn within(place: Option<&SpanContext>, tell: impl FnOnce()) {
+/// Runs `log` within a trace, if there is one.
+fn within(place: Option<&SpanContext>, log: impl FnOnce()) {
     match place {
-        Some(place) => trace::at(Some(place.clone()), async { tell() }).now_or_never().unwrap(),
-        None => tell(),
+        Some(place) => trace::at(Some(place.clone()), async { log() }).now_or_never().unwrap(),
+        None => log(),
     }
 }

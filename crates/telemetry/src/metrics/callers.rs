@@ -104,7 +104,7 @@ impl ReviewMetrics {
         self.done.with_label_values(&[outcome]).inc();
     }
 
-    /// Counts a token for which the API server was not asked, or not waited for, because of `reason`.
+    /// Counts a token for which the API server was not called, or not waited for, because of `reason`.
     pub fn spared(&self, reason: &'static str) {
         debug_assert!(is_explained(&SPARED_REASONS, reason), "{reason}");
         self.spared.with_label_values(&[reason]).inc();

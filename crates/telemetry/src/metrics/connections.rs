@@ -17,7 +17,7 @@ const REASONS: [Meaning; 9] = [
     ("crowded_out", "nobody had authenticated on it, and newer connections needed its memory"),
 ];
 
-/// Counts connections, and tells until when the certificate is valid.
+/// Counts connections, and reports until when the certificate is valid.
 #[derive(Debug, Clone)]
 pub struct ConnectionMetrics {
     open: IntGauge,

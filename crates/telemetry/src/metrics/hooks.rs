@@ -1,11 +1,11 @@
-//! Deliveries of hooks, and the looks that they lead to.
+//! Deliveries of hooks, and the rechecks that they lead to.
 
 use prometheus::{IntCounter, IntCounterVec};
 
 use super::registry::{Made, Meaning, MetricRegistry, is_explained};
 
 const OUTCOMES: [Meaning; 6] = [
-    ("taken", "the questions that it concerns are looked at again"),
+    ("taken", "the questions that it concerns are rechecked"),
     ("ignored", "it names nothing that an answer could depend on"),
     ("duplicate", "a delivery with the same id came before"),
     ("unproven", "its signature or token is missing or wrong"),
@@ -13,31 +13,31 @@ const OUTCOMES: [Meaning; 6] = [
     ("refused", "too many events wait"),
 ];
 
-const LOOKS: [Meaning; 4] = [
+const RECHECKS: [Meaning; 4] = [
     ("changed", "there is another answer"),
     ("unchanged", "the answer is the same"),
     ("held", "the guard holds the answer"),
     ("failed", "there is no answer"),
 ];
 
-/// Counts deliveries by hook and [outcome](OUTCOMES), and looks by [result](LOOKS).
+/// Counts deliveries by hook and [outcome](OUTCOMES), and rechecks by [result](RECHECKS).
 #[derive(Debug, Clone)]
 pub struct HookMetrics {
     deliveries: IntCounterVec,
     questions: IntCounter,
-    looks: IntCounterVec,
+    rechecks: IntCounterVec,
 }
 
 impl HookMetrics {
     pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
-        let looks = registry.explained(
+        let rechecks = registry.explained(
             "appset_gateway_hook_looks_total",
-            "Questions that were looked at again after an event.",
+            "Questions that were rechecked after an event.",
             &["result"],
-            &LOOKS,
+            &RECHECKS,
         )?;
-        for (result, _) in LOOKS {
-            looks.with_label_values(&[result]);
+        for (result, _) in RECHECKS {
+            rechecks.with_label_values(&[result]);
         }
         Ok(Self {
             deliveries: registry.explained(
@@ -48,7 +48,7 @@ impl HookMetrics {
             )?,
             questions: registry
                 .counter("appset_gateway_hook_questions_total", "Known questions that events concerned.")?,
-            looks,
+            rechecks,
         })
     }
 
@@ -70,9 +70,9 @@ impl HookMetrics {
         self.questions.inc_by(questions as u64);
     }
 
-    /// Counts a look.
-    pub fn looked(&self, result: &str) {
-        debug_assert!(is_explained(&LOOKS, result), "{result}");
-        self.looks.with_label_values(&[result]).inc();
+    /// Counts a recheck.
+    pub fn rechecked(&self, result: &str) {
+        debug_assert!(is_explained(&RECHECKS, result), "{result}");
+        self.rechecks.with_label_values(&[result]).inc();
     }
 }

@@ -18,7 +18,7 @@ const OUTCOMES: [Meaning; 13] = [
     ("broken", "an answer that broke off"),
     ("too_large", "an answer that is too large"),
     ("throttled", "not sent, since the account pauses"),
-    ("resting", "not sent, since the destination rests after failures"),
+    ("resting", "not sent, since requests pause after failures"),
     ("no_turn", "not sent, since too many requests were under way until the deadline"),
 ];
 

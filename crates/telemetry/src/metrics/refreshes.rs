@@ -1,4 +1,4 @@
-//! What the gateway told Argo CD.
+//! Notifications of ApplicationSets.
 
 use std::time::Duration;
 
@@ -31,27 +31,27 @@ impl RefreshMetrics {
         let metrics = Self {
             refreshes: registry.explained(
                 "appset_gateway_refreshes_total",
-                "Attempts to tell an ApplicationSet that there is another answer.",
+                "Attempts to notify an ApplicationSet of another answer.",
                 &["result"],
                 &RESULTS,
             )?,
             seconds: registry
                 .histograms(
                     "appset_gateway_refresh_duration_seconds",
-                    "How long it took from another answer until its ApplicationSet was told.",
+                    "How long it took from another answer until its ApplicationSet was notified.",
                     &[],
                 )?
                 .with_label_values::<&str>(&[]),
             after_event: registry
                 .histograms(
                     "appset_gateway_event_to_refresh_duration_seconds",
-                    "How long it took from an event of a hook until an ApplicationSet was told of the other answer that it led to.",
+                    "How long it took from an event of a hook until an ApplicationSet was notified of the other answer that it led to.",
                     &[],
                 )?
                 .with_label_values::<&str>(&[]),
             dropped: registry.counter(
                 "appset_gateway_refreshes_dropped_total",
-                "Changes that ApplicationSets were not told of: after many attempts, because too many waited, or at the end.",
+                "Changes of which ApplicationSets were not notified: after many attempts, because too many waited, or at the end.",
             )?,
             events: registry.explained(
                 "appset_gateway_kubernetes_events_total",
@@ -78,12 +78,12 @@ impl RefreshMetrics {
         }
     }
 
-    /// Notes that an ApplicationSet was told so long after an event.
+    /// Notes that an ApplicationSet was notified so long after an event.
     pub fn after_event(&self, after: Duration) {
         self.after_event.observe(after.as_secs_f64());
     }
 
-    /// Counts what ApplicationSets are not told.
+    /// Counts changes of which ApplicationSets are not notified.
     pub fn dropped(&self, count: usize) {
         self.dropped.inc_by(count as u64);
     }

@@ -46,7 +46,7 @@ impl MetricRegistry {
         self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
-    /// Counters with `labels`. The last label has one of the given values, which the help text explains.
+    /// Counters with `labels`. The last label has one of the listed values, which the help text explains.
     pub(super) fn explained(
         &mut self,
         name: &str,

@@ -5,7 +5,7 @@ use prometheus::{IntCounterVec, IntGauge};
 use super::registry::{Made, MetricRegistry};
 use domain::clock::Timestamp;
 
-/// Tells which configuration is in use, and counts reloads.
+/// Reports which configuration is in use, and counts reloads.
 #[derive(Debug, Clone)]
 pub struct ReloadMetrics {
     generation: IntGauge,

@@ -22,7 +22,7 @@ pub struct RouteNow {
     pub held: IntGauge,
     /// Parameter sets in the answers that may be served.
     pub parameter_sets: IntGauge,
-    /// Age of the oldest answer that stands in for a failing source, in seconds.
+    /// Age of the oldest answer that is served while a source fails, in seconds.
     pub stand_in_age: IntGauge,
     /// How long answers are fresh, in seconds.
     pub ttl: IntGauge,
@@ -45,7 +45,7 @@ impl RouteGauges {
             )?,
             stand_in_age: registry.gauges(
                 "appset_gateway_route_stand_in_age_seconds",
-                "Age of the oldest answer that stands in for a source that failed within the last hour, by route, or 0 if none does.",
+                "Age of the oldest answer that is served in place of a source that failed within the last hour, by route, or 0 if none does.",
                 &["route"],
             )?,
             ttl: registry.gauges(

@@ -9,7 +9,10 @@ const RESULTS: [Meaning; 5] = [
     ("differs", "it has another one"),
     ("candidate_error", "it has none"),
     ("primary_error", "the route's own backend has none"),
-    ("skipped", "the candidate was not asked, since too many comparisons were under way or no ApplicationSet asked"),
+    (
+        "skipped",
+        "the candidate was not called, since too many comparisons were under way or no ApplicationSet sent the question",
+    ),
 ];
 
 /// Counts comparisons of all routes.

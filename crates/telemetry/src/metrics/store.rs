@@ -33,7 +33,7 @@ impl StoreMetrics {
         Ok(Self {
             in_contact: registry.gauges(
                 "appset_gateway_store_in_contact",
-                "1 while this replica knows what the shared store held a second ago. Otherwise it answers nothing. Absent without `cache.shared`.",
+                "1 while this replica has what the shared store held a second ago. Otherwise it answers nothing. Absent without `cache.shared`.",
                 &[],
             )?,
             replicas: registry
@@ -87,7 +87,7 @@ impl StoreMetrics {
     }
 
     /// Counts a `request`.
-    pub fn asked(&self, request: &str, took: Duration, is_good: bool) {
+    pub fn requested(&self, request: &str, took: Duration, is_good: bool) {
         self.seconds.with_label_values(&[request]).observe(took.as_secs_f64());
         if !is_good {
             self.errors.with_label_values(&[request]).inc();

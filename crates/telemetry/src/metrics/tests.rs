@@ -106,6 +106,6 @@ fn the_documentation_names_every_metric() {
     let text: String =
         pages.chain([root.join("README.md")]).map(|page| std::fs::read_to_string(page).unwrap()).collect();
     for (name, _, _, _) in every_metric() {
-        assert!(text.contains(&format!("`{name}`")), "`{name}` stands in neither README.md nor a page of docs/");
+        assert!(text.contains(&format!("`{name}`")), "`{name}` is neither in README.md nor on a page of docs/");
     }
 }

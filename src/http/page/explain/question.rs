@@ -15,7 +15,7 @@ use domain::{clock::Timestamp, document, generator::Parameters};
 
 /// A question as the form has it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct QuestionForm {
     /// The route.
     pub(crate) route: String,
     /// The ApplicationSet that asks.
@@ -24,10 +24,10 @@ pub(crate) struct Asked {
     pub(crate) parameters: String,
 }
 
-impl Asked {
+impl QuestionForm {
     /// The question of a remembered answer.
     pub(crate) fn of(answer: &RememberedAnswer) -> Self {
-        let application_set = answer.application_set.clone().or_else(|| answer.asked_by.first().cloned());
+        let application_set = answer.application_set.clone().or_else(|| answer.requesters.first().cloned());
         Self {
             route: answer.route.clone(),
             application_set: application_set.unwrap_or_default(),
@@ -62,13 +62,13 @@ fn written(parameters: &Parameters) -> String {
     let lines: Option<Vec<String>> =
         parameters.iter().map(|(name, value)| value.as_str().map(|value| format!("{name}={value}"))).collect();
     let text = lines.unwrap_or_default().join("\n");
-    let read = Asked { parameters: text.clone(), ..Asked::default() }.read();
+    let read = QuestionForm { parameters: text.clone(), ..QuestionForm::default() }.read();
     if read.as_ref() == Ok(parameters) { text } else { serde_json::to_string_pretty(parameters).unwrap_or_default() }
 }
 
 /// The form. `routes` are the names to choose from.
-pub(crate) fn form(asked: &Asked, routes: &[String], problem: Option<&str>, visitor: &Visitor) -> Markup {
-    let rows = asked.parameters.lines().count().clamp(2, 12);
+pub(crate) fn form(form: &QuestionForm, routes: &[String], problem: Option<&str>, visitor: &Visitor) -> Markup {
+    let rows = form.parameters.lines().count().clamp(2, 12);
     html! {
         form.card.stacked method="post" action="/explain" {
             (form_token(visitor))
@@ -77,20 +77,20 @@ pub(crate) fn form(asked: &Asked, routes: &[String], problem: Option<&str>, visi
                 div.field {
                     label for="route" { "Route" }
                     select #route name="route" {
-                        @for name in routes { option value=(name) selected[*name == asked.route] { (name) } }
+                        @for name in routes { option value=(name) selected[*name == form.route] { (name) } }
                     }
                 }
                 div.field {
                     label for="application-set" { "ApplicationSet" }
-                    input #application-set name="applicationSet" type="text" value=(asked.application_set) autocomplete="off" spellcheck="false";
+                    input #application-set name="applicationSet" type="text" value=(form.application_set) autocomplete="off" spellcheck="false";
                 }
             }
             div.field {
                 label for="parameters" { "Parameters, one a line" }
-                textarea #parameters name="parameters" rows=(rows) spellcheck="false" placeholder="branch=feature/login" { (asked.parameters) }
+                textarea #parameters name="parameters" rows=(rows) spellcheck="false" placeholder="branch=feature/login" { (form.parameters) }
             }
             div.buttons { button.primary type="submit" { "Ask the source now" } }
-            p.quiet { "Nothing is stored, and no caller notices. The source is asked once." }
+            p.quiet { "Nothing is stored, and no caller notices. The source is called once." }
         }
     }
 }
@@ -105,11 +105,11 @@ pub(crate) fn known(answers: &[RememberedAnswer], page: Page, route: Option<&str
                 p.quiet { (page.total) @if route.is_some() { " · " a href="/explain" { "of all routes" } } }
             }
             @if answers.is_empty() {
-                p.quiet { "Nobody has asked yet." }
+                p.quiet { "No question came yet." }
             } @else {
                 div.card.wide {
                     table {
-                        thead { tr { th scope="col" { "Question" } th scope="col" { "State" } th scope="col" { "Sets" } th scope="col" { "Stored" } th scope="col" { "Asked by" } } }
+                        thead { tr { th scope="col" { "Question" } th scope="col" { "State" } th scope="col" { "Sets" } th scope="col" { "Stored" } th scope="col" { "Requested by" } } }
                         tbody { @for answer in answers { (row(answer, now)) } }
                     }
                 }
@@ -127,8 +127,8 @@ fn row(answer: &RememberedAnswer, now: Timestamp) -> Markup {
             td data-label="State" { div { (state(answer)) } }
             td data-label="Sets" { div { @if let Some(stored) = &answer.stored { (stored.parameter_sets) } } }
             td data-label="Stored" { div { @if let Some(stored) = &answer.stored { (since(now, &stored.stored_at)) } } }
-            td data-label="Asked by" {
-                div { @for (index, name) in answer.asked_by.iter().enumerate() { @if index > 0 { ", " } (outside(name)) } }
+            td data-label="Requested by" {
+                div { @for (index, name) in answer.requesters.iter().enumerate() { @if index > 0 { ", " } (outside(name)) } }
             }
         }
     }
@@ -171,10 +171,10 @@ mod tests {
             json!({"x": "\u{202e}<script>"}),
         ] {
             let Value::Object(parameters) = parameters else { panic!() };
-            let asked = Asked { parameters: written(&parameters), ..Asked::default() };
-            assert_eq!(asked.read().as_ref(), Ok(&parameters), "{asked:?}");
+            let form = QuestionForm { parameters: written(&parameters), ..QuestionForm::default() };
+            assert_eq!(form.read().as_ref(), Ok(&parameters), "{form:?}");
         }
-        let read = |text: &str| Asked { parameters: text.to_owned(), ..Asked::default() }.read();
+        let read = |text: &str| QuestionForm { parameters: text.to_owned(), ..QuestionForm::default() }.read();
         assert_eq!(read("\n a = b \r\n\n").unwrap(), *json!({"a": "b"}).as_object().unwrap());
         for wrong in ["a", "{", "{} {}", "{\"a\":1,\"a\":2}"] {
             assert!(read(wrong).is_err(), "{wrong}");

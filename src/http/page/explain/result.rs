@@ -36,7 +36,7 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
             @if found.remembered.depends_on_unnamed_set() {
                 p { "The answer may depend on the ApplicationSet, and none was named. Argo CD always names one." }
             }
-            p.quiet { "Asked now, by the backend " (outside(&found.backend)) ", in " (milliseconds(found.milliseconds)) "." }
+            p.quiet { "Found now, by the backend " (outside(&found.backend)) ", in " (milliseconds(found.milliseconds)) "." }
             @if let Some(because) = &found.because {
                 p.problem { "It would not be served: " (prose(&because.message)) " (" (because.status) " " (outside(&because.code)) ")" }
             }
@@ -50,7 +50,7 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
         (remembered(&found.remembered, None, found.because.as_ref().map_or("", |because| &because.message), now))
         p.quiet {
             "Key " code { (outside(&found.key)) } @if found.lineage != found.key { ", lineage " code { (outside(&found.lineage)) } }
-            @if !found.identity.is_empty() { "; sets are told apart by " @for key in &found.identity { code { (outside(key)) } " " } }
+            @if !found.identity.is_empty() { "; sets are identified by " @for key in &found.identity { code { (outside(key)) } " " } }
         }
     }
 }
@@ -84,7 +84,7 @@ fn answer(found: &Explanation) -> Markup {
         section.card {
             header {
                 h2 { "What Argo CD gets" }
-                @if answer.status == 200 { span.state.good[!answer.is_stand_in].warn[answer.is_stand_in] { "200" } } @else { span.state.warn { (answer.status) } }
+                @if answer.status == 200 { span.state.good[!answer.is_fallback].warn[answer.is_fallback] { "200" } } @else { span.state.warn { (answer.status) } }
             }
             p {
                 @if let Some(now) = found.gets_now() { "Now " (prose(&now)) ", afterwards " (found.gets_afterwards()) "." }
@@ -111,8 +111,8 @@ pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, said: 
                     div { dt { "Last good" } dd { "nothing" } }
                 }
                 @if let Some(left) = answer.fresh_for_seconds { div { dt { "Fresh for" } dd { (duration(Duration::from_secs(left))) } } }
-                @if !answer.asked_by.is_empty() {
-                    div { dt { "Asked by" } dd { @for (index, name) in answer.asked_by.iter().enumerate() { @if index > 0 { ", " } (outside(name)) } } }
+                @if !answer.requesters.is_empty() {
+                    div { dt { "Requested by" } dd { @for (index, name) in answer.requesters.iter().enumerate() { @if index > 0 { ", " } (outside(name)) } } }
                 }
             }
             @if let Some(failing) = &answer.failing {

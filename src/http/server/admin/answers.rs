@@ -7,7 +7,7 @@ use http::Uri;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{off_thread, told};
+use super::{off_thread, to_json};
 use crate::{
     app::App,
     http::server::error::{ApiError, Code},
@@ -42,7 +42,7 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     check_names(&selector)?;
     let selector = with_former_names(&app, &selector);
     let limit = query.limit.unwrap_or(DEFAULT_LISTED);
-    told(&off_thread(move || answers::answers(&app, &selector, limit)).await?)
+    to_json(&off_thread(move || answers::answers(&app, &selector, limit)).await?)
 }
 
 /// `GET /admin/answers/{id}`: the answer whose key begins with `id`.
@@ -56,7 +56,7 @@ pub(super) async fn show(app: Arc<App>, id: &str) -> Result<Value, ApiError> {
         }
         NotOne::Several(keys) => super::held::several(&keys, "answers"),
     })?;
-    told(&answer)
+    to_json(&answer)
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,7 +103,7 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Resu
     check_names(&selector)?;
     if selection.all != selector.is_empty() {
         let message = if selection.all {
-            "`all` selects all answers; leave it out, or leave the rest out"
+            "`all` selects all answers; leave it out, or leave the others out"
         } else {
             "this selects nothing: give a `route`, an `applicationSet` or `input`, or `\"all\": true` for all answers of all routes"
         };

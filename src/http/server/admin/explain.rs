@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::told;
+use super::to_json;
 use crate::{
     app::App,
     http::server::{
@@ -25,7 +25,7 @@ use engine::{
     route::{ResolvedQuery, Route},
 };
 
-/// How soon another explanation may be asked for while one is under way.
+/// How soon another explanation may be requested while one is under way.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// A question to explain.
@@ -46,7 +46,7 @@ pub(crate) struct QuestionToExplain {
 pub(super) async fn post(app: Arc<App>, body: &[u8]) -> Result<Value, ApiError> {
     let question = document::parse_object(body)
         .map_err(|error| ApiError::new(Code::InvalidRequest, format!("the body: {error}")))?;
-    told(&explain(app, question).await?)
+    to_json(&explain(app, question).await?)
 }
 
 /// Explains the answer to `question`.
@@ -60,16 +60,16 @@ pub(crate) async fn explain(app: Arc<App>, question: QuestionToExplain) -> Resul
         let message = format!("there is no route `{}`; {}", short(&question.route), advice(&question.route, &names));
         return Err(ApiError::new(Code::UnknownRoute, message));
     };
-    let Some(turn) = app.explaining.enter(&route.name) else {
+    let Some(permit) = app.explaining.enter(&route.name) else {
         let message = "an explanation of this route, or of several others, is under way; ask again when it has ended";
         return Err(ApiError::new(Code::Throttled, message).retry_after(BUSY));
     };
-    // A task of its own, so that it ends in order if whoever asked has gone: a worker that is cut off must be replaced.
+    // A task of its own, so that it ends in order if the requester has gone: a worker that is cut off must be replaced.
     let task = tokio::spawn(async move {
-        let _turn = turn;
+        let _permit = permit;
         let watch = Watch::default();
-        let asked = resolve(&route, question, &watch).await?;
-        Ok(explain::explain(&app, &asked, &watch, refusal).await)
+        let resolved = resolve(&route, question, &watch).await?;
+        Ok(explain::explain(&app, &resolved, &watch, refusal).await)
     });
     let failed = |_| ApiError::new(Code::Internal, "the gateway failed; its log says where");
     task.await.map_err(failed)?
@@ -88,7 +88,8 @@ async fn resolve(route: &Arc<Route>, question: QuestionToExplain, watch: &Watch)
     Ok(ResolvedQuery::new(Arc::clone(route), query))
 }
 
-fn refusal(unknown: Unknown, asked: &ResolvedQuery, has_stand_in: bool) -> Refusal {
-    let error = if has_stand_in { ApiError::of(unknown, &asked.route) } else { ApiError::of_nothing(unknown, asked) };
+fn refusal(unknown: Unknown, resolved: &ResolvedQuery, has_fallback: bool) -> Refusal {
+    let error =
+        if has_fallback { ApiError::of(unknown, &resolved.route) } else { ApiError::of_nothing(unknown, resolved) };
     Refusal { status: error.code.status().as_u16(), code: error.code.as_str().to_owned(), message: error.message }
 }

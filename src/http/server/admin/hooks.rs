@@ -21,7 +21,7 @@ pub(super) async fn concerns(app: Arc<App>, name: &str, headers: &HeaderMap, bod
     let hook = setup.hooks.by_name(name);
     let hook = hook.ok_or_else(|| ApiError::new(Code::NotFound, "there is no hook of this name"))?;
     let delivery = hook.read(headers, body).await.map_err(|why| ApiError::new(Code::InvalidRequest, why))?;
-    let told = json!(delivery.subjects);
+    let to_json = json!(delivery.subjects);
     let mut subjects = Subjects::default();
     delivery.subjects.into_iter().for_each(|subject| subjects.add(subject));
     off_thread(move || {
@@ -39,7 +39,7 @@ pub(super) async fn concerns(app: Arc<App>, name: &str, headers: &HeaderMap, bod
             })
             .collect();
         questions.sort_by_key(|question| question["key"].to_string());
-        json!({"subjects": told, "count": found.len(), "questions": questions})
+        json!({"subjects": to_json, "count": found.len(), "questions": questions})
     })
     .await
 }

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn another_site_is_told_apart() {
+    fn another_site_is_recognised() {
         for own in [
             &[][..],
             &[("sec-fetch-site", "same-origin"), ("origin", "null")],

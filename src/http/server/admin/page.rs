@@ -1,4 +1,4 @@
-//! The page on the admin listener: who looks, which view, and the headers that keep it from being misused. [`crate::http::page`] draws it.
+//! The page on the admin listener: the visitor, the view, and the headers that keep it from being misused. [`crate::http::page`] draws it.
 
 mod ask;
 mod decide;
@@ -80,7 +80,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 }
 
 /// What a view is made of.
-struct Asked {
+struct PageRequest {
     app: Arc<App>,
     head: Parts,
     /// The last segment of the path, if the path has a variable one.
@@ -91,8 +91,8 @@ struct Asked {
 /// A view: its title, and what it shows.
 type View = Result<(&'static str, Markup), ApiError>;
 
-/// Shows the view that `work` draws to everybody who may look.
-fn view<F>(template: &'static str, tab: Tab, work: fn(Asked) -> F) -> MethodRouter<Arc<App>>
+/// Shows the view that `work` draws to everybody who may read.
+fn view<F>(template: &'static str, tab: Tab, work: fn(PageRequest) -> F) -> MethodRouter<Arc<App>>
 where
     F: Future<Output = View> + Send + 'static,
 {
@@ -106,9 +106,9 @@ where
         };
         greet(&mut completion, &head, &session);
         let visitor = visitor_of(&session);
-        let asked = Asked { app: Arc::clone(&app), head, name, visitor: visitor.clone() };
+        let request = PageRequest { app: Arc::clone(&app), head, name, visitor: visitor.clone() };
         let context = completion.span_context();
-        match trace::at(context, AssertUnwindSafe(work(asked)).catch_unwind()).await {
+        match trace::at(context, AssertUnwindSafe(work(request)).catch_unwind()).await {
             Ok(Ok((title, drawn))) => {
                 completion.show(page::draw(&frame(&app, title, Some(tab), Some(&visitor), true), &drawn))
             }
@@ -131,7 +131,7 @@ fn greet(completion: &mut Completion, head: &Parts, session: &Session) {
     completion.caller = Some(Arc::clone(&session.caller));
 }
 
-/// Answers a request that belongs to nobody who may look.
+/// Answers a request of a caller who may not read the page.
 fn stop(completion: Completion, app: &App, head: &Parts, end: SessionEnd) -> Response {
     match end {
         SessionEnd::Nobody => completion.lead_to(&sign_in::path_back_to(head)),

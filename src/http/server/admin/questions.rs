@@ -1,4 +1,4 @@
-//! `GET /admin/questions`: the last questions with the answers that callers were given, for `appset-gateway diff`.
+//! `GET /admin/questions`: the last questions with the answers that callers got, for `appset-gateway diff`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::told;
+use super::to_json;
 use crate::{
     app::App,
     diff::record::record,
@@ -35,11 +35,11 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     if limit > MAX_LISTED {
         return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
-    let Ok(Ok(_turn)) = timeout(PATIENCE, app.recordings.acquire()).await else {
+    let Ok(Ok(_permit)) = timeout(PATIENCE, app.recordings.acquire()).await else {
         let message = "other requests for this list are under way";
         return Err(ApiError::new(Code::Unavailable, message).retry_after(PATIENCE));
     };
     let recording = record(&app, limit).await;
     let recording = recording.map_err(|error| ApiError::new(Code::Internal, format!("the gateway failed: {error}")))?;
-    told(&recording)
+    to_json(&recording)
 }

@@ -7,13 +7,13 @@ use http::Uri;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{off_thread, told};
+use super::{off_thread, to_json};
 use crate::{
     app::App,
     http::server::error::{ApiError, Code},
 };
 
-/// The view that `view` makes of `app`. It may look at all answers in memory, so it is made on a thread that may block.
+/// The view that `view` makes of `app`. It may read all answers in memory, so it is made on a thread that may block.
 ///
 /// # Errors
 /// When the request has a query, which no view has.
@@ -25,5 +25,5 @@ pub(super) async fn view<V: Serialize + Send + 'static>(
     if uri.query().is_some_and(|query| !query.is_empty()) {
         return Err(ApiError::new(Code::InvalidRequest, "this path takes no query"));
     }
-    told(&off_thread(move || view(&app)).await?)
+    to_json(&off_thread(move || view(&app)).await?)
 }

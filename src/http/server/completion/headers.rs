@@ -51,7 +51,7 @@ pub(super) fn hit(left: Duration) -> HeaderValue {
     text.value()
 }
 
-/// `Cache-Status` of an answer that is older than it should be, and the code of the error that it stands in for.
+/// `Cache-Status` of an answer that is older than it should be, and the code of the error in whose place it is served.
 pub(super) fn stale(over: Duration, detail: Option<&str>) -> HeaderValue {
     let mut text = Text::new();
     text.add("appset-gateway; hit; ttl=-");

@@ -1,5 +1,5 @@
 //! A call whose bytes came before is answered as if they had not: two gateways get the same random calls, clocks and reloads, and one of them
-//! knows no repeats. Answers, log lines and metrics must be equal.
+//! has no memory of repeats. Answers, log lines and metrics must be equal.
 
 use std::{
     io,
@@ -163,7 +163,7 @@ impl Gateway {
         (head.status.as_u16(), headers, String::from_utf8(body.to_vec()).unwrap(), line)
     }
 
-    /// All metrics but those that tell times and the process's own size.
+    /// All metrics but times and the process's own size.
     fn metrics(&self) -> Vec<String> {
         let text = String::from_utf8(self.app.metrics.encode().unwrap()).unwrap();
         let is_time = |line: &&str| {

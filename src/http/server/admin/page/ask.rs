@@ -21,7 +21,7 @@ use crate::{
     app::App,
     http::page::{
         self, Tab, Visitor,
-        explain::{self as drawn, Asked},
+        explain::{self as drawn, QuestionForm},
     },
 };
 
@@ -31,37 +31,37 @@ pub(super) async fn ask(State(app): State<Arc<App>>, request: Request) -> Respon
 
 async fn answer(sent: Sent) -> Response {
     let Sent { app, completion, visitor, form, .. } = sent;
-    let asked = read(&form);
+    let form = read(&form);
     let frame = frame(&app, "Explain", Some(Tab::Explain), Some(&visitor), false);
-    match explained(&app, &asked, &visitor).await {
+    match explained(&app, &form, &visitor).await {
         Ok(content) => completion.show(page::draw(&frame, &content)),
         // The form stays, so that nothing has to be written again.
         Err(error) => {
             let names = route_names(&app);
             completion.refuse_shown(error, |error, _| {
-                page::draw(&frame, &around(&asked, &names, Some(&error.message), &visitor, &html! {}))
+                page::draw(&frame, &around(&form, &names, Some(&error.message), &visitor, &html! {}))
             })
         }
     }
 }
 
-fn read(form: &Form) -> Asked {
+fn read(form: &Form) -> QuestionForm {
     let field = |name| form.get(name).unwrap_or_default().to_owned();
-    Asked { route: field("route"), application_set: field("applicationSet"), parameters: field("parameters") }
+    QuestionForm { route: field("route"), application_set: field("applicationSet"), parameters: field("parameters") }
 }
 
-async fn explained(app: &Arc<App>, asked: &Asked, visitor: &Visitor) -> Result<Markup, ApiError> {
-    let input = asked.read().map_err(|why| ApiError::new(Code::InvalidInput, format!("the parameters: {why}")))?;
-    let application_set = asked.application_set.trim().to_owned();
-    let question = QuestionToExplain { route: asked.route.clone(), application_set, input };
+async fn explained(app: &Arc<App>, form: &QuestionForm, visitor: &Visitor) -> Result<Markup, ApiError> {
+    let input = form.read().map_err(|why| ApiError::new(Code::InvalidInput, format!("the parameters: {why}")))?;
+    let application_set = form.application_set.trim().to_owned();
+    let question = QuestionToExplain { route: form.route.clone(), application_set, input };
     let found = explain(Arc::clone(app), question).await?;
-    Ok(around(asked, &route_names(app), None, visitor, &drawn::explained(&found, app.now())))
+    Ok(around(form, &route_names(app), None, visitor, &drawn::explained(&found, app.now())))
 }
 
-fn around(asked: &Asked, names: &[String], problem: Option<&str>, visitor: &Visitor, rest: &Markup) -> Markup {
+fn around(form: &QuestionForm, names: &[String], problem: Option<&str>, visitor: &Visitor, rest: &Markup) -> Markup {
     html! {
         div.heading { h1 { "Explain an answer" } }
-        (drawn::form(asked, names, problem, visitor))
+        (drawn::form(form, names, problem, visitor))
         (rest)
     }
 }

@@ -21,7 +21,7 @@ use super::{
 use crate::{app::App, http::page::Visitor};
 use auth::Session;
 
-/// A form that somebody has sent who may look at the page, from this page.
+/// A form that a signed-in visitor has sent from this page.
 pub(super) struct Sent {
     pub(super) app: Arc<App>,
     pub(super) completion: Completion,
@@ -38,7 +38,7 @@ impl Sent {
     }
 }
 
-/// Receives a form, and answers it by `work`. Strangers are sent to sign in, and a form of another session or site is refused.
+/// Receives a form, and answers it by `work`. Visitors without a session are sent to sign in, and a form of another session or site is refused.
 pub(super) async fn receive<F>(
     app: Arc<App>,
     template: &'static str,
@@ -75,7 +75,7 @@ impl Form {
     /// Reads a form from the body of a request with this `head`.
     ///
     /// # Errors
-    /// When it is no form, too large, incomplete, or has a field twice.
+    /// When it is not a form, is too large or incomplete, or has a field twice.
     pub(super) async fn read(head: &Parts, body: Body, sender: Sender) -> Result<Self, ApiError> {
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();

@@ -1,11 +1,11 @@
-//! Who looks at the page: by a session's cookie, or by the token that a proxy sends with each request.
+//! The visitor of the page: by a session's cookie, or by the token that a proxy sends with each request.
 
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 
 use super::super::{
     super::{
         error::{ApiError, Code},
-        of_stranger, peer,
+        peer, refusal_of,
     },
     NO_VIEWER, origin,
 };
@@ -25,7 +25,7 @@ const MAX_TRIED: usize = 8;
 pub(super) enum SessionEnd {
     /// Nobody has signed in.
     Nobody,
-    /// Whoever asks may not look.
+    /// The caller may not read the page.
     Refused(ApiError),
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn of(app: &App, head: &Parts) -> Result<Session, SessionEnd> {
         return match setup.auth.authenticate(&head.headers, peer(&head.extensions)).await {
             Ok(caller) if caller.role.may_look() => Ok(app.sessions.of_bearer(caller)),
             Ok(_) => Err(SessionEnd::Refused(ApiError::new(Code::Forbidden, NO_VIEWER))),
-            Err(refused) => Err(SessionEnd::Refused(of_stranger(&setup.auth, &head.extensions, refused, NO_VIEWER))),
+            Err(refused) => Err(SessionEnd::Refused(refusal_of(&setup.auth, &head.extensions, refused, NO_VIEWER))),
         };
     }
     if !may_have_session(app, head) {

@@ -17,7 +17,7 @@ use super::{
             completion::Completion,
             discard,
             error::{ApiError, Code},
-            of_stranger, peer,
+            peer, refusal_of,
         },
         origin,
     },
@@ -32,13 +32,13 @@ use crate::{
 };
 
 /// The message for a token that opens nothing.
-const UNKNOWN_TOKEN: &str = "this is no token with the role `admin` or `viewer`";
+const UNKNOWN_TOKEN: &str = "this is not a token with the role `admin` or `viewer`";
 /// The message where a session could be read on its way.
 const NOT_PRIVATE: &str = "nobody can sign in over this connection, because it is not encrypted";
 /// The longest path to come back to, in bytes.
 const MAX_BACK: usize = 2000;
 
-/// Where a stranger signs in, to come back to what `head` asks for.
+/// Where a visitor signs in, to come back to the page of `head`.
 pub(super) fn path_back_to(head: &Parts) -> String {
     let wanted = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     if wanted == "/" {
@@ -58,7 +58,7 @@ fn own_path(text: &str) -> String {
     url.map_or_else(|| "/".to_owned(), |url| url[url::Position::BeforePath..url::Position::AfterQuery].to_owned())
 }
 
-/// `GET /login`: the form, or the page itself for whoever has signed in.
+/// `GET /login`: the form, or the page itself after the sign-in.
 pub(super) async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
     let (completion, head, body) = begin(&app, SIGN_IN, request);
     discard(body).await;
@@ -120,7 +120,7 @@ async fn opened(
             completion.caller = Some(caller);
             (to, Ok(id))
         }
-        Err(refused) => (to, Err(of_stranger(&setup.auth, &head.extensions, refused, UNKNOWN_TOKEN))),
+        Err(refused) => (to, Err(refusal_of(&setup.auth, &head.extensions, refused, UNKNOWN_TOKEN))),
     }
 }
 

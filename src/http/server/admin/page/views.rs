@@ -1,4 +1,4 @@
-//! The views, each made of what the gateway knows now.
+//! The views, each made of the gateway's present state.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::{
         super::error::{ApiError, Code},
         off_thread,
     },
-    Asked, View,
+    PageRequest, View,
 };
 use crate::{
     app::App,
@@ -32,20 +32,20 @@ use engine::{
 type Drawn = Pin<Box<dyn Future<Output = View> + Send>>;
 
 /// Draws a view for a request.
-pub(super) type Draw = fn(Asked) -> Drawn;
+pub(super) type Draw = fn(PageRequest) -> Drawn;
 
 /// The views of the navigation.
 pub(super) const ALL: [(Tab, Draw); 7] = [
-    (Tab::Overview, |asked| Box::pin(what_is_wrong(asked))),
-    (Tab::Held, |asked| Box::pin(list_held(asked))),
-    (Tab::Explain, |asked| Box::pin(question(asked))),
-    (Tab::Routes, |asked| Box::pin(list_routes(asked))),
-    (Tab::Sources, |asked| Box::pin(list_sources(asked))),
-    (Tab::Events, |asked| Box::pin(list_events(asked))),
-    (Tab::Configuration, |asked| Box::pin(in_use(asked))),
+    (Tab::Overview, |request| Box::pin(what_is_wrong(request))),
+    (Tab::Held, |request| Box::pin(list_held(request))),
+    (Tab::Explain, |request| Box::pin(question(request))),
+    (Tab::Routes, |request| Box::pin(list_routes(request))),
+    (Tab::Sources, |request| Box::pin(list_sources(request))),
+    (Tab::Events, |request| Box::pin(list_events(request))),
+    (Tab::Configuration, |request| Box::pin(in_use(request))),
 ];
 
-impl Asked {
+impl PageRequest {
     /// A value of the query.
     fn query(&self, name: &str) -> Option<String> {
         let pairs = form_urlencoded::parse(self.head.uri.query().unwrap_or_default().as_bytes());
@@ -57,21 +57,21 @@ impl Asked {
         self.query("page").and_then(|number| number.parse().ok()).unwrap_or(1)
     }
 
-    /// What `read` says of the gateway. It may look at all answers, so it runs on a thread that may block.
+    /// What `read` says of the gateway. It may read all answers, so it runs on a thread that may block.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&App) -> T + Send + 'static) -> Result<T, ApiError> {
         let app = Arc::clone(&self.app);
         off_thread(move || read(&app)).await
     }
 }
 
-async fn what_is_wrong(asked: Asked) -> View {
-    let (status, held) = asked.read(|app| (overview::status::status(app), overview::held::held(app))).await?;
-    Ok(("Overview", first::overview(&status, &held, asked.app.now())))
+async fn what_is_wrong(request: PageRequest) -> View {
+    let (status, held) = request.read(|app| (overview::status::status(app), overview::held::held(app))).await?;
+    Ok(("Overview", first::overview(&status, &held, request.app.now())))
 }
 
-async fn list_held(asked: Asked) -> View {
-    let number = asked.number();
-    let (shown, page) = asked
+async fn list_held(request: PageRequest) -> View {
+    let number = request.number();
+    let (shown, page) = request
         .read(move |app| {
             let mut all = app.engine.held();
             all.sort_by_key(|(lineage, held)| (held.since, *lineage.as_bytes()));
@@ -79,23 +79,23 @@ async fn list_held(asked: Asked) -> View {
             (page.of(all).into_iter().map(|held| shown(app, held)).collect::<Vec<_>>(), page)
         })
         .await?;
-    Ok(("Held answers", held::list(&shown, page, &asked.visitor, asked.app.now())))
+    Ok(("Held answers", held::list(&shown, page, &request.visitor, request.app.now())))
 }
 
-pub(super) async fn one_held(asked: Asked) -> View {
-    let all = asked.app.engine.held();
-    let Some(held) = all.into_iter().find(|(lineage, _)| lineage.to_string() == asked.name) else {
+pub(super) async fn one_held(request: PageRequest) -> View {
+    let all = request.app.engine.held();
+    let Some(held) = all.into_iter().find(|(lineage, _)| lineage.to_string() == request.name) else {
         return Err(ApiError::new(Code::NotFound, "nothing is held under this id any more"));
     };
-    let shown = asked.read(move |app| with_rest(app, held)).await?;
-    Ok(("A held answer", held::one(&shown, &asked.visitor, asked.app.now())))
+    let shown = request.read(move |app| with_rest(app, held)).await?;
+    Ok(("A held answer", held::one(&shown, &request.visitor, request.app.now())))
 }
 
 fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
-    let asked_by = app.engine.asked_by(&held.question, &held.key);
+    let requesters = app.engine.asked_by(&held.question, &held.key);
     let last_good = app.engine.last_good(&held);
     let is_stood_in = app.engine.is_stood_in(&app.setup().routes, &held);
-    Shown { held, asked_by, last_good: last_good.map(|entry| entry.encoded.sets()), is_stood_in, stays: Vec::new() }
+    Shown { held, requesters, last_good: last_good.map(|entry| entry.encoded.sets()), is_stood_in, stays: Vec::new() }
 }
 
 /// The same, with the names of what stays.
@@ -106,32 +106,32 @@ fn with_rest(app: &App, held: (Key, Held)) -> Shown {
 }
 
 /// The form for a question, filled with a known one if the query has its key.
-async fn question(asked: Asked) -> View {
-    let now = asked.app.now();
-    let names = route_names(&asked.app);
-    let wanted = asked.query("route").filter(|route| names.contains(route));
-    let known = match asked.query("key") {
+async fn question(request: PageRequest) -> View {
+    let now = request.app.now();
+    let names = route_names(&request.app);
+    let wanted = request.query("route").filter(|route| names.contains(route));
+    let known = match request.query("key") {
         None => None,
         Some(key) => {
             let gone = || ApiError::new(Code::NotFound, "no answer with this key is remembered any more");
             let start = KeyStart::parse(&key).map_err(|_| gone())?;
-            Some(asked.read(move |app| overview::answers::answer(app, &start)).await?.map_err(|_| gone())?)
+            Some(request.read(move |app| overview::answers::answer(app, &start)).await?.map_err(|_| gone())?)
         }
     };
     let form = match &known {
-        Some(known) => explain::Asked::of(&known.about),
-        None => explain::Asked { route: wanted.clone().unwrap_or_default(), ..explain::Asked::default() },
+        Some(known) => explain::QuestionForm::of(&known.about),
+        None => explain::QuestionForm { route: wanted.clone().unwrap_or_default(), ..explain::QuestionForm::default() },
     };
     let rest = if let Some(known) = &known {
         explain::remembered(&known.about, known.answer.as_ref(), "", now)
     } else {
-        let (number, route) = (asked.number(), wanted.clone());
-        let (answers, page) = asked.read(move |app| known_questions(app, route, number)).await?;
+        let (number, route) = (request.number(), wanted.clone());
+        let (answers, page) = request.read(move |app| known_questions(app, route, number)).await?;
         explain::known(&answers, page, wanted.as_deref(), now)
     };
     let content = html! {
         div.heading { h1 { "Explain an answer" } }
-        (explain::form(&form, &names, None, &asked.visitor))
+        (explain::form(&form, &names, None, &request.visitor))
         (rest)
     };
     Ok(("Explain", content))
@@ -150,23 +150,23 @@ fn known_questions(app: &App, route: Option<String>, number: usize) -> (Vec<Reme
     (page.of(all).iter().map(RememberedAnswer::of).collect(), page)
 }
 
-async fn list_routes(asked: Asked) -> View {
-    let all = asked.read(overview::routes::routes).await?;
-    Ok(("Routes", routes::routes(&all, asked.app.now())))
+async fn list_routes(request: PageRequest) -> View {
+    let all = request.read(overview::routes::routes).await?;
+    Ok(("Routes", routes::routes(&all, request.app.now())))
 }
 
-async fn list_sources(asked: Asked) -> View {
-    let all = asked.read(overview::sources::sources).await?;
-    Ok(("Sources", sources::sources(&all, asked.app.now())))
+async fn list_sources(request: PageRequest) -> View {
+    let all = request.read(overview::sources::sources).await?;
+    Ok(("Sources", sources::sources(&all, request.app.now())))
 }
 
-async fn list_events(asked: Asked) -> View {
-    let all = asked.read(overview::events::events).await?;
-    let has_hooks = asked.app.setup().hooks.iter().next().is_some();
-    Ok(("Events", events::events(&all, has_hooks, asked.app.now())))
+async fn list_events(request: PageRequest) -> View {
+    let all = request.read(overview::events::events).await?;
+    let has_hooks = request.app.setup().hooks.iter().next().is_some();
+    Ok(("Events", events::events(&all, has_hooks, request.app.now())))
 }
 
-async fn in_use(asked: Asked) -> View {
-    let config = asked.read(overview::config::config).await?;
-    Ok(("Configuration", configuration::configuration(&config, asked.app.now())))
+async fn in_use(request: PageRequest) -> View {
+    let config = request.read(overview::config::config).await?;
+    Ok(("Configuration", configuration::configuration(&config, request.app.now())))
 }

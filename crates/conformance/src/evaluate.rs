@@ -1,7 +1,7 @@
-//! The judge: what Argo CD makes of a response.
+//! What Argo CD makes of a response.
 //!
-//! The `ApplicationSet` controller believes every 2xx that decodes, and deletes each Application that is missing from it. So
-//! the judge reads an answer as that client does, not as it was meant. Its rules come from three places: HTTP/1.1 framing from
+//! The `ApplicationSet` controller accepts every 2xx that decodes, and deletes each Application that is missing from it. So
+//! this module reads an answer as that client does, not as it was meant. Its rules come from three places: HTTP/1.1 framing from
 //! Go's `net/http`, the status check and the error text from Argo CD's `applicationset/services/internal/http` client, and the
 //! decoding into `struct{Output struct{Parameters []map[string]any}}` from Go's `encoding/json`.
 
@@ -28,8 +28,8 @@ pub enum Verdict {
     Parameters(Vec<Map<String, Value>>),
     /// Success with an explicit `output.parameters: []`, which somebody wrote on purpose.
     ExplicitlyEmpty,
-    /// Success with an empty list by accident: Argo CD deletes everything. `why` names the accident. Also used where the judge
-    /// cannot rule this out: a redirect, a compressed body, JSON that the judge cannot read.
+    /// Success with an empty list by accident: Argo CD deletes everything. `why` names the accident. Also used where this module
+    /// cannot rule this out: a redirect, a compressed body, JSON that it cannot read.
     AccidentallyEmpty {
         /// The accident.
         why: String,
@@ -45,24 +45,24 @@ pub enum Verdict {
     },
 }
 
-/// Judges a response as it came over the socket, after which the connection was closed.
+/// Evaluates a response as it came over the socket, after which the connection was closed.
 #[must_use]
-pub fn judge_raw(response: &[u8]) -> Verdict {
+pub fn evaluate_raw(response: &[u8]) -> Verdict {
     match receive(response) {
         Ok((status, headers, body)) => decide(status, &headers, &body),
         Err(condition) => Verdict::Error { status: None, condition },
     }
 }
 
-/// Judges a response whose body was read to its end.
+/// Evaluates a response whose body was read to its end.
 #[must_use]
-pub fn judge(status: u16, headers: &[(String, String)], body: &[u8]) -> Verdict {
-    judge_part(status, headers, body, None)
+pub fn evaluate(status: u16, headers: &[(String, String)], body: &[u8]) -> Verdict {
+    evaluate_part(status, headers, body, None)
 }
 
-/// Judges a response whose body was read as far as it came. `broken` is the error that ended it early: Argo CD reads the first JSON
+/// Evaluates a response whose body was read as far as it came. `broken` is the error that ended it early: Argo CD reads the first JSON
 /// value, and does not look for what comes after it.
-pub(crate) fn judge_part(
+pub(crate) fn evaluate_part(
     status: u16,
     headers: &[(String, String)],
     body: &[u8],
@@ -82,7 +82,7 @@ fn decide(status: u16, headers: &[(String, String)], body: &Body) -> Verdict {
         return accident("redirect");
     }
     let fine = (200..=299).contains(&status);
-    // Go asks for gzip by itself and unpacks it. An empty body is no error.
+    // Go asks for gzip by itself and unpacks it. An empty body is not an error.
     let gzip = first("content-encoding").eq_ignore_ascii_case("gzip");
     let (bytes, broken) = match &body.0[..] {
         [0x1f, 0x8b, 8, ..] if gzip && fine => return accident("compressed"),
@@ -101,8 +101,8 @@ fn decide(status: u16, headers: &[(String, String)], body: &Body) -> Verdict {
     Verdict::Error { status: Some(status), condition }
 }
 
-/// The body of a 2xx. Only the first JSON value is read, and a missing value is no error. The decoder looks at the bytes before
-/// it looks at how the reading ended. So a body that breaks off *after* its first value is a success.
+/// The body of a 2xx. Only the first JSON value is read, and a missing value is not an error. The decoder reads the bytes before
+/// it checks how the reading ended. So a body that breaks off *after* its first value is a success.
 fn success(bytes: &[u8], broken: Option<&str>) -> Result<Verdict, String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches(BLANK);
@@ -115,7 +115,7 @@ fn success(bytes: &[u8], broken: Option<&str>) -> Result<Verdict, String> {
     }
     let read = first_value(text);
     if let Some(reason) = read.as_ref().err().filter(|reason| BEYOND.iter().any(|limit| reason.contains(limit))) {
-        return Ok(accident(&format!("JSON for Go, but not for the judge: {reason}")));
+        return Ok(accident(&format!("JSON for Go, but not for this suite: {reason}")));
     }
     let (document, rest) = read?;
     let mut answer = Answer::default();
@@ -131,7 +131,7 @@ fn success(bytes: &[u8], broken: Option<&str>) -> Result<Verdict, String> {
 }
 
 /// What Argo CD shows of an error body: the string `message`, else the string `error`, by exact name and only at the top level.
-/// The whole body if it is no JSON object.
+/// The whole body if it is not a JSON object.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     match serde_json::from_str(&text) {

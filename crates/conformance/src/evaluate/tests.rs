@@ -1,6 +1,6 @@
 //! Responses, and the verdict on each.
 
-use super::{CUT, Verdict, judge, judge_part, judge_raw};
+use super::{CUT, Verdict, evaluate, evaluate_part, evaluate_raw};
 use serde_json::{Value, json};
 
 /// The expected verdict: sets as JSON, a word of the accident, the status and the whole condition (`Shows`), or a word of the
@@ -109,9 +109,9 @@ const CASES: &[(&str, &[u8], Expect)] = &[
 ];
 
 #[test]
-fn judges_as_argo_cd_does() {
+fn evaluates_as_argo_cd_does() {
     for (name, raw, expect) in CASES {
-        let verdict = judge_raw(raw);
+        let verdict = evaluate_raw(raw);
         let right = match (expect, &verdict) {
             (Sets(sets), Verdict::Parameters(read)) => json!(read) == sets.parse::<Value>().expect(name),
             (Explicit, verdict) => *verdict == Verdict::ExplicitlyEmpty,
@@ -128,17 +128,17 @@ fn judges_as_argo_cd_does() {
 }
 
 #[test]
-fn judges_a_body_as_a_response_with_it() {
+fn evaluates_a_body_as_a_response_with_it() {
     let json = [("content-type".to_owned(), "application/json".to_owned())];
     let list = r#"{"output":{"parameters":[]}}"#;
     for (status, body) in [(200, list), (200, "{}"), (204, list), (302, ""), (503, r#"{"message":"held"}"#)] {
         let raw = format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n\r\n{body}");
-        assert_eq!(judge(status, &json, body.as_bytes()), judge_raw(raw.as_bytes()), "{raw}");
+        assert_eq!(evaluate(status, &json, body.as_bytes()), evaluate_raw(raw.as_bytes()), "{raw}");
     }
 }
 
 #[test]
-fn judges_a_part_as_a_response_that_breaks_off() {
+fn evaluates_a_part_as_a_response_that_breaks_off() {
     for body in [
         "",
         "{}",
@@ -149,7 +149,7 @@ fn judges_a_part_as_a_response_that_breaks_off() {
     ] {
         for status in [200, 204, 500] {
             let raw = format!("HTTP/1.1 {status} X\r\nContent-Length: 500\r\n\r\n{body}");
-            assert_eq!(judge_part(status, &[], body.as_bytes(), Some(CUT)), judge_raw(raw.as_bytes()), "{raw}");
+            assert_eq!(evaluate_part(status, &[], body.as_bytes(), Some(CUT)), evaluate_raw(raw.as_bytes()), "{raw}");
         }
     }
 }
