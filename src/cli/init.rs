@@ -140,7 +140,7 @@ fn missing(token: &Token, base: &BaseDir) -> Option<String> {
         Token::File(path) => SecretRef::File(path.into()),
         Token::Env(name) => SecretRef::Env(name.clone()),
     };
-    reference.read(base).err()
+    reference.read(base).err().map(String::from)
 }
 
 /// The pattern, if an example of it is easily made.

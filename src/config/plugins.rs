@@ -196,7 +196,7 @@ fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Pro
         .into_iter()
         .filter_map(|entry| {
             // An unreachable plugin must not be left out, because another route would then answer its calls.
-            let message = |error| format!("{}: {}", entry.display(), file::why(&entry, &error));
+            let message = |error| format!("{}: {}", entry.display(), file::why(&entry, error));
             let data = problems.note(&path, entry.metadata().map_err(message))?;
             let file = entry.join(FILE);
             let is_missing = file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);

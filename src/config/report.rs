@@ -3,7 +3,7 @@
 mod mask;
 mod sarif;
 
-use std::fmt;
+use std::fmt::{self, Display};
 
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource};
 use serde::Serialize;
@@ -93,13 +93,13 @@ impl Report {
 
     /// The report on a file that cannot be read.
     #[must_use]
-    pub(crate) fn unreadable(name: &str, why: &str) -> Self {
+    pub(crate) fn unreadable(name: &str, why: &dyn Display) -> Self {
         Self::unreadable_as("configuration", name, why)
     }
 
     /// The report on a file of the kind `what` that cannot be read.
     #[must_use]
-    pub(crate) fn unreadable_as(what: &str, name: &str, why: &str) -> Self {
+    pub(crate) fn unreadable_as(what: &str, name: &str, why: &dyn Display) -> Self {
         let mut report = Self::new(name, String::new());
         report.syntax(Position { line: 1, column: 1, offset: 0 }, format!("cannot read the {what}: {why}"));
         report

@@ -273,7 +273,7 @@ async fn the_images_of_a_layout_are_found_by_tag() {
     let both = json!([{"front": digest("front:feature-branch-1"), "back": digest("back:feature-branch-1")}]);
     assert_eq!(branch(&app, "feature-branch-1").await.sets(), both.to_string());
     for name in ["", "../images:front:feature-branch-1", "\u{0}", "🚀", "a\r\nb", "%2e"] {
-        refused(&branch(&app, name).await, 422, "invalid_input", "cannot stand in an image reference");
+        refused(&branch(&app, name).await, 422, "invalid_input", "cannot be in an image reference");
     }
     for name in ["never-built", "../../x"] {
         assert_eq!(branch(&app, name).await.sets(), "[]", "{name}");

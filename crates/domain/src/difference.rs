@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::generator::ParameterSet;
 
-/// What differs between two lists of parameter sets. Their order does not count.
+/// The difference of two lists of parameter sets. Their order does not count.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Difference {
     /// Sets of the second list only.
@@ -66,6 +66,7 @@ fn paired<'a>(
         }
     }
     for set in after {
+        // Those that are left in `known`, in the order of `after`. Pointers identify them: equal sets may occur twice.
         let others = known.get_mut(&identity(set));
         if let Some(others) = others.filter(|others| others.front().is_some_and(|first| std::ptr::eq(*first, set))) {
             others.pop_front();

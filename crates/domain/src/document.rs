@@ -6,6 +6,7 @@
 mod digits;
 mod errors;
 pub mod exact;
+mod failure;
 pub mod number;
 mod scan;
 pub mod strict;
@@ -17,7 +18,10 @@ use std::borrow::Cow;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 
-pub use self::errors::{has_content, is_error_key, reported_error};
+pub use self::{
+    errors::{has_content, is_error_key, reported_error},
+    failure::DocumentError,
+};
 use super::visible::one_line;
 
 /// The memory of one value without its content, in bytes. An estimate that all limits of documents share.
@@ -27,7 +31,7 @@ pub const NODE: usize = 64;
 const MAX_VALUES: usize = 500_000;
 
 /// A JSON value that borrows its texts from the input, unless they have escapes. Most of a document is only read and dropped.
-/// What stays becomes a [`Value`].
+/// The parts that stay become a [`Value`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document<'a> {
     /// `null`
@@ -60,27 +64,25 @@ pub fn memory_of(object: &Map<String, Value>) -> usize {
 ///
 /// # Errors
 /// On blank input, anything after the value, a repeated key, more than 128 levels, more than 500,000 values, a number out of
-/// range, or a whole number beyond 64 bits. The text gives line and column.
-pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
+/// range, or a whole number beyond 64 bits. The text has line and column.
+pub fn read(bytes: &[u8]) -> Result<Document<'_>, DocumentError> {
     if bytes.trim_ascii().is_empty() {
-        return Err("it is blank".to_owned());
+        return Err(DocumentError::Blank);
     }
     // A value takes at least two bytes: itself, and a separator.
     if bytes.len() / 2 >= MAX_VALUES && scan::values(bytes) > MAX_VALUES {
-        return Err(format!("it holds more than {MAX_VALUES} values"));
+        return Err(DocumentError::TooManyValues);
     }
-    let document = strict::read(bytes).map_err(|error| error.to_string())?;
-    digits::too_long(bytes).map_or(Ok(document), |number| {
-        let shown = excerpt(number.as_bytes(), 60);
-        Err(format!("the number {shown} is too long to be kept to the digit; its source must write it as a text"))
-    })
+    let document = strict::read(bytes)?;
+    digits::too_long(bytes)
+        .map_or(Ok(document), |number| Err(DocumentError::NumberTooLong(excerpt(number.as_bytes(), 60))))
 }
 
 /// Parses exactly one JSON value.
 ///
 /// # Errors
 /// Those of [`read`].
-pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+pub fn parse(bytes: &[u8]) -> Result<Value, DocumentError> {
     read(bytes).map(Value::from)
 }
 
@@ -88,15 +90,15 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 ///
 /// # Errors
 /// When it is not JSON.
-pub fn read_back(bytes: &[u8]) -> Result<Value, String> {
-    strict::read(bytes).map(Value::from).map_err(|error| error.to_string())
+pub fn read_back(bytes: &[u8]) -> Result<Value, DocumentError> {
+    Ok(strict::read(bytes)?.into())
 }
 
 /// Parses exactly one JSON object into `T`, as strictly as [`parse`].
 ///
 /// # Errors
 /// When it is not such a document, or does not fit `T`.
-pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DocumentError> {
     parse(bytes).and_then(read_object)
 }
 
@@ -104,11 +106,11 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 ///
 /// # Errors
 /// When it is not an object, or does not fit `T`.
-pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, DocumentError> {
     if !value.is_object() {
-        return Err(format!("expected an object, found {}", kind_of(&value)));
+        return Err(DocumentError::NotAnObject(kind_of(&value)));
     }
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    Ok(serde_json::from_value(value)?)
 }
 
 impl Document<'_> {
@@ -310,7 +312,7 @@ mod tests {
             (br#"{"a":18446744073709551616}"#, "the number 18446744073709551616 is too long"),
             (br#"{"a":"#, "EOF"),
         ] {
-            let error = parse(bad).unwrap_err();
+            let error = parse(bad).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
     }
@@ -328,7 +330,7 @@ mod tests {
         struct Fields {
             a: Option<bool>,
         }
-        assert_eq!(parse_object(br#"{"a":true,"b":1}"#), Ok(Fields { a: Some(true) }));
+        assert_eq!(parse_object::<Fields>(br#"{"a":true,"b":1}"#).unwrap(), Fields { a: Some(true) });
         for bad in ["[true]", "[null]", "[]", "null", "{} {}"] {
             assert!(parse_object::<Fields>(bad.as_bytes()).is_err(), "{bad}");
         }
@@ -339,7 +341,7 @@ mod tests {
         let list = |count: usize| format!("[{}0]", "0,".repeat(count - 2));
         assert!(read(list(MAX_VALUES).as_bytes()).is_ok());
         let error = read(list(MAX_VALUES + 1).as_bytes()).unwrap_err();
-        assert_eq!(error, "it holds more than 500000 values");
+        assert_eq!(error.to_string(), "it holds more than 500000 values");
         let text = format!("[\"{}\"]", ",".repeat(2 * MAX_VALUES));
         assert!(read(text.as_bytes()).is_ok());
     }
@@ -347,7 +349,9 @@ mod tests {
     #[test]
     fn the_depth_is_limited() {
         let deep = "[".repeat(100_000);
-        assert!(parse(deep.as_bytes()).unwrap_err().contains("recursion limit"));
+        let error = parse(deep.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("recursion limit"));
+        assert!(std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<serde_json::Error>));
     }
 
     #[test]

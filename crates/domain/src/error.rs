@@ -12,7 +12,7 @@ use crate::generator::Evidence;
 pub struct BackendError {
     /// The kind of failure, which decides the status for the caller.
     pub kind: ErrorKind,
-    /// What failed, where, and what to do. The operator reads it in a condition of the ApplicationSet. Holds no secret
+    /// The failure, its place, and the remedy. The operator reads it in a condition of the ApplicationSet. Holds no secret
     /// (invariant I6).
     pub message: String,
     /// The evidence for each item, if there are several.
@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Unavailable,
     /// The source did not answer in time.
     Timeout,
-    /// The source asks for a pause.
+    /// The source demands a pause.
     Throttled {
         /// The length of the pause, if the source named one.
         retry_after: Option<Duration>,

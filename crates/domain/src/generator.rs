@@ -23,7 +23,7 @@ pub type Parameters = Map<String, Value>;
 /// A request, as a backend sees it.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// The ApplicationSet that asks. Only the caller's claim: Argo CD sends no namespace and no proof.
+    /// The ApplicationSet that sends the query. Only the caller's claim: Argo CD sends no namespace and no proof.
     pub application_set: Arc<str>,
     /// Its namespace, if the caller says it. No part of the cache key.
     pub namespace: Option<Arc<str>>,
@@ -35,7 +35,7 @@ pub struct Query {
     pub ttl: Duration,
     /// Whether nothing may be used that earlier requests learned, because an event says that it has changed.
     pub must_ask: bool,
-    /// What the backend noted with earlier answers.
+    /// The backend's notes with earlier answers.
     pub before: Before,
     /// The result of the previous step, a list of objects, if the backend is a later step of a pipeline.
     pub items: Option<Arc<Value>>,
@@ -157,7 +157,7 @@ pub struct Outcome {
     pub evidence: Vec<Evidence>,
     /// How long the answer is fresh, if the backend says so.
     pub lasting: Option<Lasting>,
-    /// What the backend gets back at its next run for the same question.
+    /// The note that the backend gets back at its next run for the same question.
     pub note: Option<BackendNote>,
 }
 

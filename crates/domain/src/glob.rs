@@ -4,7 +4,7 @@
 use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// What globs treat in a special way.
+/// The characters that globs treat in a special way.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// A compiled glob.
@@ -18,6 +18,23 @@ pub enum NameGlob {
     Glob(Regex),
 }
 
+/// Why a text is not a glob that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GlobError {
+    /// It is not a glob.
+    #[error("{0}")]
+    Syntax(#[from] globset::Error),
+    /// Its regular expression would be too large.
+    #[error("the glob is too large")]
+    TooLarge(#[source] regex::Error),
+}
+
+impl From<GlobError> for String {
+    fn from(error: GlobError) -> Self {
+        error.to_string()
+    }
+}
+
 /// The glob that matches only `text`.
 #[must_use]
 pub fn escaped(text: &str) -> String {
@@ -29,7 +46,7 @@ impl NameGlob {
     ///
     /// # Errors
     /// When it is not a glob, or too large.
-    pub fn parse(glob: &str) -> Result<Self, String> {
+    pub fn parse(glob: &str) -> Result<Self, GlobError> {
         if glob == "*" { Ok(Self::Any) } else { Self::compile(glob, false) }
     }
 
@@ -37,18 +54,18 @@ impl NameGlob {
     ///
     /// # Errors
     /// When it is not a glob, or too large.
-    pub fn parse_path(glob: &str) -> Result<Self, String> {
+    pub fn parse_path(glob: &str) -> Result<Self, GlobError> {
         Self::compile(glob, true)
     }
 
-    fn compile(glob: &str, is_path: bool) -> Result<Self, String> {
+    fn compile(glob: &str, is_path: bool) -> Result<Self, GlobError> {
         if !glob.contains(SPECIAL) {
             return Ok(Self::Name(glob.to_owned()));
         }
-        let parsed = GlobBuilder::new(glob).literal_separator(is_path).build().map_err(|error| error.to_string())?;
+        let parsed = GlobBuilder::new(glob).literal_separator(is_path).build()?;
         // As `Glob::compile_matcher`, which panics if the glob is too large.
         let compiled = RegexBuilder::new(parsed.regex()).dot_matches_new_line(true).build();
-        compiled.map(Self::Glob).map_err(|_| "the glob is too large".to_owned())
+        compiled.map(Self::Glob).map_err(GlobError::TooLarge)
     }
 
     /// Whether it matches `name`.

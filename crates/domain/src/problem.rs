@@ -111,7 +111,7 @@ pub struct Problem {
     pub path: Path,
     /// The problem, in one sentence.
     pub message: String,
-    /// What to do, if that is known.
+    /// The remedy, if it is known.
     pub help: Option<String>,
     /// How bad it is.
     pub severity: Severity,

@@ -27,7 +27,7 @@ use self::redaction::{SHORTEST, is_too_short};
 use crate::{
     document::number::TOKEN,
     error::{BackendError, ErrorKind},
-    file::{self, base_dir::BaseDir},
+    file::{self, FileError, base_dir::BaseDir},
     problem::{Path, Problems},
 };
 
@@ -82,29 +82,57 @@ impl fmt::Debug for Secret {
 /// The value of every secret in a configuration that never meets its sources.
 pub const PLACEHOLDER: &str = "stand-in-for-a-secret";
 
+/// Why the value of a secret cannot be read. It names the file or variable, never a part of the value.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The file cannot be read.
+    #[error("cannot read the secret file {}: {cause}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be read.
+        #[source]
+        cause: FileError,
+    },
+    /// The environment variable of this name is not set.
+    #[error("the environment variable {0} is not set")]
+    NotSet(String),
+    /// The environment variable of this name is not text. Without a cause: that of the standard library holds the value.
+    #[error("the environment variable {0} is not UTF-8")]
+    NotUtf8(String),
+    /// It is blank.
+    #[error("{0} is empty")]
+    Empty(SecretRef),
+}
+
+impl From<SecretError> for String {
+    fn from(error: SecretError) -> Self {
+        error.to_string()
+    }
+}
+
 impl SecretRef {
     /// Reads the value. Offline, it is [`PLACEHOLDER`].
     ///
     /// # Errors
     /// When the file or variable cannot be read or is empty. The text names it, but not its content.
-    pub fn read(&self, base: &BaseDir) -> Result<Secret, String> {
+    pub fn read(&self, base: &BaseDir) -> Result<Secret, SecretError> {
         if base.is_offline() {
             return Ok(Secret::from(PLACEHOLDER.to_owned()));
         }
         let value = match self {
             Self::File(path) => {
                 let path = base.resolve(path);
-                let read = file::secret(&path);
-                read.map_err(|error| format!("cannot read the secret file {}: {error}", path.display()))?
+                file::secret(&path).map_err(|cause| SecretError::File { path, cause })?
             }
             Self::Env(name) => std::env::var(name).map(Zeroizing::new).map_err(|error| match error {
-                std::env::VarError::NotPresent => format!("the environment variable {name} is not set"),
-                std::env::VarError::NotUnicode(_) => format!("the environment variable {name} is not UTF-8"),
+                std::env::VarError::NotPresent => SecretError::NotSet(name.clone()),
+                std::env::VarError::NotUnicode(_) => SecretError::NotUtf8(name.clone()),
             })?,
         };
         let value = trim_newline(&value);
         if value.trim().is_empty() {
-            return Err(format!("{self} is empty"));
+            return Err(SecretError::Empty(self.clone()));
         }
         Ok(Secret::from(value.to_owned()))
     }
@@ -292,9 +320,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = BaseDir::new(dir.path());
         let file = SecretRef::File("token".into());
-        assert!(file.read(&base).unwrap_err().contains("token"));
+        assert!(file.read(&base).unwrap_err().to_string().contains("token"));
         std::fs::write(dir.path().join("token"), " \n").unwrap();
-        assert!(file.read(&base).unwrap_err().contains("is empty"));
+        assert!(file.read(&base).unwrap_err().to_string().contains("is empty"));
         std::fs::write(dir.path().join("token"), "x\n").unwrap();
         assert_eq!(file.read(&base).unwrap().expose(), "x");
     }

@@ -114,7 +114,7 @@ fn duration(text: &str) -> Result<HumanDuration, String> {
     Ok(HumanDuration(duration))
 }
 
-/// What to write instead of `text`, if it is a duration in months, which `M` stands for. Nobody means that.
+/// The text to write instead of `text`, if it is a duration in months, by `M`. Minutes are meant, by `m`.
 #[must_use]
 pub fn months(text: &str) -> Option<String> {
     let (before, after) = text.split_once('M')?;

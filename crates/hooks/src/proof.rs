@@ -134,7 +134,7 @@ impl SharedSecret {
             match secret.read(&self.base) {
                 Ok(secret) if self.is_proven(&secret, headers, path_token, body, now)? => return Ok(()),
                 Ok(_) => {}
-                Err(why) => unread = Some(why),
+                Err(why) => unread = Some(why.to_string()),
             }
         }
         Err(unread.map_or_else(|| Unproven::Wrong(self.differs(hook, headers)), Unproven::NoSecret))

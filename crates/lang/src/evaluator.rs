@@ -12,7 +12,7 @@ mod pool;
 mod process;
 mod wire;
 
-use std::{path::Path, sync::Arc};
+use std::{fmt::Display, path::Path, sync::Arc};
 
 use serde_json::Value;
 use tokio::{
@@ -115,13 +115,13 @@ impl Evaluator {
         let EvaluatorAnswer::Value(value) = self.delegate(&task, source, deadline).await? else {
             return Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(source));
         };
-        let failure = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
+        let failure = |error: &dyn Display| EvaluationError::from(format!("`{}`: {error}", source.trim()));
         let json = value?;
         if json.len() <= LONG {
-            return document::read_back(json.as_bytes()).map_err(failure);
+            return document::read_back(json.as_bytes()).map_err(|error| failure(&error));
         }
         let read = spawn_blocking(move || document::read_back(json.as_bytes())).await;
-        read.map_err(|error| failure(error.to_string()))?.map_err(failure)
+        read.map_err(|error| failure(&error))?.map_err(|error| failure(&error))
     }
 
     /// The text of `template` with `values`, from this process if that is cheap.

@@ -233,7 +233,7 @@ fn to_cel<'a>(value: &'a Document<'_>) -> Box<dyn Val + 'a> {
 fn from_cel(value: &dyn Val) -> Result<Value, String> {
     let written = Written { value, left: &Cell::new(usize::MAX) };
     let json = serde_json::to_vec(&written).map_err(|error| error.to_string())?;
-    document::read_back(&json)
+    Ok(document::read_back(&json)?)
 }
 
 #[cfg(test)]

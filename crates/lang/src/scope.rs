@@ -1,4 +1,4 @@
-//! The names that templates and expressions can use at one place of the configuration, and what is known of their values before
+//! The names that templates and expressions can use at one place of the configuration, and the types of their values before
 //! any source is called.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use domain::spelling::{advice, near};
 
-/// What is known of a value.
+/// The type of a value, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ValueType {
     /// Nothing: any field may be there.
@@ -15,19 +15,19 @@ pub enum ValueType {
     Anything,
     /// It is an object. It has no other keys than these, but may lack some of them.
     Object(BTreeMap<String, Self>),
-    /// It is a list, and this is known of each item.
+    /// It is a list, and each item has this type.
     List(Box<Self>),
     /// It is neither, but such a value: `a text`, `a number`.
     Plain(&'static str),
 }
 
 impl ValueType {
-    /// An object with these keys, of whose values nothing is known.
+    /// An object with these keys, with values of any type.
     pub fn object<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Object(keys.into_iter().map(|key| (key.to_owned(), Self::Anything)).collect())
     }
 
-    /// What is known of exactly this value.
+    /// The type of exactly this value.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Object(object) => Self::of_object(object),
@@ -39,12 +39,12 @@ impl ValueType {
         }
     }
 
-    /// What is known of exactly this object.
+    /// The type of exactly this object.
     pub fn of_object<'a>(object: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Self {
         Self::Object(object.into_iter().map(|(key, value)| (key.clone(), Self::of(value))).collect())
     }
 
-    /// What is known of an object that may come from any of `all`.
+    /// The type of an object that may come from any of `all`.
     pub fn any_of(all: impl IntoIterator<Item = Self>) -> Self {
         let mut keys = BTreeMap::<String, Self>::new();
         let mut all = all.into_iter().peekable();
@@ -60,7 +60,7 @@ impl ValueType {
         Self::Object(keys)
     }
 
-    /// What is known of a value that is either `self` or `other`.
+    /// The type of a value that is either `self` or `other`.
     #[must_use]
     pub fn join(&self, other: &Self) -> Self {
         match (self, other) {
@@ -71,13 +71,13 @@ impl ValueType {
         }
     }
 
-    /// What is known of the items, if this is a list.
+    /// The type of the items, if this is a list.
     #[must_use]
     pub fn item(&self) -> Self {
         if let Self::List(item) = self { (**item).clone() } else { Self::Anything }
     }
 
-    /// What is known of the field `name`.
+    /// The type of the field `name`.
     ///
     /// # Errors
     /// When there can be no such field: the fields that there are.
@@ -88,7 +88,7 @@ impl ValueType {
         }
     }
 
-    /// What keeps the value from being a list, if it surely is none.
+    /// The reason why the value is surely not a list.
     #[must_use]
     pub fn is_no_list(&self) -> Option<UnfitValue> {
         let what = match self {
@@ -100,7 +100,7 @@ impl ValueType {
         Some(UnfitValue { message: format!("its result is {what}, and a list is expected"), help: help.to_owned() })
     }
 
-    /// What keeps the value from being a list of objects, if it surely is none.
+    /// The reason why the value is surely not a list of objects.
     #[must_use]
     pub(crate) fn is_no_list_of_objects(&self) -> Option<UnfitValue> {
         let (what, help) = match self {
@@ -123,9 +123,9 @@ impl ValueType {
 /// A value that is of no use at its place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnfitValue {
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What to write.
+    /// The text to write instead.
     pub help: String,
 }
 
@@ -140,14 +140,14 @@ pub struct NameScope {
 /// A name that is not known at its place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnknownName {
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
     /// The nearest name, or all that are known.
     pub help: String,
 }
 
 impl NameScope {
-    /// Exactly `names`, of whose values nothing is known.
+    /// Exactly `names`, with values of any type.
     #[must_use]
     pub fn of(names: &[&str]) -> Self {
         let names = names.iter().map(|name| ((*name).to_owned(), ValueType::Anything));
@@ -168,7 +168,7 @@ impl NameScope {
         scope
     }
 
-    /// These names and `names`, of whose values nothing is known.
+    /// These names and `names`, with values of any type.
     #[must_use]
     pub fn with_all(&self, names: &[&str]) -> Self {
         names.iter().fold(self.clone(), |scope, name| scope.with(name, ValueType::Anything))

@@ -38,7 +38,6 @@ use domain::{
 
 /// The most work of one rendering, in minijinja's instructions.
 const FUEL: u64 = 50_000;
-
 /// How much a template may make in the gateway's own process, in bytes. An evaluator makes more.
 const MAX_HERE: f64 = 1024.0 * 1024.0;
 /// The most that all templates that are rendered in this process at a time may make, in KiB.
@@ -189,7 +188,7 @@ impl Template {
     /// Renders without a limit of memory. For evaluators, which are limited from outside.
     ///
     /// # Errors
-    /// When a name is undefined, a value may not stand in this context, or the text is longer than [`MAX_TEXT_BYTES`].
+    /// When a name is undefined, a value is not allowed in this context, or the text is longer than [`MAX_TEXT_BYTES`].
     pub fn render(&self, context: &Value) -> Result<String, String> {
         self.try_render(context).map_err(|refusal| refusal.message)
     }
@@ -308,7 +307,7 @@ fn reference_part(text: &str) -> Result<&str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     if text.is_empty() || !text.chars().all(fits) {
         let message = format!(
-            "the value `{}` cannot stand in an image reference; `| tag` turns a branch into a tag",
+            "the value `{}` cannot be in an image reference; `| tag` makes a tag from a branch",
             text.chars().take(80).collect::<String>().escape_debug()
         );
         return Err(Misfit::NotInReference.error(text, message));
@@ -369,7 +368,7 @@ mod tests {
             "r/f:feat-x-1"
         );
         let error = render("r/f:{{ params.branch }}", ValueContext::Reference, "m@sha256:00").unwrap_err();
-        assert!(error.contains("cannot stand in an image reference"), "{error}");
+        assert!(error.contains("cannot be in an image reference"), "{error}");
     }
 
     #[test]

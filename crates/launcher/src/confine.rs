@@ -3,7 +3,7 @@
 
 mod syscalls;
 
-use std::path::Path;
+use std::{error::Error, path::Path};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -23,7 +23,23 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::terms::{LaunchOptions, Network, ProcessLimits, ProgramUser, SINKS, SYSTEM};
 
-/// What was taken away from this process.
+/// Why a process cannot be confined as it must be: the step, and the system's error.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {cause}")]
+pub struct ConfineError {
+    step: String,
+    #[source]
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+impl ConfineError {
+    fn at<E: Error + Send + Sync + 'static>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let step = step.into();
+        move |cause| Self { step, cause: Box::new(cause) }
+    }
+}
+
+/// The rights that were taken away from this process.
 #[derive(Debug)]
 pub(crate) struct Confined {
     lacks: Vec<String>,
@@ -42,9 +58,9 @@ pub(crate) struct Confined {
 ///
 /// # Errors
 /// When the process would have more rights than `terms` permit, or fewer than it needs.
-pub(crate) fn confine(terms: &LaunchOptions, folder: Option<&Path>) -> Result<Confined, String> {
+pub(crate) fn confine(terms: &LaunchOptions, folder: Option<&Path>) -> Result<Confined, ConfineError> {
     let (mut lacks, starter, network) = (Vec::new(), getppid(), terms.network);
-    setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
+    setsid().map_err(ConfineError::at("cannot begin a session"))?;
     if let Err(error) = prctl::set_child_subreaper(true) {
         lacks.push(format!("processes that leave their parents cannot be found again: {error}"));
     }
@@ -66,9 +82,9 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: Option<&Path>) -> Result<Co
     // by itself does not forbid.
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
-        .map_err(|error| format!("cannot give up capabilities: {error}"))?;
+        .map_err(ConfineError::at("cannot give up capabilities"))?;
     let walls = match folder {
-        Some(folder) => wall_in(terms, folder).map_err(|error| format!("landlock: {error}"))?,
+        Some(folder) => wall_in(terms, folder).map_err(ConfineError::at("landlock"))?,
         None => Walls { stand: false, block_tcp: false },
     };
     // Also test what the kernel promises: a signal must not reach the process that started this one.
@@ -106,7 +122,7 @@ impl Confined {
     }
 }
 
-/// What landlock on this kernel cannot take away from programs.
+/// The rights that landlock on this kernel cannot take away from programs.
 fn lacks_of_landlock(walls: Walls, signals_only_own: bool) -> Vec<String> {
     let mut lacks = Vec::new();
     if !walls.stand {
@@ -124,7 +140,7 @@ fn lacks_of_landlock(walls: Walls, signals_only_own: bool) -> Vec<String> {
     lacks
 }
 
-/// What landlock restricts.
+/// The restrictions by landlock.
 #[derive(Debug, Clone, Copy)]
 struct Walls {
     /// Whether it restricts anything.
@@ -138,9 +154,9 @@ pub(super) fn has_landlock() -> bool {
     supports(|ruleset| ruleset.handle_access(AccessFs::ReadFile))
 }
 
-/// Whether the kernel's landlock supports what `ask` asks for.
-fn supports(ask: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
-    ask(Ruleset::default().set_compatibility(CompatLevel::HardRequirement)).is_ok()
+/// Whether the kernel's landlock supports what `demand` adds to a ruleset.
+fn supports(demand: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
+    demand(Ruleset::default().set_compatibility(CompatLevel::HardRequirement)).is_ok()
 }
 
 /// Moves this process to a network without interfaces. Returns whether that worked.
@@ -160,7 +176,7 @@ fn leave_network() -> bool {
     true
 }
 
-fn limit(limits: ProcessLimits) -> Result<(), String> {
+fn limit(limits: ProcessLimits) -> Result<(), ConfineError> {
     for (resource, name, max) in [
         (Resource::RLIMIT_CORE, "core", Some(0)),
         (Resource::RLIMIT_CPU, "cpu", limits.cpu),
@@ -171,21 +187,22 @@ fn limit(limits: ProcessLimits) -> Result<(), String> {
         (Resource::RLIMIT_NPROC, "processes", limits.processes),
     ] {
         let Some(max) = max else { continue };
-        let (_, hard) = nix::sys::resource::getrlimit(resource).map_err(|error| format!("{name}: {error}"))?;
+        let (_, hard) = nix::sys::resource::getrlimit(resource).map_err(ConfineError::at(name))?;
         let max = max.min(hard);
-        setrlimit(resource, max, max).map_err(|error| format!("cannot limit `{name}` to {max}: {error}"))?;
+        setrlimit(resource, max, max).map_err(ConfineError::at(format!("cannot limit `{name}` to {max}")))?;
     }
     Ok(())
 }
 
-fn become_user(user: ProgramUser) -> Result<(), String> {
-    let failed = |error| format!("cannot become user {}, group {}: {error}", user.uid, user.gid);
+fn become_user(user: ProgramUser) -> Result<(), ConfineError> {
+    let failed = || ConfineError::at(format!("cannot become user {}, group {}", user.uid, user.gid));
     if getuid().as_raw() == user.uid && getgid().as_raw() == user.gid {
         return Ok(());
     }
-    setgroups(&[]).map_err(failed)?;
-    setgid(Gid::from_raw(user.gid)).map_err(failed)?;
-    setuid(Uid::from_raw(user.uid)).map_err(failed)
+    // Groups first: without the user's rights they cannot be changed any more.
+    setgroups(&[]).map_err(failed())?;
+    setgid(Gid::from_raw(user.gid)).map_err(failed())?;
+    setuid(Uid::from_raw(user.uid)).map_err(failed())
 }
 
 /// Allows only `folder` and the files of `terms`, as far as the kernel can.

@@ -7,25 +7,61 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use nix::sys::resource::{Resource, getrlimit};
+use nix::{
+    errno::Errno,
+    sys::resource::{Resource, getrlimit},
+};
 
 use super::wire::Copied;
 
 /// The most files and folders in a copy.
 const MAX_ENTRIES: usize = 20_000;
 
+/// Why a folder is not copied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyError {
+    #[error("{}: {cause}", .from.display())]
+    NoFolder {
+        from: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    /// The limit of the size of files is unknown.
+    #[error("{0}")]
+    NoLimit(#[source] Errno),
+    #[error("cannot copy {}: {cause}", .path.display())]
+    Entry {
+        path: PathBuf,
+        #[source]
+        cause: EntryError,
+    },
+    #[error("{} holds more than {MAX_ENTRIES} files, too many to copy", .0.display())]
+    TooMany(PathBuf),
+}
+
+/// Why a file, a folder or a link is not copied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EntryError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It must not be copied.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// Copies a folder to the new folder `to`.
 ///
 /// # Errors
 /// When the folder is too large, cannot be read, or has a link that leads out of it.
-pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
-    let from = what.from.canonicalize().map_err(|error| format!("{}: {error}", what.from.display()))?;
-    let (_, largest) = getrlimit(Resource::RLIMIT_FSIZE).map_err(|error| error.to_string())?;
+pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), CopyError> {
+    let from = what.from.canonicalize();
+    let from = from.map_err(|cause| CopyError::NoFolder { from: what.from.clone(), cause })?;
+    let (_, largest) = getrlimit(Resource::RLIMIT_FSIZE).map_err(CopyError::NoLimit)?;
     let mut run = Run { from, to: to.to_owned(), room: what.max_bytes, max: what.max_bytes, largest, count: 0 };
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let shown = run.from.join(&folder);
-        let failed = |error: io::Error| format!("cannot copy {}: {error}", shown.display());
+        let failed = |error: io::Error| CopyError::Entry { path: shown.clone(), cause: error.into() };
         DirBuilder::new().mode(0o700).create(run.to.join(&folder)).map_err(failed)?;
         for entry in run.from.join(&folder).read_dir().map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -33,13 +69,13 @@ pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
             let path = folder.join(entry.file_name());
             run.count += 1;
             if run.count > MAX_ENTRIES {
-                return Err(format!("{} holds more than {MAX_ENTRIES} files, too many to copy", run.from.display()));
+                return Err(CopyError::TooMany(run.from));
             }
             if kind.is_dir() {
                 folders.push(path);
             } else {
                 run.one(&path, kind.is_symlink())
-                    .map_err(|why| format!("cannot copy {}: {why}", run.from.join(&path).display()))?;
+                    .map_err(|cause| CopyError::Entry { path: run.from.join(&path), cause })?;
             }
         }
     }
@@ -59,34 +95,33 @@ struct Run {
 
 impl Run {
     /// Copies a file, or a link as a link.
-    fn one(&mut self, path: &Path, is_link: bool) -> Result<(), String> {
-        let failed = |error: io::Error| error.to_string();
+    fn one(&mut self, path: &Path, is_link: bool) -> Result<(), EntryError> {
         let (from, to) = (self.from.join(path), self.to.join(path));
         if is_link {
-            let target = from.read_link().map_err(failed)?;
+            let target = from.read_link()?;
             if leads_out(path, &target) {
-                return Err(format!("it leads out of the folder, to {}", target.display()));
+                return Err(EntryError::Refused(format!("it leads out of the folder, to {}", target.display())));
             }
-            return symlink(target, to).map_err(failed);
+            return Ok(symlink(target, to)?);
         }
         // Neither a link that replaced the file meanwhile, nor a pipe that waits for a writer.
         let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(&from).map_err(failed)?;
-        let data = file.metadata().map_err(failed)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(&from)?;
+        let data = file.metadata()?;
         if !data.is_file() {
-            return Err("it is neither a file nor a folder".to_owned());
+            return Err(EntryError::Refused("it is neither a file nor a folder".to_owned()));
         }
         if data.len() > self.largest {
-            return Err(format!("it is larger than `limits.fileSize` ({} bytes)", self.largest));
+            return Err(EntryError::Refused(format!("it is larger than `limits.fileSize` ({} bytes)", self.largest)));
         }
-        let mut new = File::create_new(&to).map_err(failed)?;
-        let copied = io::copy(&mut file.take((self.room + 1).min(self.largest)), &mut new).map_err(failed)?;
+        let mut new = File::create_new(&to)?;
+        let copied = io::copy(&mut file.take((self.room + 1).min(self.largest)), &mut new)?;
         self.room = self
             .room
             .checked_sub(copied)
-            .ok_or_else(|| format!("the folder holds more than {} bytes (`maxSize`)", self.max))?;
+            .ok_or_else(|| EntryError::Refused(format!("the folder holds more than {} bytes (`maxSize`)", self.max)))?;
         let mode = std::fs::Permissions::from_mode(data.mode() & 0o777 | 0o600);
-        new.set_permissions(mode).map_err(failed)
+        Ok(new.set_permissions(mode)?)
     }
 }
 
@@ -140,8 +175,10 @@ mod tests {
         assert_eq!(std::fs::read_to_string(copied.join("link")).unwrap(), "12345");
         assert!(copied.join("link").is_symlink());
         assert_eq!(copied.join("d/run").metadata().unwrap().mode() & 0o777, 0o755);
-        assert!(attempt(4, "large").unwrap_err().contains("more than 4 bytes (`maxSize`)"));
+        assert!(attempt(4, "large").unwrap_err().to_string().contains("more than 4 bytes (`maxSize`)"));
         symlink("/etc/passwd", from.path().join("d/out")).unwrap();
-        assert!(attempt(5, "out").unwrap_err().contains("d/out: it leads out of the folder, to /etc/passwd"));
+        assert!(
+            attempt(5, "out").unwrap_err().to_string().contains("d/out: it leads out of the folder, to /etc/passwd")
+        );
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::{LaunchOptions, Launchers, Network, has_landlock};
 
-/// What the pools of a gateway demand.
+/// The demands of a gateway's pools.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
     /// The strictest network of all pools.
     pub(super) network: Option<Network>,
     /// Whether some pool runs programs as the gateway's user.
     as_gateway: bool,
-    /// What those programs may read.
+    /// The paths that those programs may read.
     readable: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What all launchers of a gateway share: the supervisor that starts them, and the folder of their work folders. Whatever
+//! The common parts of all launchers of a gateway: the supervisor that starts them, and the folder of their work folders. Whatever
 //! touches files runs on threads that may block, and the files of programs are removed by a process that can do nothing else.
 
 use std::{
@@ -39,7 +39,7 @@ const MAX_EMPTYING: usize = 2;
 /// The memory of such a process, in bytes.
 const EMPTYING_BYTES: u64 = 512 * 1024 * 1024;
 
-/// What all launchers of a gateway share.
+/// The common parts of all launchers of a gateway.
 #[derive(Debug)]
 pub(super) struct LauncherHost {
     /// The gateway's own program.

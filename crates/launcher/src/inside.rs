@@ -75,7 +75,7 @@ fn live() -> std::io::Result<()> {
     };
     let confined = match confine(&terms, Some(&folder)) {
         Ok(confined) => confined,
-        Err(why) => return gateway.send(&LauncherReport::NotStarted(why.into())),
+        Err(error) => return gateway.send(&LauncherReport::NotStarted(error.to_string().into())),
     };
     // Blocks signals before the first thread begins.
     let parts =
@@ -102,7 +102,7 @@ fn live() -> std::io::Result<()> {
 /// Empties `folder`, and reports the result.
 fn empty(mut gateway: Inbox, terms: &LaunchOptions, folder: &Path) -> std::io::Result<()> {
     // Landlock checks all folders above for each call, which takes minutes in a deep tree. The emptying itself stays in the folder.
-    let emptied = confine(terms, None).and_then(|confined| {
+    let emptied = confine(terms, None).map_err(|error| error.to_string()).and_then(|confined| {
         drop(confined.refuse_calls(&[]));
         emptying::empty(folder, Instant::now() + EMPTYING).map_err(|error| error.to_string())
     });
@@ -238,7 +238,7 @@ impl Launcher {
         }
         let folder = if let Some(copy) = &start.copy {
             let folder = work.join("copy");
-            copy::copy(copy, &folder)?;
+            copy::copy(copy, &folder).map_err(|error| error.to_string())?;
             Cow::Owned(folder)
         } else {
             let folder = start.folder.iter().next().map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
@@ -253,7 +253,7 @@ impl Launcher {
         Ok([first, Some(SpawnCommand::new(&start.command, folder, streams)?)])
     }
 
-    /// Waits until the program ends, by itself or because the gateway asks for it.
+    /// Waits until the program ends, by itself or on request of the gateway.
     fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, ExitKind)) -> std::io::Result<GoingOn> {
         loop {
             let mut awaited =

@@ -41,8 +41,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::{confine::has_landlock, exposure::Demands, host::LauncherHost, slot::Launcher};
 pub use self::{
+    confine::ConfineError,
     failure::{LaunchError, StartFailure},
     idle::Idle,
     inside::run,
@@ -53,6 +53,7 @@ pub use self::{
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, ExitKind, First, Program},
 };
+use self::{confine::has_landlock, exposure::Demands, host::LauncherHost, slot::Launcher};
 use domain::replay::Sources;
 use telemetry::count::Count;
 use telemetry::metrics::ProgramMetrics;
@@ -125,7 +126,7 @@ impl Launchers {
         self.sources.as_ref()
     }
 
-    /// What the kernel cannot take away from programs, though a pool demands it. Empty if there are no pools.
+    /// The rights that the kernel cannot take away from programs, though a pool demands it. Empty if there are no pools.
     ///
     /// # Errors
     /// When no program could be started.
@@ -170,7 +171,7 @@ impl Count for Launchers {
 ///
 /// # Errors
 /// When a limit cannot be set.
-pub fn contain_evaluator(memory: u64) -> Result<(), String> {
+pub fn contain_evaluator(memory: u64) -> Result<(), ConfineError> {
     let limits = ProcessLimits { memory: Some(memory), file_size: Some(0), ..ProcessLimits::default() };
     let terms = LaunchOptions { limits, network: Network::None, ..LaunchOptions::default() };
     // An evaluator has no work folder, and starts no program that could signal others.

@@ -54,6 +54,7 @@ impl PoolState {
         };
         let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
         let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
+        // The own permit first: a program that waits for its own kind must not hold a place that others could use.
         let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.max, of_own))?;
         let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
         let all = all.ok_or_else(|| full(self.launchers.max, of_all))?;

@@ -116,7 +116,7 @@ mod tests {
         std::env::temp_dir().join(format!("{PREFIX}{what}-{:016x}", fastrand::u64(..)))
     }
 
-    /// What others put into a shared folder for temporary files neither holds a gateway up nor is removed.
+    /// Files of others in a shared folder for temporary files neither hold a gateway up nor are removed.
     #[test]
     fn only_own_folders_of_ended_gateways_are_removed() {
         let used = Root::new().unwrap();

@@ -118,6 +118,7 @@ impl Held {
             }
             self.request_end().await?;
         }
+        // A launcher that does not report in time has a program that cannot be ended: it is destroyed.
         let until = self.until.unwrap_or_else(Instant::now);
         timeout_at(until, self.slot.next_report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }

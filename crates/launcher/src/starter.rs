@@ -30,7 +30,7 @@ const HOMES: [&str; 2] = ["HOME", "TMPDIR"];
 /// Space for variables. Most programs have fewer.
 const USUAL: usize = 32;
 
-/// What all programs of a launcher have in common.
+/// The common settings of all programs of a launcher.
 #[derive(Debug)]
 pub(crate) struct Starter {
     attributes: PosixSpawnAttr,

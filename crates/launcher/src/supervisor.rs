@@ -55,7 +55,7 @@ pub(super) struct LauncherProcess {
     supervisor: Supervisor,
 }
 
-/// What the gateway wants of the supervisor.
+/// The requests of the gateway to the supervisor.
 #[derive(Debug)]
 enum Wanted {
     Start(OwnedFd, oneshot::Sender<Result<Started, StartFailure>>),

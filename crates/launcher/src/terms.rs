@@ -1,4 +1,4 @@
-//! What a program may do, and its limits.
+//! The rights of a program, and its limits.
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What a program may do. Programs with equal options share launchers.
+/// The rights and limits of a program. Programs with equal options share launchers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchOptions {
     /// The limits of each process.

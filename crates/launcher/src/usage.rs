@@ -1,5 +1,5 @@
-//! What a running program and its descendants use. The kernel reports that for each process and thread (proc(5)), without
-//! help from the program or its launcher.
+//! The memory and processor time of a running program and its descendants. The kernel reports that for each process and thread
+//! (proc(5)), without help from the program or its launcher.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// What all processes of a program use together.
+/// The usage of all processes of a program together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The processor time of the living processes since they began.
@@ -26,7 +26,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What is used now. Zero if the kernel does not report it.
+    /// The usage now. Zero if the kernel does not report it.
     #[must_use]
     pub fn read(self) -> Usage {
         let mut usage = Usage::default();

@@ -69,13 +69,13 @@ pub struct Ended {
     pub peak: u64,
     /// Whether a killed descendant still had its stdout open, so that the output may lack its end.
     pub is_cut: bool,
-    /// What becomes of its launcher.
+    /// The fate of its launcher.
     pub(crate) fate: Fate,
     /// Whether [`Program::first`] ended so, and the program itself did not run.
     pub is_first: bool,
 }
 
-/// What becomes of a launcher whose program has ended.
+/// The fate of a launcher whose program has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fate {
     /// The launcher can be used again at once.

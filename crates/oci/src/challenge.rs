@@ -1,9 +1,9 @@
-//! `WWW-Authenticate`: the authentication that a registry asks for. Source: RFC 9110, sections 11.2 to 11.6.1, and the
+//! `WWW-Authenticate`: the authentication that a registry demands. Source: RFC 9110, sections 11.2 to 11.6.1, and the
 //! distribution project's token authentication.
 
 use std::collections::HashMap;
 
-/// The authentication that a registry asks for.
+/// The authentication that a registry demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Challenge {
     /// User name and password with each request.
@@ -20,8 +20,8 @@ pub enum Challenge {
 }
 
 impl Challenge {
-    /// Reads the value of one header, which may hold several challenges. Those that ask for nothing known are left out, and so is what
-    /// follows a mistake, such as a text that is not closed.
+    /// Reads the value of one header, which may hold several challenges. Unknown ones are left out, and so is the text after a
+    /// mistake, such as a quote that is not closed.
     #[must_use]
     pub fn read(header: &str) -> Vec<Self> {
         let (mut found, mut rest) = (Vec::new(), header);

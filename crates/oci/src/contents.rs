@@ -1,4 +1,4 @@
-//! What a digest contains: annotations, platforms, the commit and the time of the build. A digest never changes, so its
+//! The contents of a digest: annotations, platforms, the commit and the time of the build. A digest never changes, so its
 //! contents are kept.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Contents {
     pub version: Option<String>,
     /// The digest for each platform of an index.
     pub images: Vec<(Platform, Digest)>,
-    /// What an index holds besides: other indexes, and images whose platform only they themselves name. `None` in notes of
+    /// The other documents of an index: other indexes, and images whose platform only they themselves name. `None` in notes of
     /// earlier versions.
     pub unplaced: Option<Vec<Digest>>,
 }
@@ -199,7 +199,7 @@ impl Registry {
 }
 
 impl Contents {
-    /// What the manifest itself names, except for what it may leave to its first image.
+    /// The fields that the manifest itself has, except for those that it may leave to its first image.
     fn named_by(top: &Manifest) -> Self {
         let images = top.images().filter_map(|image| Some((image.platform()?.clone(), image.digest.clone())));
         let images: Vec<_> = images.collect();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-pub use self::docker_config::DockerConfig;
+pub use self::docker_config::{DockerConfig, DockerConfigError};
 use domain::{
     error::{BackendError, ErrorKind},
     secret::Secret,
@@ -103,6 +103,7 @@ impl Credentials {
             );
             return Err(denied(file, &why));
         }
+        // Locked while the helper runs: other callers wait for its result, and do not start it again.
         let mut helped = self.helped.lock().await;
         if let Some((of, until, credential)) = &*helped
             && !afresh
@@ -111,7 +112,7 @@ impl Credentials {
         {
             return Ok(Some(credential.clone()));
         }
-        let found = helper::credential(name, registry).await.map_err(|why| denied(file, &why))?;
+        let found = helper::credential(name, registry).await.map_err(|why| denied(file, &why.to_string()))?;
         *helped = found.clone().map(|credential| (name.to_owned(), Instant::now() + HELPER_LIFE, credential));
         Ok(found)
     }
@@ -124,7 +125,7 @@ impl Credentials {
         if let Some(known) = read.as_ref().filter(|known| known.stamp == stamp && !afresh) {
             return Ok(std::sync::Arc::clone(&known.config));
         }
-        let config = DockerConfig::read(file).map_err(|why| denied(file, &why))?;
+        let config = DockerConfig::read(file).map_err(|why| denied(file, &why.to_string()))?;
         let config = std::sync::Arc::new(config);
         *read = Some(Read { stamp, config: std::sync::Arc::clone(&config) });
         Ok(config)

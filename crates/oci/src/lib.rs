@@ -1,7 +1,7 @@
 //! A client for image registries (OCI distribution specification) and image layouts. It turns a reference into a digest, and distinguishes
 //! *missing* from *unknown*. It has no routes and no answers.
 //!
-//! Start at [`registries`], which shares what was read and asks mirrors first. A registry is one host, with its [`credentials`]
+//! Start at [`registries`], which shares the results and prefers mirrors. A registry is one host, with its [`credentials`]
 //! and tokens. `lookup`, `contents`, `listing` and `referrers` read its replies.
 
 pub mod challenge;

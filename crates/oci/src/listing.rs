@@ -1,7 +1,7 @@
 //! Lists: the tags of a repository, and the repositories of a registry. All pages or none (invariant I3). Source: OCI
 //! distribution specification 1.1, "Listing Tags", and the distribution project's catalogue.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt::Display};
 
 use http::Method;
 use indexmap::IndexSet;
@@ -92,6 +92,7 @@ impl Registry {
                 _ => return Err(reply.refusal()),
             }
             let page = read(&reply)?;
+            // The URL of this page was guessed. A registry that ignores `last` begins again at the first name.
             if !is_linked && page.iter().any(|name| names.contains(name)) {
                 check_repeated(&names, &page)?;
                 break;
@@ -104,6 +105,7 @@ impl Registry {
                 let why = format!("it has more than {MAX_NAMES} names or {MAX_PAGES} pages");
                 return Err(BackendError::invalid_output(why));
             }
+            // Checked last, since a page that repeats itself may still complete the list above.
             if !seen.insert(current.url) {
                 return Err(BackendError::invalid_output("its pages lead in a circle"));
             }
@@ -172,11 +174,13 @@ fn check_repeated(names: &IndexSet<String>, page: &[String]) -> Result<(), Backe
 
 /// The list in `reply`. A list with errors beside it may be incomplete, and is refused.
 fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
-    let list = document::read(&reply.body).and_then(|list| match document::reported_error(&list) {
-        None => document::read_object(list.into()),
-        Some(_) => Err("it names errors".to_owned()),
-    });
-    list.map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
+    let no_list =
+        |why: &dyn Display| BackendError::invalid_output(format!("it answered no list: {why}: {}", reply.excerpt(120)));
+    let list = document::read(&reply.body).map_err(|error| no_list(&error))?;
+    match document::reported_error(&list) {
+        None => document::read_object(list.into()).map_err(|error| no_list(&error)),
+        Some(_) => Err(no_list(&"it names errors")),
+    }
 }
 
 /// The next page by `Link` (RFC 8288). Its host must be that of `here`. Scheme and port do not count: a registry behind a proxy

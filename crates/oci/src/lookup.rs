@@ -34,7 +34,7 @@ pub struct Target {
     pub media_type: String,
 }
 
-/// What is missing.
+/// The missing part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// The tag. Its repository may be missing too: some registries, such as the distribution project's, use the same words for
@@ -128,7 +128,7 @@ fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError>
     }
 }
 
-/// What a 404 says is missing, by the error body of the distribution specification 1.1, "Error Codes". `NOT_FOUND` is Harbor's
+/// The part that is missing after a 404, by the error body of the distribution specification 1.1, "Error Codes". `NOT_FOUND` is Harbor's
 /// code. A mere 404 proves nothing: proxies send it too.
 ///
 /// # Errors
@@ -162,7 +162,7 @@ pub(super) fn verified_manifest(reply: &Reply) -> Result<(Target, Manifest), Bac
         let shown = excerpt(media_type.as_bytes(), 80);
         return Err(wrong(format!("`{shown}` is not a manifest's content type: {}", reply.excerpt(120))));
     }
-    let parsed = Manifest::parse(&reply.body).map_err(wrong)?;
+    let parsed = Manifest::parse(&reply.body).map_err(|error| wrong(error.into()))?;
     let digest = Digest::of(&reply.body);
     match reply.headers.get(DIGEST).map(parse_digest).transpose()? {
         Some(claimed) if claimed != digest => {

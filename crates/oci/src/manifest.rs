@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 use super::{Digest, platform::Platform};
-use domain::document;
+use domain::document::{self, DocumentError};
 
 /// All kinds of manifests that an image reference may lead to.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
@@ -97,16 +97,36 @@ pub(crate) fn is_image_config(media_type: &str) -> bool {
     CONFIGS.iter().any(|known| same_type(known, media_type))
 }
 
+/// Why a document of a registry is not the expected one.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// It is not a manifest.
+    #[error("no manifest: {0}")]
+    NoManifest(#[source] DocumentError),
+    /// It is a manifest of this version.
+    #[error("a manifest of version {0}, not 2")]
+    Version(u32),
+    /// It is not the configuration of an image.
+    #[error("no image configuration: {0}")]
+    NoConfig(#[source] DocumentError),
+}
+
+impl From<ManifestError> for String {
+    fn from(error: ManifestError) -> Self {
+        error.to_string()
+    }
+}
+
 impl Manifest {
     /// Reads a manifest's bytes.
     ///
     /// # Errors
     /// When they are not manifests.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let manifest: Self = document::parse_object(bytes).map_err(|error| format!("no manifest: {error}"))?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let manifest: Self = document::parse_object(bytes).map_err(ManifestError::NoManifest)?;
         match manifest.schema_version {
             2 => Ok(manifest),
-            other => Err(format!("a manifest of version {other}, not 2")),
+            other => Err(ManifestError::Version(other)),
         }
     }
 
@@ -144,8 +164,8 @@ impl OciImageConfig {
     ///
     /// # Errors
     /// When they are not a configuration.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        document::parse_object(bytes).map_err(|error| format!("no image configuration: {error}"))
+    pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
+        document::parse_object(bytes).map_err(ManifestError::NoConfig)
     }
 
     /// The label called `name`.
@@ -197,7 +217,7 @@ mod tests {
         let index = Manifest::parse(index.to_string().as_bytes()).unwrap();
         let platforms: Vec<String> = index.images().filter_map(|image| Some(image.platform()?.to_string())).collect();
         assert_eq!(platforms, ["linux/amd64", "linux/arm64"]);
-        assert!(Manifest::parse(br#"{"schemaVersion":1}"#).unwrap_err().contains("version 1"));
+        assert!(Manifest::parse(br#"{"schemaVersion":1}"#).unwrap_err().to_string().contains("version 1"));
         assert!(Manifest::parse(br#"{"schemaVersion":2,"manifests":[{"digest":"x"}]}"#).is_err());
         for bad in ["<html>", "[2,null,null,null,null,null]", r#"{"schemaVersion":2,"a":1,"a":2}"#] {
             assert!(Manifest::parse(bad.as_bytes()).is_err(), "{bad}");

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an image of another variant than a platform without a variant demands is ranked behind.
+/// The rank of an image with another variant, for a platform that names no variant.
 const OPEN: u32 = 1000;
 /// The first build of Windows whose hosts run images of earlier builds: Windows Server 2022.
 const WINDOWS_2022: u32 = 20348;

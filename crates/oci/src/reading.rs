@@ -25,7 +25,7 @@ const MAX_FAILURES: usize = 3;
 /// The content of a blob, or why it is not known.
 type Blob = Arc<OnceCell<Result<Bytes, BackendError>>>;
 
-/// What one lookup has read so far. Nothing is read twice.
+/// The documents that one lookup has read so far. Nothing is read twice.
 #[derive(Debug, Default)]
 pub struct Reading(Mutex<State>);
 

@@ -68,7 +68,7 @@ impl Reference {
         [&self.registry, "/", &self.repository].into_iter().chain(tag).chain(digest).collect()
     }
 
-    /// What stands after `manifests/` in the registry's API: the digest if there is one, else the tag.
+    /// The end of the path after `manifests/` in the registry's API: the digest if there is one, else the tag.
     #[must_use]
     pub fn selector(&self) -> &str {
         self.digest.as_ref().map(Digest::as_str).or(self.tag.as_deref()).unwrap_or("latest")

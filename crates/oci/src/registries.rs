@@ -139,6 +139,7 @@ impl Registries {
             return Ok(Lookup::There(target));
         }
         let key: [u8; 32] = Sha256::digest(reference.text()).into();
+        // A lookup that runs already may have read the tag before the event that this caller follows.
         if !patience.joins {
             self.0.lookups.supersede(|running| *running == key, || ());
         }
@@ -233,6 +234,7 @@ impl Registries {
         if let Some(target) = self.0.tag(reference, max_age) {
             return Some(target);
         }
+        // Little is left of the rate limit: a somewhat older digest is better than an error for all routes.
         let stretched = self.0.tag(reference, max_age.saturating_mul(STRETCH))?;
         let is_low = self.0.registry(&reference.registry).ok()?.is_low(&reference.repository).await;
         is_low.then_some(stretched)
@@ -304,6 +306,7 @@ impl Shared {
 
     /// The registry called `name`: as configured, or else at that host over https, anonymously.
     fn registry(&self, name: &str) -> Result<Arc<Registry>, BackendError> {
+        // Locked while a registry is built, so that all callers share one client and its limits.
         let mut registries = self.registries.lock();
         if let Some(registry) = registries.get(name) {
             return Ok(Arc::clone(registry));

@@ -28,7 +28,7 @@ const LONGEST_LIFE: Duration = Duration::from_hours(1);
 /// The largest answer of a token server, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// What a token is for, and the server that sells it.
+/// The purpose of a token, and the server that issues it.
 #[derive(Debug, Clone)]
 pub struct Purpose {
     /// The token server.
@@ -65,6 +65,23 @@ pub(super) struct TokenPass {
     pub(crate) was_kept: bool,
 }
 
+/// Why no request may go to the token server that a registry names.
+#[derive(Debug, thiserror::Error)]
+pub enum RealmError {
+    /// Its realm is not a URL.
+    #[error("its token realm is not a URL: {0}")]
+    Syntax(#[from] url::ParseError),
+    /// The realm is less safe than the registry itself.
+    #[error("its token realm {0}")]
+    Refused(String),
+}
+
+impl From<RealmError> for String {
+    fn from(error: RealmError) -> Self {
+        error.to_string()
+    }
+}
+
 #[derive(Deserialize)]
 struct TokenReply {
     token: Option<Secret>,
@@ -85,9 +102,9 @@ impl Purpose {
         scope: String,
         registry: &Url,
         allows: impl Fn(IpAddr) -> bool,
-    ) -> Result<Self, String> {
-        let realm = Url::parse(realm).map_err(|error| format!("its token realm is not a URL: {error}"))?;
-        check_link(&realm, registry, allows).map_err(|why| format!("its token realm {why}"))?;
+    ) -> Result<Self, RealmError> {
+        let realm = Url::parse(realm)?;
+        check_link(&realm, registry, allows).map_err(RealmError::Refused)?;
         let is_elsewhere = realm.host() != registry.host();
         Ok(Self { realm, service, scope, is_elsewhere })
     }
@@ -131,6 +148,7 @@ impl RegistryTokens {
                     let mut keep = keep.lock();
                     let now = Instant::now();
                     keep.retain(|_, token| token.renew_at > now);
+                    // Some time before its end, so that a token does not end while a request is on its way.
                     let token = Token { authorization: authorization.clone(), renew_at: now + lasts.mul_f64(0.8) };
                     keep.insert(key, token);
                     Ok(authorization)

@@ -135,6 +135,7 @@ impl BreakerPass {
     /// Notes the result of the call.
     pub(crate) fn end(mut self, end: End, now: Timestamp) {
         let mut state = self.breaker.state();
+        // A call of an earlier era began before the breaker changed: its result is old news.
         if state.era == self.era {
             state.note(end, self.is_probe, now);
         }
@@ -184,11 +185,13 @@ impl BreakerState {
         self.failures = self.failures.saturating_add(1);
         self.first.get_or_insert(now);
         self.why = why;
+        // A failed probe finds the breaker open, and doubles the backoff; the first opening begins anew.
         let backoff = match &self.open {
             Some(open) => (open.backoff * 2).min(LONGEST),
             None => SHORTEST,
         };
         if is_probe || self.failures >= FAILURES || !demanded.is_zero() {
+            // One answer may demand a pause before the failures suffice. Then only its own pause counts, not the backoff.
             let enough = is_probe || self.failures >= FAILURES;
             let lasts = demanded.max(if enough { backoff } else { Duration::ZERO });
             self.open = Some(Open { since: now, lasts, backoff, is_probed: false });

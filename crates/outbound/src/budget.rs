@@ -111,7 +111,7 @@ impl Budgets {
     }
 }
 
-/// What is known of an account's budget, for operators.
+/// The last known budget of an account, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountNow {
     /// The account.
@@ -129,7 +129,7 @@ pub struct AccountNow {
 }
 
 impl Budgets {
-    /// What is known of all accounts, by the origin of their destination. A limit that has started again is left out.
+    /// The last known budgets of all accounts, by the origin of their destination. A limit that has started again is left out.
     pub(crate) fn accounts(&self, now: Timestamp) -> Vec<(Arc<str>, AccountNow)> {
         let account = |(origin, account): &Owner, budget: &Budget| {
             let known = budget.rate_limit.filter(|(limit, then)| {
@@ -238,9 +238,9 @@ fn pause(status: StatusCode, rate_limit: AccountLimit, demanded: Option<Duration
     };
     let (lasts, why) = match status {
         StatusCode::FORBIDDEN if rate_limit.is_used_up() => (demanded?, used_up()),
-        StatusCode::FORBIDDEN => (demanded?, format!("it asked for a pause with {status}")),
+        StatusCode::FORBIDDEN => (demanded?, format!("it demanded a pause with {status}")),
         StatusCode::TOO_MANY_REQUESTS => {
-            (demanded.or(rate_limit.reset).unwrap_or(UNNAMED), format!("it asked for a pause with {status}"))
+            (demanded.or(rate_limit.reset).unwrap_or(UNNAMED), format!("it demanded a pause with {status}"))
         }
         _ if rate_limit.is_used_up() => (rate_limit.reset?, used_up()),
         _ => return None,

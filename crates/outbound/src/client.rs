@@ -13,12 +13,13 @@ use super::{
     Call, Reply,
     addresses::{Addresses, RefusedAddress, is_below, is_inner_name},
     config::Proxy,
+    error::ClientError,
     tls::{LoadedCertificates, Tls},
 };
 use domain::{
     error::{BackendError, ErrorKind},
     replay::{HttpFault, HttpReply, Sources},
-    secret::{Secret, Secrets},
+    secret::{Secret, SecretError, Secrets},
 };
 use telemetry::trace;
 
@@ -65,7 +66,7 @@ impl Made {
 pub(crate) struct ExchangeFailure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// What happened, without the destination.
+    /// The failure in words, without the destination.
     pub message: String,
 }
 
@@ -96,7 +97,7 @@ impl Transport {
         proxy: Option<Proxy>,
         addresses: Addresses,
         sources: Option<Arc<dyn Sources>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ClientError> {
         let is_offline = sources.as_ref().is_some_and(|sources| sources.is_offline());
         let certificates = if is_offline { LoadedCertificates::default() } else { LoadedCertificates::read(&tls)? };
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None, led: None };
@@ -156,11 +157,11 @@ impl Transport {
         self.tls.has_files() || self.proxy.as_ref().is_some_and(|proxy| proxy.credential.is_some())
     }
 
-    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), String> {
+    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), ClientError> {
         Ok((LoadedCertificates::read(&self.tls)?, self.password()?))
     }
 
-    fn password(&self) -> Result<Option<Secret>, String> {
+    fn password(&self) -> Result<Option<Secret>, SecretError> {
         let Some(Proxy { credential: Some((_, password)), base, .. }) = &self.proxy else { return Ok(None) };
         password.read(base).map(Some)
     }
@@ -338,7 +339,7 @@ impl ExchangeFailure {
     }
 }
 
-/// What a file can say about an exchange. It cannot say that an address is refused, or that a reply is too large.
+/// The part of an exchange that a file can hold. A refused address and a reply that is too large have no form there.
 fn recorded(exchanged: &Result<Reply, ExchangeFailure>) -> Option<Result<HttpReply, HttpFault>> {
     let failure = match exchanged {
         Ok(Reply { status, headers, body, .. }) => {

@@ -11,6 +11,7 @@ use url::Host;
 use super::{
     ClientOptions, HttpClient, Outbound,
     addresses::is_inner_name,
+    error::UrlError,
     tls::{ClientCertificate, Tls},
 };
 use domain::{
@@ -219,13 +220,13 @@ pub fn warn_of_cleartext_to(host: &str, scheme: &str, path: &Path, problems: &mu
 ///
 /// # Errors
 /// When `text` is not a URL with `http` or `https` and a host, or holds a user or a password.
-pub fn fixed_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+pub fn fixed_url(text: &str) -> Result<Url, UrlError> {
+    let url = Url::parse(text).map_err(|cause| UrlError::Syntax { text: text.to_owned(), cause })?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("it must begin with `http://` or `https://` and a host".to_owned());
+        return Err(UrlError::NotHttp);
     }
     if names_user(&url) {
-        return Err("it holds a user or a password; use the keys for credentials instead".to_owned());
+        return Err(UrlError::HasUser);
     }
     Ok(url)
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::Url;
 use tokio::time::Instant;
 
-use crate::{Call, ClientOptions, HttpClient, Outbound, Reply, Tls, TlsKeys};
+use crate::{Call, ClientError, ClientOptions, HttpClient, Outbound, Reply, Tls, TlsKeys};
 use domain::{
     error::BackendError,
     file::base_dir::BaseDir,
@@ -90,7 +90,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// When the CA cannot be read.
-    pub fn with_concurrency(&self, concurrency: usize, outbound: &Outbound) -> Result<Self, String> {
+    pub fn with_concurrency(&self, concurrency: usize, outbound: &Outbound) -> Result<Self, ClientError> {
         let options = ClientOptions { tls: self.tls.clone(), concurrency, ..ClientOptions::default() };
         Ok(Self { client: outbound.client(options)?, ..self.clone() })
     }

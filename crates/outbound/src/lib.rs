@@ -16,6 +16,7 @@ mod conditional;
 mod config;
 mod counts;
 mod destination;
+mod error;
 pub mod kubernetes;
 mod lifetime;
 pub mod link;
@@ -59,6 +60,7 @@ pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
     config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, is_safe, names_user, stays},
+    error::{ClientError, UrlError},
     link_policy::check_link,
     reply::Reply,
     tls::{ClientCertificate, Tls},
@@ -160,7 +162,7 @@ impl Outbound {
     ///
     /// # Errors
     /// When the certificates cannot be read. The text names the file.
-    pub fn client(&self, options: ClientOptions) -> Result<Arc<HttpClient>, String> {
+    pub fn client(&self, options: ClientOptions) -> Result<Arc<HttpClient>, ClientError> {
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get(&options) {
             return Ok(Arc::clone(client));
@@ -241,6 +243,7 @@ impl HttpClient {
             metrics.spared(self.named.of(&call.url), counts::spared(error));
         }
         let mut outcome = first?;
+        // A budget of retries for all calls to the destination: when most calls fail, retries would multiply the load.
         state.destination.retries.deposit();
         while let Some(wait) = state.wait(&outcome) {
             if !state.destination.retries.withdraw() {

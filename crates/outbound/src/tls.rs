@@ -9,6 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
+use super::ClientError;
 use domain::problem;
 use tls::pem::{content, pair, trusted};
 
@@ -71,21 +72,23 @@ impl LoadedCertificates {
     ///
     /// # Errors
     /// When a file cannot be used. The text names it.
-    pub(crate) fn read(tls: &Tls) -> Result<Self, String> {
+    pub(crate) fn read(tls: &Tls) -> Result<Self, ClientError> {
         let mut read = Self::default();
         if let Some(file) = &tls.ca {
-            let pem = content(file, "CA")?;
-            let unusable = |error| format!("the CA file {} cannot be used: {error}", file.display());
-            for certificate in trusted(file, &pem)? {
+            let pem = content(file, "CA").map_err(ClientError::File)?;
+            let unusable = |cause| ClientError::Certificate { what: format!("the CA file {}", file.display()), cause };
+            for certificate in trusted(file, &pem).map_err(ClientError::File)? {
                 read.trusted.push(Certificate::from_der(&certificate).map_err(unusable)?);
             }
             read.files.push(Sha256::digest(&pem).into());
         }
         if let Some(ClientCertificate { cert, key }) = &tls.client {
-            let (of_cert, of_key) = (content(cert, "client certificate")?, content(key, "client key")?);
-            pair("client", cert, &of_cert, key, &of_key)?;
+            let of_cert = content(cert, "client certificate").map_err(ClientError::File)?;
+            let of_key = content(key, "client key").map_err(ClientError::File)?;
+            pair("client", cert, &of_cert, key, &of_key).map_err(ClientError::File)?;
             let pem = Zeroizing::new([&of_cert[..], b"\n", &of_key[..]].concat());
-            let unusable = |error| format!("the client certificate {} cannot be used: {error}", cert.display());
+            let unusable =
+                |cause| ClientError::Certificate { what: format!("the client certificate {}", cert.display()), cause };
             read.identity = Some(Identity::from_pem(&pem).map_err(unusable)?);
             read.files.push(Sha256::digest(&pem).into());
         }
@@ -130,7 +133,8 @@ mod tests {
             if let Some(content) = content {
                 std::fs::write(&file, content).unwrap();
             }
-            let why = LoadedCertificates::read(&Tls { ca: Some(file.clone()), ..Tls::default() }).unwrap_err();
+            let why =
+                LoadedCertificates::read(&Tls { ca: Some(file.clone()), ..Tls::default() }).unwrap_err().to_string();
             assert!(why.contains(says) && why.contains("ca.crt"), "{why}");
         }
     }
@@ -155,7 +159,7 @@ mod tests {
                     std::fs::write(file, content).unwrap();
                 }
             }
-            let why = LoadedCertificates::read(&tls).unwrap_err();
+            let why = LoadedCertificates::read(&tls).unwrap_err().to_string();
             assert!(why.contains(says), "{why}");
         }
         std::fs::write(&key, &one).unwrap();

@@ -18,6 +18,6 @@ pub(super) struct Claims {
     pub(super) git_ref: Option<String>,
     /// The workflow of the run, with its repository and branch (18).
     pub(super) workflow: Option<String>,
-    /// What caused the run (20).
+    /// The event that caused the run (20).
     pub(super) event: Option<String>,
 }

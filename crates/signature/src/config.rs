@@ -12,7 +12,7 @@ pub struct SignatureConfig {
     /// Signers of whom one is enough, such as the old and the new key while keys are rotated. Or `all`.
     #[serde(default)]
     pub any: Vec<SignerConfig>,
-    /// Signers who must all have signed. Whoever signed counts for one of them. Or `any`.
+    /// Signers who must all have signed. Each identity or key counts for one of them. Or `any`.
     #[serde(default)]
     pub all: Vec<SignerConfig>,
     /// The forms of signatures that are searched. `legacy` costs more requests.
@@ -66,7 +66,7 @@ pub enum Format {
     Legacy,
 }
 
-/// What signed provenance (SLSA v1) must say. One of the signers must have signed it.
+/// The demands on signed provenance (SLSA v1). One of the signers must have signed it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProvenanceConfig {

@@ -141,6 +141,7 @@ impl Policy {
     /// The present content of the files. A file that cannot be read any more is not replaced by its former content: a key that
     /// was removed must verify nothing any more.
     fn refreshed(&self) -> Present {
+        // Locked while the files are read: checks that begin at one time see one state of the files.
         let mut present = self.present.lock();
         if present.read_at.elapsed() >= CHECK_EVERY {
             self.reload(&mut present);

@@ -199,7 +199,10 @@ impl Kind {
         match self {
             Self::Key => PublicKey::of_pem(text).map(Content::Key),
             #[cfg(feature = "keyless")]
-            Self::Keyless(identity) => Root::read(text, identity.needs_log).map(Box::new).map(Content::Root),
+            Self::Keyless(identity) => {
+                let root = Root::read(text, identity.needs_log).map_err(|error| error.to_string())?;
+                Ok(Content::Root(Box::new(root)))
+            }
             #[cfg(not(feature = "keyless"))]
             Self::Keyless(_) => Err("this gateway was built without `keyless`".to_owned()),
         }

@@ -1,4 +1,4 @@
-//! What is signed in a bundle: a DSSE envelope around an in-toto statement (<https://github.com/secure-systems-lab/dsse>,
+//! The signed content of a bundle: a DSSE envelope around an in-toto statement (<https://github.com/secure-systems-lab/dsse>,
 //! <https://in-toto.io/Statement/v1>).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -134,6 +134,7 @@ fn take<'a>(
         if !tried.insert(by) {
             continue;
         }
+        // An augmenting path, as in Kuhn's matching of two sets: the demand that has `by` may find another one.
         let is_free = match taken.get(&**by) {
             Some(&other) => take(other, tallies, taken, tried),
             None => true,

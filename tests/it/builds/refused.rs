@@ -142,7 +142,7 @@ async fn without_omit_an_impossible_tag_is_invalid() {
     // A commit that makes an impossible tag and an impossible repository name are invalid, too.
     let backend = by_tag(&fake, "{{ params.head_sha }}");
     let app = start(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}})).await;
-    refused(&app.ask("a", json!({"branch": "x", "head_sha": "ü"})).await, 422, "invalid_input", "cannot stand in");
+    refused(&app.ask("a", json!({"branch": "x", "head_sha": "ü"})).await, 422, "invalid_input", "cannot be in");
     let mut backend = by_tag(&fake, "1");
     backend["images"]["app"]["image"] = json!(format!("{}/org/{{{{ params.branch }}}}:1", fake.host()));
     let app = TestApp::start(&config(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}}))).await;

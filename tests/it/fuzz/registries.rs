@@ -42,7 +42,7 @@ pub(super) fn www_authenticate(data: &[u8]) {
         let Challenge::Bearer { realm, service, scope } = challenge else { continue };
         match Purpose::check(&realm, service, scope.unwrap_or_default(), &registry, |_| false) {
             Ok(purpose) => is_safe(&purpose.realm),
-            Err(error) => is_one_line(&error),
+            Err(error) => is_one_line(&error.to_string()),
         }
     }
 }
@@ -66,7 +66,7 @@ fn is_safe(url: &Url) {
 pub(super) fn docker_config(data: &[u8]) {
     let config = match DockerConfig::parse(data) {
         Ok(config) => config,
-        Err(error) => return is_one_line(&error),
+        Err(error) => return is_one_line(&error.to_string()),
     };
     let Ok(document) = serde_json::from_slice::<Value>(data) else { return };
     let fields = document.as_object().into_iter().flatten();
@@ -182,10 +182,10 @@ pub(super) fn registry_answer(data: &[u8]) {
             let digests = manifest.images().chain(manifest.image_config()).map(|image| &image.digest);
             assert!(digests.into_iter().all(|digest| text.contains(digest.as_str())));
         }
-        Err(error) => is_one_line(&error),
+        Err(error) => is_one_line(&error.to_string()),
     }
     match OciImageConfig::parse(data) {
         Ok(config) => assert!(config.platform().is_none_or(|platform| !platform.to_string().is_empty())),
-        Err(error) => is_one_line(&error),
+        Err(error) => is_one_line(&error.to_string()),
     }
 }

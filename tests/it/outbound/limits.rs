@@ -138,7 +138,7 @@ async fn an_account_without_rate_limit_budget_waits() {
     let (client, clock) = new_client(ClientOptions::default());
     assert_eq!(client.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, ErrorKind::Denied);
     assert_eq!(client.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, throttled(30));
-    fails(client.fetch(get_as(&upstream, "one")).await, throttled(30), "it asked for a pause with 403 Forbidden");
+    fails(client.fetch(get_as(&upstream, "one")).await, throttled(30), "it demanded a pause with 403 Forbidden");
     clock.advance(Duration::from_secs(30));
     assert_eq!(client.fetch(get_as(&upstream, "one")).await.unwrap().status.as_u16(), 200);
 }

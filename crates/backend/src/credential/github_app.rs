@@ -182,7 +182,7 @@ pub fn headers() -> HeaderMap {
 /// # Errors
 /// When `api` is not a URL that can be asked.
 pub(crate) fn api_url(api: Option<&str>) -> Result<Url, String> {
-    fixed_url(api.unwrap_or(GITHUB))
+    Ok(fixed_url(api.unwrap_or(GITHUB))?)
 }
 
 impl fmt::Debug for GithubApp {

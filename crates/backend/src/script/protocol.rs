@@ -99,12 +99,12 @@ fn unreadable(what: &str, error: &str, output: &[u8], secrets: &Secrets) -> Back
 }
 
 fn one_json(output: &[u8], secrets: &Secrets) -> Result<Value, BackendError> {
-    document::parse(output).map_err(|error| unreadable("not one JSON document", &error, output, secrets))
+    document::parse(output).map_err(|error| unreadable("not one JSON document", &error.to_string(), output, secrets))
 }
 
 /// The documents of a YAML stream, at least one.
 fn documents(output: &[u8], secrets: &Secrets) -> Result<Vec<Value>, BackendError> {
-    let documents = yaml::parse(output).map_err(|error| unreadable("not YAML", &error, output, secrets))?;
+    let documents = yaml::parse(output).map_err(|error| unreadable("not YAML", &error.to_string(), output, secrets))?;
     if documents.is_empty() {
         return Err(BackendError::invalid_output("it is blank; an empty list must be an explicit []"));
     }
@@ -133,7 +133,7 @@ fn read_lines(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, Bac
     for (index, line) in lines {
         let sets = document::parse(line)
             // serde counts lines within this one document. The message names the line of the output.
-            .map_err(|error| error.replace(" at line 1 column ", " at column "))
+            .map_err(|error| error.to_string().replace(" at line 1 column ", " at column "))
             .map_err(|error| unreadable("not one JSON document", &error, line, secrets))
             .and_then(one_or_many);
         items.extend(sets.map_err(|error| error.within(format_args!("line {}", index + 1)))?);

@@ -41,7 +41,7 @@ struct Stored<V> {
     since: Option<Instant>,
 }
 
-/// What an insertion removed.
+/// The entries that an insertion removed.
 struct Removed<K, V> {
     /// The former value of the key.
     _replaced: Option<Stored<V>>,
@@ -140,6 +140,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         let mut entries = self.0.lock();
         entries.weight = 0;
         let before = mem::replace(&mut entries.by_use, empty());
+        // The values are dropped after the lock: that may take long, or run code of others.
         drop(entries);
         drop(before);
     }

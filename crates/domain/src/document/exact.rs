@@ -9,6 +9,8 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
+use super::DocumentError;
+
 /// Reads a field.
 ///
 /// # Errors
@@ -21,8 +23,8 @@ pub fn read<'de, T: Exact, D: Deserializer<'de>>(deserializer: D) -> Result<T, D
 ///
 /// # Errors
 /// When a key is not a text.
-pub fn to_value(value: &impl Serialize) -> Result<Value, String> {
-    super::read_back(&serde_json::to_vec(value).map_err(|error| error.to_string())?)
+pub fn to_value(value: &impl Serialize) -> Result<Value, DocumentError> {
+    super::read_back(&serde_json::to_vec(value)?)
 }
 
 /// A value, or something that holds values.

@@ -3,10 +3,38 @@
 //! Booleans are those of YAML 1.2, so `no` is a text. A number must be written as it is printed. YAML readers disagree
 //! about `010`, `1_000` and `0x1F`, and `1.10` or the commit `1234567e8` would change silently.
 
+use std::str::Utf8Error;
+
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned, options::MergeKeyPolicy};
 
 use super::{super::visible::one_line, number, yaml_tree::YamlTree};
+
+/// Why a text is not YAML as it is accepted here.
+#[derive(Debug, thiserror::Error)]
+pub enum YamlError {
+    /// It is not text.
+    #[error("not UTF-8: {0}")]
+    NotUtf8(#[from] Utf8Error),
+    /// The parser refuses it. The message is its own in one line, without its advice to programmers.
+    #[error("{message}")]
+    Syntax {
+        /// The mistake, with line and column.
+        message: String,
+        /// The parser's error. In a box, since it is large.
+        #[source]
+        cause: Box<Error>,
+    },
+    /// It is YAML, but a number would change, or a key is repeated. The text has line and column.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<YamlError> for String {
+    fn from(error: YamlError) -> Self {
+        error.to_string()
+    }
+}
 
 /// The most nodes in a stream. Each use of an alias counts in full.
 const MAX_NODES: usize = 2_000_000;
@@ -14,8 +42,8 @@ const MAX_NODES: usize = 2_000_000;
 /// Parses a stream of documents. Empty documents and a bare `null` are left out.
 ///
 /// # Errors
-/// On the first invalid document. The text gives line and column.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Value>, String> {
+/// On the first invalid document. The text has line and column.
+pub fn parse(bytes: &[u8]) -> Result<Vec<Value>, YamlError> {
     read(bytes, |_| None)
 }
 
@@ -23,14 +51,15 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Value>, String> {
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_exact(bytes: &[u8]) -> Result<Vec<Value>, String> {
+pub fn parse_exact(bytes: &[u8]) -> Result<Vec<Value>, YamlError> {
     read(bytes, number::written)
 }
 
-fn read(bytes: &[u8], kept: fn(&str) -> Option<Number>) -> Result<Vec<Value>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
+fn read(bytes: &[u8], kept: fn(&str) -> Option<Number>) -> Result<Vec<Value>, YamlError> {
+    let text = std::str::from_utf8(bytes)?;
     let documents = serde_saphyr::from_multiple_with_options::<Spanned<YamlTree<String>>>(text, options());
-    let documents = documents.map_err(|error| message(&error))?;
+    let documents =
+        documents.map_err(|error| YamlError::Syntax { message: message(&error), cause: Box::new(error) })?;
     documents.into_iter().map(|document| to_value(document, text, kept)).collect()
 }
 
@@ -58,7 +87,7 @@ fn message(error: &Error) -> String {
 }
 
 /// The value. Every number must be written as it is printed, or be one that is `kept`.
-fn to_value(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Option<Number>) -> Result<Value, String> {
+fn to_value(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Option<Number>) -> Result<Value, YamlError> {
     let at = node.defined;
     match node.value {
         YamlTree::Scalar(Value::Number(number)) => {
@@ -70,10 +99,10 @@ fn to_value(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Optio
                 return Ok(Value::Number(number));
             }
             let (line, column) = (at.line(), at.column());
-            Err(format!(
+            Err(YamlError::Refused(format!(
                 "`{}` would be read as the number {number} at line {line}, column {column}; write that, or put it in quotes",
                 written.escape_debug()
-            ))
+            )))
         }
         YamlTree::Scalar(value) => Ok(value),
         YamlTree::List(items) => items.into_iter().map(|item| to_value(item, text, kept)).collect(),
@@ -82,7 +111,7 @@ fn to_value(node: Spanned<YamlTree<String>>, text: &str, kept: fn(&str) -> Optio
             for (key, value) in entries {
                 // `1` and `"1"` are different keys in YAML, and the same key in JSON.
                 if map.contains_key(&key) {
-                    return Err(repeated_key(&key, value.referenced));
+                    return Err(YamlError::Refused(repeated_key(&key, value.referenced)));
                 }
                 map.insert(key, to_value(value, text, kept)?);
             }
@@ -108,7 +137,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        parse(text.as_bytes()).map_or_else(|error| error, |documents| Value::Array(documents).to_string())
+        parse(text.as_bytes()).map_or_else(String::from, |documents| Value::Array(documents).to_string())
     }
 
     #[test]
@@ -162,7 +191,7 @@ mod tests {
         ] {
             assert!(read(text).contains(says), "{text}: {}", read(text));
         }
-        assert!(parse(b"a: \xff").unwrap_err().contains("UTF-8"));
+        assert!(parse(b"a: \xff").unwrap_err().to_string().contains("UTF-8"));
     }
 
     #[test]

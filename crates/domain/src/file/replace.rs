@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 16;
 pub fn replace(file: &Path, text: &str) -> io::Result<()> {
     let (file, mode) = match fs::symlink_metadata(file) {
         Ok(_) => {
-            let real = file.canonicalize().map_err(|error| io::Error::new(error.kind(), why(file, &error)))?;
+            let real = file.canonicalize().map_err(|error| io::Error::new(error.kind(), why(file, error)))?;
             let data = real.metadata()?;
             if !data.is_file() {
                 return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));

@@ -1,11 +1,11 @@
-//! What a backend notes with its answers.
+//! The notes of a backend with its answers.
 
 use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// What a backend notes with an answer, and gets back with later requests: any JSON. It is kept as text, which takes a quarter of the
+/// A backend's note with an answer, which it gets back with later requests: any JSON. It is kept as text, which takes a quarter of the
 /// memory, and is read only at the next run of the backend.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -18,7 +18,7 @@ impl BackendNote {
         to_raw_value(note).ok().map(|text| Self(text.into()))
     }
 
-    /// What was noted; `None` if it has another form. Another version may have written it.
+    /// The note's value; `None` if it has another form. Another version may have written it.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.0.get()).ok()

@@ -1,8 +1,8 @@
-//! What a backend verifies answers by.
+//! The keys and roots by which a backend verifies answers.
 
 use std::time::Instant;
 
-/// What a backend verifies answers by, at one moment: keys, roots, and what must be signed.
+/// The state of a backend's verification at one moment: its keys, its roots, and the demands on signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trust {
     /// A hash of it, the same in all replicas. 0: nothing is verified.

@@ -1,4 +1,4 @@
-//! Records how an answer came about, step by step, for an operator who wants to see it.
+//! Records how an answer came about, step by step, when an operator requests it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -62,7 +62,7 @@ const SETTINGS: [&str; 6] = ["", "true", "false", "null", "none", "nil"];
 /// Shorter numbers are settings, and counts.
 const SHORTEST_NUMBER: usize = 4;
 
-/// What a name says of its value.
+/// The meaning of a name for its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     /// Each value is a secret, unless it is plainly a setting.

@@ -103,6 +103,7 @@ impl Secrets {
             places.extend(views::places(text, &needles));
         }
         places.sort_unstable_by_key(|place| place.start);
+        // Sorted by their begin, so each one can overlap only with the one before.
         places.dedup_by(|later, earlier| {
             let overlaps = later.start < earlier.end;
             if overlaps {

@@ -62,6 +62,7 @@ pub(super) fn places(text: &str, needles: &[impl AsRef<[u8]>]) -> Vec<Range<usiz
     let mut found = Vec::new();
     let Some(longest) = needles.iter().map(|needle| needle.as_ref().len()).max() else { return found };
     let overlap = longest.saturating_mul(GROWTH);
+    // Parts overlap by the longest form, so that no secret is cut in two. Each part is at least as long as that overlap.
     let step = PART.max(overlap);
     for begin in (0..text.len()).step_by(step) {
         let end = text.len().min(begin + step + overlap);
@@ -122,7 +123,7 @@ struct Digits {
     /// How many bits one digit has.
     bits: usize,
     value: fn(u8) -> Option<u8>,
-    /// What may stand between digits.
+    /// The bytes that may be between digits.
     skips: fn(u8) -> bool,
     /// How many digits a group has. What is encoded may begin at any digit, behind others that belong to the text around it.
     group: usize,
@@ -172,7 +173,7 @@ impl Digits {
         }
     }
 
-    /// What `run` stands for. If it is padded up to `end`, its last group is one with the padding.
+    /// The bytes that `run` encodes. If it is padded up to `end`, its last group is one with the padding.
     fn decode(self, run: &[(u8, Place)], end: Option<u32>) -> View {
         let mut view = View::default();
         let whole_groups = run.len() / self.group * self.group;

@@ -21,7 +21,7 @@ pub struct Context {
     deadline: Instant,
 }
 
-/// What templates may read of a query.
+/// The part of a query that templates may read.
 #[derive(Debug, Clone)]
 struct Input {
     parameters: Arc<Parameters>,

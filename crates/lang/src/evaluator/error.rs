@@ -88,7 +88,7 @@ impl EvaluationError {
         BackendError { kind: self.kind.unwrap_or(error.kind), ..error }
     }
 
-    /// What is wrong with a value in an image's name, if that is the cause.
+    /// The mistake of a value in an image's name, if that is the cause.
     #[must_use]
     pub const fn misfit(&self) -> Option<Misfit> {
         self.misfit

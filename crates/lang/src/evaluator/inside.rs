@@ -70,7 +70,7 @@ fn end_with_gateway() {
     }
 }
 
-/// What was compiled before, by source.
+/// The compiled expressions and templates, by source.
 #[derive(Default)]
 struct Compiled {
     expressions: HashMap<String, Expression>,
@@ -87,7 +87,7 @@ impl Compiled {
                 json.transpose().map_or(EvaluatorAnswer::TooLarge, EvaluatorAnswer::Value)
             }
             Task::Template { source, place, context } => {
-                let parsed = document::parse(context);
+                let parsed = document::parse(context).map_err(String::from);
                 let known = parsed.and_then(|values| Ok((values, self.template(source, *place)?)));
                 let known = known.map_err(|message| Refusal { message, misfit: None });
                 let text = known.and_then(|(values, template)| template.try_render(&value_of(&values)));
@@ -98,6 +98,7 @@ impl Compiled {
 
     fn expression(&mut self, source: &str) -> Result<&Expression, String> {
         if !self.expressions.contains_key(source) {
+            // All at once: routes have few expressions, so this happens only after many reloads.
             if self.expressions.len() >= MAX_COMPILED {
                 self.expressions.clear();
             }

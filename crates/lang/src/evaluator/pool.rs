@@ -62,6 +62,7 @@ impl EvaluatorPool {
             () = sleep_until(deadline) => return Err(Cause::Time),
             () = self.is_wanted() => return Err(Cause::Share),
         };
+        // All other endings drop `busy`, which ends the process before its permit.
         if began.elapsed() < LIGHT.0
             && frame.len() < LIGHT.1
             && let Some((process, permit)) = busy.0.take()

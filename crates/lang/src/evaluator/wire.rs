@@ -14,14 +14,14 @@ use crate::{
     expression::Expression,
     template::{Refusal, ValueContext},
 };
-use domain::document::{self, Document};
+use domain::document::{self, Document, DocumentError};
 
 /// The longest message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 /// The size of a message's length, in bytes.
 pub(super) const HEAD: usize = 4;
 
-/// What precedes the reason on stderr when an evaluator cannot start.
+/// The text before the reason on stderr when an evaluator cannot start.
 pub(super) const START_FAILED: &str = "error: evaluator: ";
 
 /// A task for an evaluator.
@@ -118,7 +118,7 @@ impl Variables {
         for (name, source) in self.mentioned(expression) {
             match source.read() {
                 Ok(document) => documents.push((*name, document)),
-                Err(why) => return Some(Err(why)),
+                Err(why) => return Some(Err(why.into())),
             }
         }
         let variables: Vec<_> = documents.iter().map(|(name, document)| (*name, document)).collect();
@@ -136,7 +136,7 @@ impl Variables {
 }
 
 impl VariableValue {
-    fn read(&self) -> Result<Document<'_>, String> {
+    fn read(&self) -> Result<Document<'_>, DocumentError> {
         match self {
             Self::Json(document) => document::read(document),
             Self::Shared(value) => Ok((&**value).into()),

@@ -5,7 +5,7 @@ use crate::scope::{NameScope, UnfitValue, ValueType};
 use domain::problem::{Path, Problems};
 
 impl Expression {
-    /// Compiles `source`, and notes at `path` everything that is wrong with it. Also returns what is known of its result.
+    /// Compiles `source`, and notes at `path` everything that is wrong with it. Also returns the type of its result.
     pub fn build(source: &str, scope: &NameScope, path: &Path, problems: &mut Problems) -> Option<(Self, ValueType)> {
         let expression = match Self::parse(source) {
             Ok(expression) => expression,

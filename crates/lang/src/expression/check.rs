@@ -1,5 +1,5 @@
 //! Finds what is wrong with an expression before it is evaluated, which CEL reports only then: names and fields that cannot be
-//! there, and functions that do not exist. Also infers what is known of the result.
+//! there, and functions that do not exist. Also infers the type of the result.
 
 use cel::{
     IdedExpr,
@@ -58,7 +58,7 @@ struct Walk<'s> {
     found: Vec<UnknownName>,
 }
 
-/// Notes at `path` what `expression` cannot do with `scope`. Returns what is known of its result.
+/// Notes at `path` the mistakes of `expression` in `scope`. Returns the type of its result.
 pub(super) fn check(expression: &IdedExpr, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {
     let mut walk = Walk { scope, variables: Vec::new(), found: Vec::new() };
     let result = walk.infer(expression);
@@ -72,7 +72,7 @@ pub(super) fn check(expression: &IdedExpr, scope: &NameScope, path: &Path, probl
 }
 
 impl Walk<'_> {
-    /// What is known of the value of `expression`.
+    /// The type of `expression`, as far as it is known.
     fn infer(&mut self, expression: &IdedExpr) -> ValueType {
         match &expression.expr {
             Expr::Ident(name) => self.name(name),
@@ -119,7 +119,7 @@ impl Walk<'_> {
         self.field(&of, &select.operand, &select.field)
     }
 
-    /// What is known of the field `name` of `operand`, of which `of` is known.
+    /// The type of the field `name` of `operand`, which has the type `of`.
     fn field(&mut self, of: &ValueType, operand: &IdedExpr, name: &str) -> ValueType {
         let path = dotted(operand).unwrap_or_else(|| "the object".to_owned());
         if matches!(of, ValueType::List(_)) {
@@ -244,7 +244,7 @@ impl Walk<'_> {
     }
 }
 
-/// A list of values of which this is known. An empty list can become a list of anything by `+`.
+/// A list of values of this type. An empty list can become a list of anything by `+`.
 fn list_of(items: Vec<ValueType>) -> ValueType {
     let item = items.into_iter().reduce(|one, two| one.join(&two));
     ValueType::List(Box::new(item.unwrap_or_else(|| ValueType::object([]))))

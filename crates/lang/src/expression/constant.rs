@@ -44,7 +44,7 @@ pub(super) fn check(expression: &IdedExpr, path: &Path, problems: &mut Problems)
     }
 }
 
-/// What is wrong with the number of the arguments of `call`, and advice.
+/// The mistake in the number of the arguments of `call`, and advice.
 fn wrong_arguments(call: &CallExpr) -> Option<(String, String)> {
     call.target.as_ref()?;
     let (name, least, most) = ARGUMENTS.iter().find(|(name, ..)| *name == call.func_name)?;
@@ -65,10 +65,10 @@ fn wrong_arguments(call: &CallExpr) -> Option<(String, String)> {
     Some((format!("`{name}` takes {expected}, not {count}"), example))
 }
 
-/// What is wrong with the regular expression that `call` matches, if it is a constant, and advice.
+/// The mistake in the regular expression that `call` matches, if it is a constant, and advice.
 fn wrong_pattern(call: &CallExpr) -> Option<(String, String)> {
     let Expr::Literal(LiteralValue::String(pattern)) = &call.args.last()?.expr else { return None };
-    let why = (call.func_name == "matches").then(|| pattern::anywhere(pattern.inner()).err())??;
+    let why = (call.func_name == "matches").then(|| pattern::anywhere(pattern.inner()).err())??.to_string();
     Some((why, "put a `\\\\` before a character that stands for itself, such as `\\\\[`".to_owned()))
 }
 

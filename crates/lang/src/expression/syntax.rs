@@ -123,7 +123,7 @@ fn tokens(text: &str) -> String {
     }
 }
 
-/// What was probably meant by the expression that is wrong between `before` and `rest`.
+/// The probable meaning of the expression that is wrong between `before` and `rest`.
 fn meant(source: &str, before: &str, rest: &str, is_dot: bool) -> Option<String> {
     let last = last_word(before);
     let next: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

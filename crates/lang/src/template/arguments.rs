@@ -22,17 +22,17 @@ pub(super) fn arguments(all: &[CallArg<'_>]) -> Option<Vec<Argument>> {
     all.iter().map(argument).collect()
 }
 
-/// What is wrong with the number of the arguments of a filter.
+/// The mistake in the number of the arguments of a filter.
 pub(super) fn of_filter(environment: &Environment<'_>, name: &str, arguments: &[Argument]) -> Option<&'static str> {
     wrong(arguments, |values| environment.empty_state().apply_filter(name, values).map(drop))
 }
 
-/// What is wrong with the number of the arguments of a test.
+/// The mistake in the number of the arguments of a test.
 pub(super) fn of_test(environment: &Environment<'_>, name: &str, arguments: &[Argument]) -> Option<&'static str> {
     wrong(arguments, |values| environment.empty_state().perform_test(name, values).map(drop))
 }
 
-/// What is wrong with the number of `arguments`, if `call` takes them with no kind of value.
+/// The mistake in the number of `arguments`, if `call` takes them with no kind of value.
 fn wrong(arguments: &[Argument], call: impl Fn(&[Value]) -> Result<(), Error>) -> Option<&'static str> {
     let mut found = None;
     for subject in samples() {

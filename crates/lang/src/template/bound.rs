@@ -214,7 +214,7 @@ fn repeated(left: &Expr<'_>, right: &Expr<'_>) -> Formula {
     Formula::Repeated(as_size(count), Box::new(expression(text)))
 }
 
-/// What a filter makes of `of`.
+/// The size of a filter's result for `of`.
 fn applied(filter: &str, of: Formula, args: &[CallArg<'_>]) -> Formula {
     let (made, passed) = (Formula::Sum(vec![of, ONE]), arguments(args));
     let factor = match filter {

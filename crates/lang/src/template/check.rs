@@ -25,7 +25,7 @@ use domain::{
 /// The variable of a loop, which is also a function and has methods.
 const LOOP: &str = "loop";
 
-/// What a template calls by name.
+/// The kinds of callables that a template names.
 #[derive(Debug, Default)]
 struct Calls<'a> {
     filters: BTreeSet<&'a str>,
@@ -42,7 +42,7 @@ struct Calls<'a> {
     called: Vec<(Callable, &'a str, Vec<Argument>)>,
 }
 
-/// What takes arguments after a value.
+/// The kinds of callables that take arguments after a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Callable {
     Filter,
@@ -136,7 +136,7 @@ fn check_open(dotted: &str, scope: &NameScope, path: &Path, problems: &mut Probl
     }
 }
 
-/// What to write in place of a call of `name`.
+/// The text to write in place of a call of `name`.
 fn instead_of_call(name: &str, known: &[&str]) -> String {
     match (near(name, known), near(&name.to_lowercase(), FILTERS)) {
         (Some(function), _) => format!("did you mean `{function}`?"),

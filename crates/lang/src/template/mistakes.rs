@@ -1,4 +1,4 @@
-//! What was probably meant by a template that is wrong: the ways of Go's templates, of shells and of other languages.
+//! The probable meaning of a template that is wrong: the ways of Go's templates, of shells and of other languages.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ fn regex(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
 }
 
-/// What to write in place of a template that cannot be parsed, as the end of a message. Empty if that is unknown.
+/// The text to write in place of a template that cannot be parsed, as the end of a message. Empty if that is unknown.
 pub(super) fn of_syntax(source: &str, scope: Option<&NameScope>) -> String {
     meant(source, scope).map(|meant| format!("; {meant}")).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What CI and Argo CD make of a branch or a commit: the filters `tag`, `ref_slug`, `slug` and `sha8`.
+//! The names that CI and Argo CD make from a branch or a commit: the filters `tag`, `ref_slug`, `slug` and `sha8`.
 
 use super::slug::nothing_left;
 pub(super) use super::slug::slug;

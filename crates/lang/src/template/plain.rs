@@ -156,8 +156,8 @@ fn printable(value: &Value) -> Result<String, Error> {
             None => Ok(value.to_string()),
         },
         ValueKind::String => Ok(value.to_string()),
-        ValueKind::None => Err(refused("a null value cannot stand in text")),
-        kind => Err(refused(format!("a {kind} cannot stand in text; pick a part of it, or use `| tojson`"))),
+        ValueKind::None => Err(refused("a null value cannot be in text")),
+        kind => Err(refused(format!("a {kind} cannot be in text; pick a part of it, or use `| tojson`"))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{error::Error as _, fmt};
 use minijinja::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-/// What is wrong with a value in an image's name. It is the source of minijinja's error.
+/// The mistake of a value in an image's name. It is the source of minijinja's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Misfit {
     /// No tag can be made of it.
@@ -50,6 +50,6 @@ impl Misfit {
 pub struct Refusal {
     /// The reason, for a message.
     pub message: String,
-    /// What is wrong with a value in an image's name, if that is the cause.
+    /// The mistake of a value in an image's name, if that is the cause.
     pub misfit: Option<Misfit>,
 }

@@ -1,7 +1,7 @@
 //! The filter `slug`: a branch as Argo CD's pull request generator writes it in `branch_slug`, which is Go's gosimple/slug 1.15.0 for
 //! English, with underscores as dashes and at most 50 characters.
 //!
-//! What becomes of each character is in `tools/slug/characters.deflate`, and examples to compare with in `facts.txt` there.
+//! The replacement of each character is in `tools/slug/characters.deflate`, and examples to compare with in `facts.txt` there.
 //! `make slug` makes both by that library.
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ const FIRST: u32 = 0x80;
 /// The start of every so many lines of the table is known.
 const STEP: usize = 32;
 
-/// What becomes of each character behind ASCII: a line for each, compressed.
+/// The replacement of each character behind ASCII: a line for each, compressed.
 static TABLE: LazyLock<Table> =
     LazyLock::new(|| Table::unpack(include_bytes!("../../../../tools/slug/characters.deflate")));
 
@@ -32,7 +32,7 @@ impl Table {
         Self { lines, starts }
     }
 
-    /// What becomes of `c`. The library drops what is behind the table.
+    /// The replacement of `c`. The library drops characters behind the table.
     fn get(&self, c: char) -> &str {
         self.line(c).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use minijinja::{
 
 use super::refused;
 
-/// The most characters that a number may ask for.
+/// The largest width that a number may demand, in characters.
 const MAX_WIDTH_CHARS: usize = 1000;
 
 /// `format`, with widths and precisions up to [`MAX_WIDTH_CHARS`].

@@ -39,6 +39,17 @@ use seccompiler::{
 
 use crate::Network;
 
+/// Why there is no filter of system calls.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterError {
+    #[error("seccomp filters are not supported on {ARCH}")]
+    Unsupported(#[source] BackendError),
+    #[error("{0}")]
+    Program(#[source] BackendError),
+    #[error("the kernel does not take a seccomp filter: {0}")]
+    Refused(#[source] seccompiler::Error),
+}
+
 /// Calls that are refused with all arguments.
 const REFUSED: &[i64] = &[
     // Other processes.
@@ -156,10 +167,10 @@ const SOCKET_TYPE: u64 = 0xf;
 ///
 /// # Errors
 /// When the kernel or its architecture has no such filters. The text says which.
-pub(crate) fn refuse(network: Network, guarded: &[Pid]) -> Result<(), String> {
-    let arch = TargetArch::try_from(ARCH).map_err(|_| format!("seccomp filters are not supported on {ARCH}"))?;
-    let program = program(network, guarded, arch).map_err(|error| error.to_string())?;
-    apply_filter(&program).map_err(|error| format!("the kernel does not take a seccomp filter: {error}"))
+pub(crate) fn refuse(network: Network, guarded: &[Pid]) -> Result<(), FilterError> {
+    let arch = TargetArch::try_from(ARCH).map_err(FilterError::Unsupported)?;
+    let program = program(network, guarded, arch).map_err(FilterError::Program)?;
+    apply_filter(&program).map_err(FilterError::Refused)
 }
 
 /// The filter: first unknown calls and calls of x32, then the rules. Calls of another architecture, as 32-bit programs make

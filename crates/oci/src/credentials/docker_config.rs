@@ -1,6 +1,8 @@
 //! Reads Docker's `config.json` as the Go code of Docker and the kubelet does: names of fields in any case, `null` as absent, `auth` before
 //! `username` and `password`. An entry that cannot be read concerns its own registry only.
 
+mod error;
+
 use std::{collections::BTreeMap, path::Path};
 
 use base64::{
@@ -12,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+pub use self::error::DockerConfigError;
 use super::RegistryCredential;
 use crate::reference::registry_key;
 use domain::{file, secret::Secret};
@@ -140,7 +143,7 @@ impl DockerConfig {
     ///
     /// # Errors
     /// When it cannot be read or parsed. The text holds nothing of its content.
-    pub fn read(file: &Path) -> Result<Self, String> {
+    pub fn read(file: &Path) -> Result<Self, DockerConfigError> {
         Self::parse(&file::bytes(file)?)
     }
 
@@ -148,10 +151,9 @@ impl DockerConfig {
     ///
     /// # Errors
     /// When it cannot be parsed. The text holds nothing of its content. An entry that cannot be read is not such an error.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let value: Value =
-            serde_json::from_slice(text).map_err(|error| format!("line {}: not a Docker config.json", error.line()))?;
-        Self::try_from(value).map_err(|why| format!("not a Docker config.json: {why}"))
+    pub fn parse(text: &[u8]) -> Result<Self, DockerConfigError> {
+        let value: Value = serde_json::from_slice(text).map_err(|error| DockerConfigError::Syntax(error.line()))?;
+        Self::try_from(value).map_err(DockerConfigError::Form)
     }
 
     /// The helper for the credential of `registry`, if the file itself does not hold it.
@@ -368,7 +370,7 @@ mod tests {
         }
         for bad in ["", "[]", r#"{"auths":[]}"#, r#"{"auths":7}"#, r#"{"credsStore":{}}"#, r#"{"auths":{}"#] {
             let error = DockerConfig::parse(bad.as_bytes()).unwrap_err();
-            assert!(error.contains("not a Docker config.json"), "{bad}: {error}");
+            assert!(error.to_string().contains("not a Docker config.json"), "{bad}: {error}");
         }
     }
 

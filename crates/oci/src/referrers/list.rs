@@ -57,7 +57,7 @@ struct Listed {
     artifact_type: Option<String>,
 }
 
-/// What the referrers API answered.
+/// The answer of the referrers API.
 enum Api {
     /// The whole list, or its begin and a gap.
     List(List),
@@ -213,7 +213,7 @@ impl Digests {
             let shown: String = media_type.chars().take(80).collect();
             return Err(wrong(format!("the content type is `{}`, not `{INDEX}`", shown.escape_debug())));
         }
-        let index: Index = document::parse_object(&reply.body).map_err(wrong)?;
+        let index: Index = document::parse_object(&reply.body).map_err(|error| wrong(error.to_string()))?;
         if index.schema_version != 2 {
             return Err(wrong(format!("an index of version {}, not 2", index.schema_version)));
         }

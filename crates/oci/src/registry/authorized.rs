@@ -53,6 +53,7 @@ impl Registry {
         if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
             return Ok(reply);
         }
+        // Read again: a pull secret may have been renewed since. With nothing new, another attempt would be refused as well.
         let now = self.credentials.find(&self.name, repository, true).await?;
         let is_new = pass.was_kept || fingerprint(now.as_ref()) != fingerprint(credential.as_ref());
         let current = challenges_of(&reply);

@@ -14,7 +14,28 @@ use x509_cert::{
     ext::pkix::{AuthorityKeyIdentifier, SubjectKeyIdentifier},
 };
 
-use domain::document::{self, Document};
+use domain::document::{self, Document, DocumentError};
+
+/// Why a file is not a trusted root that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RootError {
+    #[error(
+        "it is not one JSON document: {0}. `gh attestation trusted-root` writes several roots, one in a line: keep one"
+    )]
+    NotJson(#[source] DocumentError),
+    #[error("it is not a trusted root: its `mediaType` is not that of one")]
+    OtherType,
+    #[error("it is not a trusted root: {0}")]
+    Form(#[source] Cause),
+    #[error("it is not a usable trusted root: {0}")]
+    Unusable(#[source] Cause),
+    /// It has none of these.
+    #[error("it has {0}")]
+    Lacks(&'static str),
+}
+
+/// An error of Sigstore's crates.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The object identifier of the extension with the entries of certificate logs, in DER (RFC 6962, section 3.3).
 const ENTRIES_OF_LOGS: &[u8] = b"\x06\x0a\x2b\x06\x01\x04\x01\xd6\x79\x02\x04\x02";
@@ -58,15 +79,13 @@ impl Root {
     ///
     /// # Errors
     /// When it is none, or lacks an authority or log without which nothing could be verified.
-    pub(crate) fn read(text: &str, needs_log: bool) -> Result<Self, String> {
-        let document = document::read(text.as_bytes()).map_err(|why| {
-            format!("it is not one JSON document: {why}. `gh attestation trusted-root` writes several roots, one in a line: keep one")
-        })?;
+    pub(crate) fn read(text: &str, needs_log: bool) -> Result<Self, RootError> {
+        let document = document::read(text.as_bytes()).map_err(RootError::NotJson)?;
         if !document.get("mediaType").and_then(Document::as_text).is_some_and(|kind| kind.starts_with(KIND)) {
-            return Err("it is not a trusted root: its `mediaType` is not that of one".to_owned());
+            return Err(RootError::OtherType);
         }
-        let root = TrustedRoot::from_json(text).map_err(|error| format!("it is not a trusted root: {error}"))?;
-        let verifier = Verifier::new(&root).map_err(|error| format!("it is not a usable trusted root: {error}"))?;
+        let root = TrustedRoot::from_json(text).map_err(|error| RootError::Form(error.into()))?;
+        let verifier = Verifier::new(&root).map_err(|error| RootError::Unusable(error.into()))?;
         let logs = || root.tlogs.is_empty() || root.ctlogs.is_empty();
         let lacks = match needs_log {
             _ if root.certificate_authorities.is_empty() => Some("no authority for certificates"),
@@ -77,7 +96,7 @@ impl Root {
             _ => None,
         };
         if let Some(lacks) = lacks {
-            return Err(format!("it has {lacks}"));
+            return Err(RootError::Lacks(lacks));
         }
         // For any time of the clock: the root's own lists leave out authorities that begin to be valid later.
         let chains = root.certificate_authorities.iter().flat_map(|authority| &authority.cert_chain.certificates);

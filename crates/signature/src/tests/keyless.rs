@@ -29,7 +29,7 @@ impl Made {
         found.unwrap_or_else(|| panic!("no bundle `{name}`: run `make signatures`")).clone()
     }
 
-    /// What cosign says to it, without the conditions on builds.
+    /// The result of cosign, without the conditions on builds.
     fn cosign(&self, name: &str) -> bool {
         self.made["cosign"][name].as_bool().unwrap()
     }

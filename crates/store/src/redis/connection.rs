@@ -62,7 +62,7 @@ impl Connector {
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
         let unavailable = |error: RedisError| StoreError::Unavailable(format!("cannot connect: {error}"));
         let password = self.password.as_ref().map(|password| password.read(&self.base)).transpose();
-        let password = password.map_err(StoreError::Unavailable)?;
+        let password = password.map_err(|error| StoreError::Unavailable(error.into()))?;
         let certificates =
             TlsCertificates { client_tls: None, root_cert: self.root().map_err(StoreError::Unavailable)? };
         let work = async {

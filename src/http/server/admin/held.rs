@@ -11,7 +11,10 @@ use crate::{
     app::App,
     http::server::error::{ApiError, Code},
 };
-use domain::{document, visible::one_line};
+use domain::{
+    document::{self, DocumentError},
+    visible::one_line,
+};
 use engine::{
     cache::{Key, KeyStart, NotOne},
     guard::Decision,
@@ -57,7 +60,7 @@ fn reason(body: &[u8]) -> Result<Option<String>, ApiError> {
     if body.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the body: {error}"));
+    let invalid = |error: DocumentError| ApiError::new(Code::InvalidRequest, format!("the body: {error}"));
     let body: DecideBody = document::parse_object(body).map_err(invalid)?;
     body.reason.map_or(Ok(None), |reason| checked_reason(&reason))
 }

@@ -27,7 +27,7 @@ impl NamePattern {
         }
         match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
             Some("") => Err("the expression between the slashes is empty, and would match everything".to_owned()),
-            Some(source) => pattern::anywhere(source).map(Self::Regex),
+            Some(source) => Ok(Self::Regex(pattern::anywhere(source)?)),
             None => Ok(Self::Exact(text.to_owned())),
         }
     }

@@ -316,7 +316,7 @@ mod tests {
         for glob in ["{{ params.branch }}-*", "{{ params.wild }}", "{{ params.number }}[a]"] {
             let error = select(&json!({"glob": glob}), None, &TAGS).unwrap_err();
             assert!(
-                error.starts_with("tags.glob: ") && error.contains("cannot stand") || error.contains("fits no tag"),
+                error.starts_with("tags.glob: ") && error.contains("cannot be in") || error.contains("fits no tag"),
                 "{error}"
             );
         }

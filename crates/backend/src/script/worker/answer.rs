@@ -26,7 +26,10 @@ pub(super) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnsw
     let lost = |why: String| BackendError::invalid_output(format!("lost step: {why}; stopped"));
     let document = document::parse(line).map_err(|error| {
         let shown = secrets.excerpt(line, 120);
-        lost(format!("its line is not one JSON document: {} (it begins with `{shown}`)", secrets.redact(&error)))
+        lost(format!(
+            "its line is not one JSON document: {} (it begins with `{shown}`)",
+            secrets.redact(&error.to_string())
+        ))
     })?;
     let Value::Object(mut map) = document else {
         return Err(lost(format!("its line is {}, not an object with `id`", kind_of(&document))));

@@ -154,7 +154,7 @@ fn it_is_shown_as_a_map() {
     assert_eq!(format!("{map:?}"), r#"{2: "b", 1: "a"}"#);
 }
 
-/// What may happen to a map.
+/// The operations on a map.
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Get(u32),

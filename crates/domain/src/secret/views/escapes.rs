@@ -10,7 +10,7 @@ pub(super) struct Escape {
     pub(super) length: usize,
 }
 
-/// What an escape stands for: a byte, or a character in UTF-8.
+/// The meaning of an escape: a byte, or a character in UTF-8.
 pub(super) struct Meant {
     bytes: [u8; 4],
     size: usize,

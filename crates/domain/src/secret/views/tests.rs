@@ -77,7 +77,7 @@ const FORMS: [Form; 21] = [
     ("base64 in lines", |text| in_lines(&STANDARD.encode(text), 20)),
 ];
 
-/// What stands around a secret, and around its forms.
+/// The texts around a secret, and around its forms.
 const AROUND: [(&str, &str); 9] = [
     ("", ""),
     ("user:", ""),
@@ -107,7 +107,7 @@ fn each_form_is_found_in_each_place() {
                     let redacted = redact(secret, &text);
                     assert!(redacted.contains(REDACTED), "{secret} as {name} stays in {text}");
                     assert!(redacted.starts_with(before) && redacted.ends_with(after), "{text} becomes {redacted}");
-                    // What is left does not hold it in this form.
+                    // The redacted text does not hold it in this form.
                     assert!(!redacted.contains(&form(secret)), "{redacted}");
                 }
             }
@@ -115,7 +115,7 @@ fn each_form_is_found_in_each_place() {
     }
 }
 
-/// What the gateway sends is sought without its scheme, and a password without its user, in all forms too.
+/// A credential that the gateway sends is searched without its scheme, and a password without its user, in all forms too.
 #[test]
 fn parts_of_a_header_are_found() {
     let pair = STANDARD.encode("ci:hunter/2+");
