@@ -33,7 +33,7 @@ pub(crate) struct RouteConfig {
     /// The parameters that it understands. Without it, any are accepted; with it, others are refused.
     pub(crate) input: Option<Vec<InputParameter>>,
     /// A program that announces more parameters: it prints a JSON list of them, in the words of a Config Management
-    /// Plugin. It is asked once a minute at most, and runs as the route's script does.
+    /// Plugin. It runs once a minute at most, as the route's script does.
     pub(crate) dynamic_input: Option<CommandConfig>,
     /// Where the answers come from.
     pub(crate) backend: BackendConfig,
@@ -52,15 +52,15 @@ pub(crate) struct RouteConfig {
     /// How long answers live.
     #[serde(default)]
     pub(crate) cache: CacheConfig,
-    /// The parameters that stay when a commit moves on, such as the branch: the answer to the commit before stands
-    /// in for one that is not known yet. Without it, a question is followed by itself only.
+    /// The parameters that stay when a commit moves on, such as the branch: the answer to the commit before is the
+    /// fallback for one that is not known yet. Without it, each query is a lineage of its own.
     pub(crate) lineage: Option<Vec<String>>,
     /// What an answer may lose before it is held.
     #[serde(default)]
     pub(crate) guard: GuardConfig,
     /// When a call is given up; the server's `deadline` unless set.
     pub(crate) deadline: Option<HumanDuration>,
-    /// A second backend, which is asked afterwards and compared with `backend`. Callers never get its answers.
+    /// A second backend, which is called afterwards and compared with `backend`. Callers never get its answers.
     pub(crate) shadow: Option<Box<ShadowConfig>>,
 }
 

@@ -54,7 +54,7 @@ pub(super) fn check_name(config: &RouteConfig, is_taken: bool, building: &mut Bu
     }
 }
 
-/// Says what is wrong with a lineage, or that there should be one: a commit that is asked about for the first time
+/// Notes what is wrong with a lineage, or that there should be one: a commit that is new
 /// has no answer of its own, and an empty one deletes the preview of the commit before.
 fn check_lineage(config: &RouteConfig, raw: &Value, building: &mut Building<'_>) {
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
@@ -72,7 +72,7 @@ fn check_lineage(config: &RouteConfig, raw: &Value, building: &mut Building<'_>)
     };
     if lineage.is_empty() {
         building.error_with_help(
-            "the lineage is empty, so that all questions would be one",
+            "the lineage is empty, so that all queries would be one",
             "leave it out, or name parameters",
         );
     }
@@ -82,7 +82,7 @@ fn check_lineage(config: &RouteConfig, raw: &Value, building: &mut Building<'_>)
     }
 }
 
-/// Whether an answer of the route depends on the parameter `name` for what is asked or answered.
+/// Whether an answer of the route depends on the parameter `name` for its query or its answer.
 fn uses_parameter(config: &RouteConfig, raw: &Value, name: &str, declared: &[&str]) -> bool {
     let mut own = raw.clone();
     for unrelated in ["shadow", "match", "input"] {
@@ -128,7 +128,7 @@ fn check_match(config: &RouteConfig, input: &Input, building: &mut Building<'_>)
     }
 }
 
-/// What generators call a commit; Argo CD's pull request generator gives the first three.
+/// The names of commits in generators; the first three are those of Argo CD's pull request generator.
 const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
 
 /// What is known of the parameters of a call: the names that `input` declares. Others are refused.

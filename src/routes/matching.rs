@@ -24,7 +24,7 @@ pub(crate) struct MatchConfig {
     /// Parameters that must be there, each with a glob over its value; `"*"` takes any value.
     #[serde(default)]
     pub(crate) parameters: BTreeMap<String, String>,
-    /// A program that wants the call when it ends well and prints something that is not blank. It is asked after all
+    /// A program that wants the call when it ends well and prints something that is not blank. It runs after all
     /// routes without one, and only when the other conditions hold; it runs as the route's script does.
     pub(crate) command: Option<Vec<String>>,
     /// More arguments of `command`.

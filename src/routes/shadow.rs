@@ -21,7 +21,7 @@ use lang::scope::ValueType;
 use source::Backend;
 use telemetry::metrics::Metrics;
 
-/// A second backend, the candidate. It is asked what the route's backend has just answered, and the answers are compared. Callers never
+/// A second backend, the candidate. It gets the query that the route's backend has just answered, and the answers are compared. Callers never
 /// get its answers, and do not wait for it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -30,10 +30,10 @@ pub(crate) struct ShadowConfig {
     pub(crate) backend: BackendConfig,
     /// Its `output`; the route's unless set.
     output: Option<IndexMap<String, String>>,
-    /// After which share of the runs of the route's backend the candidate is asked.
+    /// After which share of the runs of the route's backend the candidate is called.
     #[serde(default = "default_sample")]
     sample: Percent,
-    /// The keys that tell which sets of the two answers belong together; the guard's `identity` unless set.
+    /// The keys by which sets of the two answers belong together; the guard's `identity` unless set.
     identity: Option<Identity>,
     /// Keys that are not compared. Keys that vary between answers of the route's own backend are not compared either.
     #[serde(default)]
@@ -58,7 +58,7 @@ pub(crate) struct ShadowOf<'a> {
     pub(crate) shape: ShapeConfig<'a>,
     /// The keys that its parameter sets can have, if that is known.
     pub(crate) keys: Option<Vec<&'a str>>,
-    /// What the guard tells its sets apart by.
+    /// By which keys the guard identifies its sets.
     pub(crate) identity: &'a Identity,
     /// When a call of it is given up.
     pub(crate) deadline: HumanDuration,
@@ -112,7 +112,7 @@ impl ShadowConfig {
     fn check(&self, of: &ShadowOf<'_>, building: &mut Building<'_>) {
         if self.sample.0 == 0 {
             let help = "leave `shadow` out, or name a share such as `10%`";
-            building.key("sample").error_with_help("with 0% the candidate is never asked", help);
+            building.key("sample").error_with_help("with 0% the candidate is never called", help);
         }
         if let Some(timeout) = self.timeout {
             building.problems.check_not_zero(&building.path.key("timeout"), timeout.0);

@@ -172,7 +172,7 @@ async fn invalid_commit_ids_are_refused() {
     let fake = Fake::start().await;
     let app = start(&fake, &previews(&fake), json!({})).await;
     for (commit, says) in
-        [("", "empty"), ("aaaaaaa", "shortened"), ("main", "no commit"), (&sha('a')[..39], "shortened")]
+        [("", "empty"), ("aaaaaaa", "shortened"), ("main", "not a commit"), (&sha('a')[..39], "shortened")]
     {
         let reply = app.ask("a", json!({"branch": "main", "head_sha": commit})).await;
         refused(&reply, 422, "invalid_input", says);

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use backend::{
     BuildContext, Building,
-    digests::gate::{Gate, GateConfig, GateQuery, Ruling, RulingState},
+    digests::gate::{CiState, CiVerdict, Gate, GateConfig, GateQuery},
 };
 use domain::{
     clock::Clock,
@@ -104,30 +104,34 @@ impl GateContext {
 }
 
 /// Asks `gate` with `parameters`.
-pub(crate) async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) -> Result<Ruling, BackendError> {
+pub(crate) async fn ask_with(
+    gate: &Arc<dyn Gate>,
+    parameters: Value,
+    may_reuse: bool,
+) -> Result<CiVerdict, BackendError> {
     let parameters: Arc<Parameters> = Arc::new(serde_json::from_value(parameters).unwrap());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("apps".into(), Arc::clone(&parameters), deadline);
     let context = Context::of_input(&query, &Evaluator::none());
-    gate.ask(GateQuery { context: &context, parameters: &parameters, deadline, may_reuse }).await
+    gate.check(GateQuery { context: &context, parameters: &parameters, deadline, may_reuse }).await
 }
 
-/// Asks `gate` about [`HEAD`], without cached rulings.
-pub(crate) async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
+/// Asks `gate` about [`HEAD`], without cached verdicts.
+pub(crate) async fn ask(gate: &Arc<dyn Gate>) -> Result<CiVerdict, BackendError> {
     ask_with(gate, serde_json::json!({"head_sha": HEAD}), false).await
 }
 
-/// Asserts that a gate's result is a ruling of `state`.
+/// Asserts that a gate's result is a verdict of `state`.
 #[track_caller]
-pub(crate) fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
-    let ruling = result.unwrap();
-    assert_eq!(ruling.state, state, "{:?}", ruling.evidence);
-    ruling
+pub(crate) fn is(result: Result<CiVerdict, BackendError>, state: CiState) -> CiVerdict {
+    let verdict = result.unwrap();
+    assert_eq!(verdict.state, state, "{:?}", verdict.evidence);
+    verdict
 }
 
 /// Asserts that a gate's result is an error of `kind` whose message contains `says`.
 #[track_caller]
-pub(crate) fn unknown(result: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
+pub(crate) fn unknown(result: Result<CiVerdict, BackendError>, kind: &str, says: &str) -> BackendError {
     let error = result.unwrap_err();
     assert_eq!(error.kind.as_str(), kind, "{}", error.message);
     assert!(error.message.contains(says), "`{}` does not say `{says}`", error.message);

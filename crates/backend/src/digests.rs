@@ -1,17 +1,17 @@
-//! The kind `digests`: the images that CI built, and passed, for a commit. Up to four witnesses are asked: the registry says that
-//! an image exists, the image's label names its commit, CI says that the commit passed, and a signature says who vouches for it. Named [`images`] make one
-//! parameter set; a [`list`] makes one of each tag that it selects. All or none: if one witness does not know, the whole
+//! The kind `digests`: the images that CI built, and passed, for a commit. Up to four checks decide: the registry says that
+//! an image exists, the image's label names its commit, CI says that the commit passed, and a signature says who built it. Named [`images`] make one
+//! parameter set; a [`list`] makes one of each tag that it selects. All or none: if one check has no clear result, the whole
 //! answer is *unknown*.
 
 pub mod commit;
-mod decision;
-mod finding;
 mod fingerprint;
 mod found;
 pub mod gate;
+mod image_verdict;
 pub mod images;
 pub mod list;
 mod note;
+mod outcome;
 pub mod revision;
 mod signatures;
 mod source;
@@ -23,10 +23,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::{
-    decision::OnMissing,
     gate::GateConfig,
     images::Images,
     list::{List, ListConfig},
+    outcome::OnMissing,
     revision::RevisionConfig,
     source::ImageConfig,
 };
@@ -48,7 +48,7 @@ pub struct Config {
     pub list: Option<ListConfig>,
     /// The commit that the images must have been built from, by their labels.
     pub revision: Option<RevisionConfig>,
-    /// Asks CI whether the commit passed. Digests of a commit that did not pass are never answered.
+    /// Checks whether CI passed the commit. Digests of a commit that did not pass are never answered.
     pub gate: Option<GateConfig>,
     /// Who must have signed the images, or the images of a list's tags. An image without a signature is not built yet.
     pub signature: Option<SignatureConfig>,
@@ -77,7 +77,7 @@ impl KindConfig for Config {
         for (key, _) in others.into_iter().filter(|(_, is_set)| *is_set) {
             building.key(key).error_with_help(
                 format!("`{key}` does not go with `list`"),
-                "a list answers all tags that exist; to ask about one commit and its CI, use `images`",
+                "a list answers all tags that exist; for one commit and its CI, use `images`",
             );
         }
         Some(Arc::new(List::build(self, list, &mut building)?))

@@ -4,11 +4,11 @@
 
 mod api;
 mod config;
+mod item_query;
 mod json;
 mod page;
 pub mod paging;
 mod plugin;
-mod question;
 mod redirect;
 mod whole;
 
@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 pub use self::config::Config;
-use self::{api::Api, question::ItemQuery, redirect::Redirects, whole::time_to_live};
+use self::{api::Api, item_query::ItemQuery, redirect::Redirects, whole::time_to_live};
 use super::{Backend, Building, KindConfig, Nature, Reached};
 use domain::{
     error::BackendError,
@@ -130,7 +130,7 @@ impl Http {
     /// Sends one request for each item of `list`, several at the same time.
     async fn fetch_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Fetched, BackendError> {
         if list.is_empty() {
-            let evidence = vec![Evidence::absent("forEach, 0 questions", "it gives an explicit empty list")];
+            let evidence = vec![Evidence::absent("forEach, 0 requests", "an explicit empty list")];
             return Ok(Fetched { sets: Vec::new(), lives: Vec::new(), evidence });
         }
         let fetches = list.into_iter().enumerate().map(|(index, each)| self.fetch_each(query, index, each, deadline));

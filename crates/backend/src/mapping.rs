@@ -27,8 +27,8 @@ pub(crate) async fn evaluate(
     deadline: Instant,
     wrong: fn(String) -> BackendError,
 ) -> Result<Value, BackendError> {
-    let (own, given) = (Arc::clone(expression), variables.clone());
-    let local = work_on(load, move || given.evaluate_small(&own).transpose().map_err(wrong));
+    let (own, values) = (Arc::clone(expression), variables.clone());
+    let local = work_on(load, move || values.evaluate_small(&own).transpose().map_err(wrong));
     // Work that still waits for a permit has not begun.
     let local = timeout_at(deadline, local).await;
     let local = local.map_err(|_| BackendError::timeout("there was no time left for its expression"))?;

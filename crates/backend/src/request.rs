@@ -38,14 +38,14 @@ pub enum Method {
     Post,
 }
 
-/// The parts of a request, as the configuration gives them.
+/// The parts of a request, as configured.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a> {
     /// The HTTP method.
     pub method: Method,
     /// The URL's template.
     pub url: &'a str,
-    /// The hosts that may be asked if a value is part of the URL's host.
+    /// The hosts that may be called if a value is part of the URL's host.
     pub allowed_hosts: &'a [String],
     /// The headers. Each value is a template or a secret.
     pub headers: &'a BTreeMap<String, TextOrSecret>,

@@ -135,7 +135,7 @@ fn select(expression: &str, is_pipeline: bool, building: &mut Building<'_>) -> O
             "`select` chooses among the items of the step before it",
         );
     }
-    // Where there are no items, that is the only problem worth a line.
+    // Where there are no items, that is the only problem to report.
     let scope = &if is_usable { context.scope.clone() } else { context.scope.with(ITEMS, ValueType::Anything) };
     let select = Select::build(expression, &mut building.with(BuildContext { scope, ..context }))?;
     Some(BuiltStep { kind: "select", backend: Arc::new(select) })

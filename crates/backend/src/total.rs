@@ -11,8 +11,11 @@ use domain::error::BackendError;
 pub(crate) fn in_header(headers: &HeaderMap, name: &str) -> Result<Option<u64>, BackendError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let total = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    let wrong =
-        || BackendError::invalid_output(format!("its `{name}` is no number, so nobody knows whether it is whole"));
+    let wrong = || {
+        BackendError::invalid_output(format!(
+            "its `{name}` is not a number, so it is not known whether the list is whole"
+        ))
+    };
     total.map(Some).ok_or_else(wrong)
 }
 
@@ -57,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_no_number_is_an_error() {
+    fn a_header_that_is_not_a_number_is_an_error() {
         for (text, total) in
             [("7", Some(7)), (" 0 ", Some(0)), ("", None), ("-1", None), ("many", None), ("7, 8", None)]
         {

@@ -38,7 +38,7 @@ fn each_bad_key_is_reported_with_its_position() {
         (COMMIT, json!({"gate": http}), error, "gate", "does not know its commit"),
         (COMMIT, json!({}), error, "images.app.image", "unknown name `commit`"),
         // Single options.
-        (TAG, json!({"revision": {"expect": "main"}}), error, "revision.expect", "no commit"),
+        (TAG, json!({"revision": {"expect": "main"}}), error, "revision.expect", "not a commit"),
         (TAG, json!({"revision": {"expect": "{{ head_sha }}"}}), error, "revision.expect", "unknown name"),
         (TAG, json!({"revision": {"expect": "", "policy": "always"}}), error, "revision.policy", "always"),
         (TAG, json!({"onMissing": "placeholder"}), error, "images.app", "has no `placeholder`"),

@@ -19,7 +19,7 @@ async fn an_invalid_commit_id_gets_no_earlier_images() {
     assert_eq!(served_commit(&ask(&app, "feat/1", 'a').await), "a");
     let full = sha('a');
     for (commit, says) in
-        [(&full[..8], "shortened"), (&full[..39], "shortened"), ("main", "no commit"), ("", "is empty")]
+        [(&full[..8], "shortened"), (&full[..39], "shortened"), ("main", "not a commit"), ("", "is empty")]
     {
         // Also during the pause after its failure.
         for _ in 0..2 {

@@ -1,6 +1,6 @@
 //! Bitbucket Cloud: documents as of its REST API's pages "Commit statuses" and "Pagination".
 
-use backend::digests::gate::{RulingState, bitbucket::Bitbucket, memory::Remembered};
+use backend::digests::gate::{CiState, bitbucket::Bitbucket, memory::Remembered};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
@@ -49,11 +49,11 @@ fn page(values: &[Value]) -> Value {
 async fn requests_are_sent_as_documented() {
     let context = ForgeContext::new();
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", "SUCCESSFUL", 2)])).await;
-    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+    let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     let run = |id: u8| format!("https://bitbucket.org/team/app/pipelines/results/{id}");
-    assert_eq!((ruling.state, ruling.run_url), (RulingState::Passed, Some(run(2))));
-    assert_eq!(ruling.built_at.as_deref(), Some("2026-04-01T08:00:02.250000+00:00"));
-    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    assert_eq!((verdict.state, verdict.run_url), (CiState::Passed, Some(run(2))));
+    assert_eq!(verdict.built_at.as_deref(), Some("2026-04-01T08:00:02.250000+00:00"));
+    let evidence: Vec<String> = verdict.evidence.iter().map(ToString::to_string).collect();
     let present = |key: &str, id| format!("present, {}: `{key}`: SUCCESSFUL, {}", request_description(), run(id));
     assert_eq!(evidence, [present("build", 1), present("e2e", 2)]);
 
@@ -73,21 +73,21 @@ async fn requests_are_sent_as_documented() {
 async fn each_status_has_its_meaning() {
     let context = ForgeContext::new();
     for (word, state) in [
-        ("SUCCESSFUL", RulingState::Passed),
-        ("INPROGRESS", RulingState::Pending),
-        ("FAILED", RulingState::Failed),
-        ("STOPPED", RulingState::Failed),
+        ("SUCCESSFUL", CiState::Passed),
+        ("INPROGRESS", CiState::Pending),
+        ("FAILED", CiState::Failed),
+        ("STOPPED", CiState::Failed),
     ] {
         let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", word, 2)])).await;
-        let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
-        assert_eq!(ruling.state, state);
-        assert_eq!(ruling.run_url.as_deref(), Some("https://bitbucket.org/team/app/pipelines/results/2"));
-        assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending);
+        let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+        assert_eq!(verdict.state, state);
+        assert_eq!(verdict.run_url.as_deref(), Some("https://bitbucket.org/team/app/pipelines/results/2"));
+        assert_eq!(verdict.built_at.is_some(), state != CiState::Pending);
     }
     let upstream = answering(page(&[status("build", "QUEUED", 1)])).await;
     unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, which is unknown").await;
     let upstream = answering(page(&[])).await;
-    let expected = (RulingState::Pending, vec![format!("absent, {}: no status yet", request_description())]);
+    let expected = (CiState::Pending, vec![format!("absent, {}: no status yet", request_description())]);
     assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await, expected);
 }
 
@@ -104,7 +104,7 @@ async fn only_the_commits_own_statuses_count() {
     ]))
     .await;
     let (state, evidence) = ruled(&gate(&context, &upstream, &json!({}))).await;
-    assert_eq!((state, evidence.len()), (RulingState::Passed, 2), "{evidence:?}");
+    assert_eq!((state, evidence.len()), (CiState::Passed, 2), "{evidence:?}");
 }
 
 #[tokio::test]
@@ -119,10 +119,10 @@ async fn required_keys_are_selected_and_the_latest_status_of_each_counts() {
     ]))
     .await;
     for (keys, state, request_description) in [
-        (json!(["build"]), RulingState::Passed, 1),
-        (json!(["build", "/^e2e/"]), RulingState::Pending, 2),
-        (json!(["build", "deploy"]), RulingState::Pending, 2),
-        (json!(["build", "lint"]), RulingState::Failed, 2),
+        (json!(["build"]), CiState::Passed, 1),
+        (json!(["build", "/^e2e/"]), CiState::Pending, 2),
+        (json!(["build", "deploy"]), CiState::Pending, 2),
+        (json!(["build", "lint"]), CiState::Failed, 2),
     ] {
         let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({"keys": keys}))).await;
         assert_eq!((ruled, evidence.len()), (state, request_description), "{keys}: {evidence:?}");
@@ -149,7 +149,7 @@ async fn all_pages_of_a_list_are_read() {
     let context = ForgeContext::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
     let (state, evidence) = ruled(&gate(&context, &upstream, &json!({}))).await;
-    assert_eq!((state, evidence.len()), (RulingState::Failed, 3));
+    assert_eq!((state, evidence.len()), (CiState::Failed, 3));
     let target = |query: &str| format!("GET {PATH}?pagelen=100{query}");
     assert_eq!(asked(&upstream), ["", "&page=2", "&page=3"].map(target));
     let upstream = Upstream::start(|request| in_pages(request, 21)).await;
@@ -199,7 +199,7 @@ fn check_reports_the_problems_of_a_configuration() {
     let api = "https://api.bitbucket.org/2.0";
     let password = json!({"file": "token"});
     for (more, path, says) in [
-        (json!({"api": "api.bitbucket.org"}), "api", "no URL"),
+        (json!({"api": "api.bitbucket.org"}), "api", "not a URL"),
         (json!({"keys": []}), "keys", "requires nothing"),
         (json!({"username": "ci", "password": password}), "", "the credential is not clear"),
         (json!({"token": null, "username": "ci"}), "", "the credential is not clear"),
@@ -217,7 +217,7 @@ fn check_reports_the_problems_of_a_configuration() {
 }
 
 #[tokio::test]
-async fn rulings_are_cached_by_question() {
+async fn verdicts_are_cached_by_question() {
     let context = ForgeContext::new();
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1)])).await;
     let gate = gate(&context, &upstream, &json!({"repository": "team/{{ params.number }}"}));

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use backend::digests::gate::RulingState;
+use backend::digests::gate::CiState;
 use domain::clock::Clock as _;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ impl Forge {
 }
 
 #[tokio::test]
-async fn rulings_are_cached_longer_while_the_budget_is_low() {
+async fn verdicts_are_cached_longer_while_the_budget_is_low() {
     let context = GateContext::new();
     context.write("token", "c4n4ry");
     let forge = Forge::start(&context).await;
@@ -79,7 +79,7 @@ async fn rulings_are_cached_longer_while_the_budget_is_low() {
         let gate = context.gate(config.clone());
         let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await;
         for (word, state, life, stretched) in
-            [(0, RulingState::Pending, 0, 60), (1, RulingState::Failed, 60, 240), (2, RulingState::Passed, 600, 2400)]
+            [(0, CiState::Pending, 0, 60), (1, CiState::Failed, 60, 240), (2, CiState::Passed, 600, 2400)]
         {
             forge.word.store(word, Ordering::SeqCst);
             for (left, lasts) in [(10, life), (9, stretched)] {
@@ -97,7 +97,7 @@ async fn rulings_are_cached_longer_while_the_budget_is_low() {
                 assert_eq!(forge.asked(), 1, "{config} {state:?} with {left} left");
             }
         }
-        is(ask(&gate).await, RulingState::Passed);
+        is(ask(&gate).await, CiState::Passed);
         assert_eq!(forge.asked(), 1, "who may not reuse asks");
     }
 }
@@ -109,7 +109,7 @@ async fn a_renewed_budget_is_not_low() {
     forge.word.store(2, Ordering::SeqCst);
     let gate = context.gate(json!({"github": {"api": format!("http://{}", forge.upstream.address),
         "repository": "org/repo", "workflows": ["build.yml"]}}));
-    let reuse = async |parameters: Value| is(ask_with(&gate, parameters, true).await, RulingState::Passed);
+    let reuse = async |parameters: Value| is(ask_with(&gate, parameters, true).await, CiState::Passed);
     forge.left.store(9, Ordering::SeqCst);
     reuse(json!({"head_sha": HEAD})).await;
     context.clock.advance(Duration::from_mins(39));
@@ -117,7 +117,7 @@ async fn a_renewed_budget_is_not_low() {
     assert_eq!(forge.asked(), 1);
     // Another gate learns that the budget is renewed.
     forge.left.store(100, Ordering::SeqCst);
-    is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, RulingState::Pending);
+    is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, CiState::Pending);
     assert_eq!(forge.asked(), 1);
     reuse(json!({"head_sha": HEAD})).await;
     assert_eq!(forge.asked(), 1);

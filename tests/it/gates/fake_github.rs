@@ -15,7 +15,7 @@ use crate::support::upstream::{Request, Step, Upstream};
 pub(super) type AnswerOverride = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
 
 /// The contents of the forge, and how they are listed.
-pub(super) struct RulingState {
+pub(super) struct CiState {
     /// Workflow runs.
     pub runs: Vec<Value>,
     /// Check runs.
@@ -37,14 +37,14 @@ pub(super) struct RulingState {
 /// The running server.
 pub(super) struct Forge {
     upstream: Upstream,
-    state: Arc<Mutex<RulingState>>,
+    state: Arc<Mutex<CiState>>,
     seen: Mutex<usize>,
 }
 
 impl Forge {
     /// Starts an empty forge.
     pub(super) async fn start() -> Self {
-        let state = RulingState {
+        let state = CiState {
             runs: Vec::new(),
             checks: Vec::new(),
             statuses: Vec::new(),
@@ -70,7 +70,7 @@ impl Forge {
     }
 
     /// Changes the contents.
-    pub(super) fn change(&self, change: impl FnOnce(&mut RulingState)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut CiState)) {
         change(&mut self.state.lock().unwrap());
     }
 
@@ -176,13 +176,7 @@ pub(super) fn error(request: &Request, status: u16, message: &str) -> Vec<Step> 
 }
 
 /// One page of `items` as `list` shows it, and a `Link` to the next, by the repository's number as GitHub writes it.
-fn page(
-    state: &RulingState,
-    request: &Request,
-    url: &Url,
-    items: &[Value],
-    list: impl Fn(&[Value]) -> Value,
-) -> Vec<Step> {
+fn page(state: &CiState, request: &Request, url: &Url, items: &[Value], list: impl Fn(&[Value]) -> Value) -> Vec<Step> {
     let value = |name: &str| url.query_pairs().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok());
     let (number, size) = (value("page").unwrap_or(1), value("per_page").unwrap_or(30).min(state.page));
     let start = items.len().min((number - 1) * size);
@@ -207,7 +201,7 @@ fn page(
     )
 }
 
-fn answer(state: &RulingState, request: &Request) -> Vec<Step> {
+fn answer(state: &CiState, request: &Request) -> Vec<Step> {
     if request.header("accept") != Some("application/vnd.github+json")
         || request.header("x-github-api-version") != Some("2022-11-28")
         || request.header("user-agent").is_none()

@@ -7,7 +7,7 @@ use backend::{
     digests::{
         commit::Commit,
         gate::{
-            Gate, GateQuery, Ruling, RulingState,
+            CiState, CiVerdict, Gate, GateQuery,
             memory::{Remembered, System},
         },
     },
@@ -142,15 +142,15 @@ pub(super) fn with(base: &Value, more: &Value) -> Value {
 }
 
 /// Asks `gate` with `parameters`.
-pub(super) async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, BackendError> {
+pub(super) async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<CiVerdict, BackendError> {
     ask_as(gate, parameters, false).await
 }
 
-async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<Ruling, BackendError> {
+async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<CiVerdict, BackendError> {
     let parameters = Arc::new(parameters.as_object().unwrap().clone());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("set".into(), Arc::clone(&parameters), deadline);
-    gate.ask(GateQuery {
+    gate.check(GateQuery {
         context: &Context::of_input(&query, &Evaluator::none()),
         parameters: &parameters,
         deadline,
@@ -160,16 +160,16 @@ async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<
 }
 
 /// Asks `gate` about [`SHA`].
-pub(super) async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
+pub(super) async fn ask(gate: &dyn Gate) -> Result<CiVerdict, BackendError> {
     ask_with(gate, &json!({"sha": SHA, "number": "7"})).await
 }
 
-/// The ruling of `gate` on [`SHA`], and its evidence.
-pub(super) async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
-    let ruling = ask(gate).await.unwrap();
-    assert_eq!(ruling.commit.as_ref().map(Commit::as_str), Some(SHA));
-    assert!(!ruling.is_earlier);
-    (ruling.state, ruling.evidence.iter().map(ToString::to_string).collect())
+/// The verdict of `gate` on [`SHA`], and its evidence.
+pub(super) async fn ruled(gate: &dyn Gate) -> (CiState, Vec<String>) {
+    let verdict = ask(gate).await.unwrap();
+    assert_eq!(verdict.commit.as_ref().map(Commit::as_str), Some(SHA));
+    assert!(!verdict.is_earlier);
+    (verdict.state, verdict.evidence.iter().map(ToString::to_string).collect())
 }
 
 /// Asserts that `gate` gives an error of `kind` that contains `says`. Returns its message.
@@ -206,7 +206,7 @@ pub(super) fn json(request: &Request, headers: &str, body: &Value) -> Vec<Step> 
 }
 
 /// Every failure of a forge is an error of its class, which holds no secret: the gate that `build` makes for an API
-/// never takes one for a ruling.
+/// never takes one for a verdict.
 pub(super) async fn check_failures<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
     let echo = |status: u16| -> Box<Play> {
         Box::new(move |request: &Request| {
@@ -253,7 +253,7 @@ pub(super) async fn check_commits<G: Gate>(context: &ForgeContext, build: impl F
     for (parameters, says) in [
         (json!({"sha": ""}), "sha: the commit is empty"),
         (json!({"sha": &SHA[..8]}), "is a shortened commit"),
-        (json!({"sha": "main"}), "`main` is no commit"),
+        (json!({"sha": "main"}), "`main` is not a commit"),
         (json!({}), "`params.sha` is not there"),
     ] {
         let error = ask_with(&gate, &parameters).await.unwrap_err();
@@ -266,17 +266,17 @@ pub(super) async fn check_commits<G: Gate>(context: &ForgeContext, build: impl F
 /// the `others` is a question of its own.
 pub(super) async fn check_memory(gate: &dyn Gate, upstream: &Upstream, others: &[Value]) {
     let plain = json!({"sha": SHA, "number": "7", "ref": "feature/x"});
-    assert_eq!(ask_as(gate, &plain, true).await.unwrap().state, RulingState::Passed);
+    assert_eq!(ask_as(gate, &plain, true).await.unwrap().state, CiState::Passed);
     let first = upstream.requests().len();
     for more in
         [json!({}), json!({"branch": "x"}), json!({"title": "y", "labels": ["z"]}), json!({"sha": SHA.to_uppercase()})]
     {
-        assert_eq!(ask_as(gate, &with(&plain, &more), true).await.unwrap().state, RulingState::Passed);
+        assert_eq!(ask_as(gate, &with(&plain, &more), true).await.unwrap().state, CiState::Passed);
         assert_eq!(upstream.requests().len(), first, "{more}");
     }
     let mut asked = first;
     for other in others {
-        // The ruling does not matter here.
+        // The verdict does not matter here.
         let _ = ask_as(gate, &with(&plain, other), true).await;
         assert!(upstream.requests().len() > asked, "{other}");
         asked = upstream.requests().len();

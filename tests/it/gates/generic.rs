@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::digests::gate::{Gate, GateConfig, RulingState};
+use backend::digests::gate::{CiState, Gate, GateConfig};
 use serde_json::{Value, json};
 
 use super::{GateContext, HEAD, ask, ask_with, is, unknown};
@@ -23,28 +23,28 @@ fn url(upstream: &Upstream) -> String {
 async fn the_verdict_expression_decides_about_an_answer() {
     let by_result = "body.result == 'SUCCESS' ? 'passed' : body.building ? 'pending' : 'failed'";
     for (status, body, verdict, expected) in [
-        (200, r#"{"result": "SUCCESS"}"#, by_result, RulingState::Passed),
-        (200, r#"{"result": null, "building": true}"#, by_result, RulingState::Pending),
-        (200, r#"{"result": "UNSTABLE", "building": false}"#, by_result, RulingState::Failed),
-        (404, "<html>", "status == 404 && body == null ? 'pending' : 'failed'", RulingState::Pending),
-        (201, r#"{"result": "SUCCESS"}"#, by_result, RulingState::Passed),
-        (422, r#"{"error": "no such commit"}"#, "status == 422 ? 'pending' : 'failed'", RulingState::Pending),
-        (200, "{}", "headers['x-stage'] == 'done' ? 'passed' : 'pending'", RulingState::Passed),
+        (200, r#"{"result": "SUCCESS"}"#, by_result, CiState::Passed),
+        (200, r#"{"result": null, "building": true}"#, by_result, CiState::Pending),
+        (200, r#"{"result": "UNSTABLE", "building": false}"#, by_result, CiState::Failed),
+        (404, "<html>", "status == 404 && body == null ? 'pending' : 'failed'", CiState::Pending),
+        (201, r#"{"result": "SUCCESS"}"#, by_result, CiState::Passed),
+        (422, r#"{"error": "no such commit"}"#, "status == 422 ? 'pending' : 'failed'", CiState::Pending),
+        (200, "{}", "headers['x-stage'] == 'done' ? 'passed' : 'pending'", CiState::Passed),
         (
             200,
             r#"{"sha": "d6fde92930d4715a2b49857d24b940956b26d2d3"}"#,
             "body.sha == params.head_sha ? 'passed' : 'pending'",
-            RulingState::Passed,
+            CiState::Passed,
         ),
     ] {
         let (upstream, gate) = gate_of(status, body, verdict).await;
-        let ruling = is(ask(&gate).await, expected);
-        assert_eq!((ruling.commit, ruling.is_earlier, ruling.evidence.len()), (None, false, 1), "{verdict}");
+        let found = is(ask(&gate).await, expected);
+        assert_eq!((found.commit, found.is_earlier, found.evidence.len()), (None, false, 1), "{verdict}");
         let requests = upstream.requests();
         assert_eq!((requests.len(), &*requests[0].target), (1, &*format!("/jobs/{HEAD}")));
     }
     let large = json!({"result": "SUCCESS", "log": "x".repeat(100_000)}).to_string();
-    is(ask(&gate_of(200, &large, by_result).await.1).await, RulingState::Passed);
+    is(ask(&gate_of(200, &large, by_result).await.1).await, CiState::Passed);
 }
 
 #[tokio::test]
@@ -100,11 +100,11 @@ async fn allow_errors_permits_an_errors_field() {
     let upstream = Upstream::start(|request| request.answer(200, "", r#"{"errors": 3}"#)).await;
     let verdict = "body.errors > 0 ? 'failed' : 'passed'";
     let http = json!({"url": url(&upstream), "verdict": verdict, "allowErrors": true});
-    is(ask(&GateContext::new().gate(json!({"http": http}))).await, RulingState::Failed);
+    is(ask(&GateContext::new().gate(json!({"http": http}))).await, CiState::Failed);
 }
 
 #[tokio::test]
-async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
+async fn the_verdict_names_the_commit_and_no_message_shows_a_secret() {
     let (context, upstream) = (
         GateContext::new(),
         Upstream::start(|request| {
@@ -117,8 +117,8 @@ async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
     let http = json!({"url": url(&upstream), "method": "POST", "headers": headers, "body": {"sha": "{{ params.head_sha }}"},
         "sha": "{{ params.head_sha }}", "verdict": "params.branch == 'main' ? 'passed' : body.echo"});
     let gate = context.gate(json!({"http": http}));
-    let ruling = is(ask_with(&gate, json!({"head_sha": HEAD, "branch": "main"}), false).await, RulingState::Passed);
-    assert_eq!(ruling.commit.unwrap().as_str(), HEAD);
+    let verdict = is(ask_with(&gate, json!({"head_sha": HEAD, "branch": "main"}), false).await, CiState::Passed);
+    assert_eq!(verdict.commit.unwrap().as_str(), HEAD);
     let request = &upstream.requests()[0];
     assert_eq!((&*request.method, request.header("x-branch")), ("POST", Some("main")));
     assert_eq!(request.body, json!({"sha": HEAD}).to_string().as_bytes());
@@ -131,7 +131,7 @@ async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
 }
 
 #[tokio::test]
-async fn rulings_are_cached_by_question() {
+async fn verdicts_are_cached_by_question() {
     // A parameter that neither the request nor the verdict uses is no part of the key.
     for (verdict, numbers) in [("'passed'", [1, 1, 1, 1, 1]), ("has(params.a) ? 'passed' : 'passed'", [1, 1, 2, 3, 3])]
     {
@@ -146,25 +146,25 @@ async fn rulings_are_cached_by_question() {
         .into_iter()
         .zip(numbers)
         {
-            is(ask_with(&gate, parameters, true).await, RulingState::Passed);
+            is(ask_with(&gate, parameters, true).await, CiState::Passed);
             assert_eq!(upstream.requests().len(), asked, "{verdict}");
         }
         let asked = upstream.requests().len();
-        is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, RulingState::Passed);
+        is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, CiState::Passed);
         gate.forget();
-        is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, RulingState::Passed);
+        is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, CiState::Passed);
         assert_eq!(upstream.requests().len(), asked + 2);
     }
 }
 
 #[tokio::test]
-async fn the_key_of_a_ruling_is_the_whole_request() {
+async fn the_key_of_a_verdict_is_the_whole_request() {
     let upstream = Upstream::start(|request| request.answer(200, "", "{}")).await;
     let http = json!({"url": format!("http://{}/", upstream.address), "method": "POST", "verdict": "'passed'",
         "headers": {"X-Branch": "{{ params.branch }}"}, "body": {"job": "{{ params.job }}"}});
     let gate = GateContext::new().gate(json!({"http": http}));
     for (branch, job, asked) in [("a", "1", 1), ("b", "1", 2), ("a", "2", 3), ("a", "1", 3), ("b", "1", 3)] {
-        is(ask_with(&gate, json!({"branch": branch, "job": job, "other": asked}), true).await, RulingState::Passed);
+        is(ask_with(&gate, json!({"branch": branch, "job": job, "other": asked}), true).await, CiState::Passed);
         assert_eq!(upstream.requests().len(), asked);
     }
 }
@@ -180,12 +180,12 @@ async fn nested_gates_are_combined_by_their_operators() {
     let context = GateContext::new();
     let said = async |config: Value| ask(&context.gate(config)).await;
     let (passed, pending, failed, lost) = (one("passed"), one("pending"), one("failed"), one("lost"));
-    is(said(json!({"all": [passed, pending]})).await, RulingState::Pending);
-    is(said(json!({"any": [failed, passed, lost]})).await, RulingState::Passed);
-    let ruling =
-        is(said(json!({"all": [passed, {"any": [failed, pending]}, {"all": [passed]}]})).await, RulingState::Pending);
-    assert_eq!(ruling.evidence.len(), 4);
-    is(said(json!({"all": [lost, {"any": [failed, failed]}]})).await, RulingState::Failed);
+    is(said(json!({"all": [passed, pending]})).await, CiState::Pending);
+    is(said(json!({"any": [failed, passed, lost]})).await, CiState::Passed);
+    let verdict =
+        is(said(json!({"all": [passed, {"any": [failed, pending]}, {"all": [passed]}]})).await, CiState::Pending);
+    assert_eq!(verdict.evidence.len(), 4);
+    is(said(json!({"all": [lost, {"any": [failed, failed]}]})).await, CiState::Failed);
     let failure = unknown(said(json!({"all": [passed, {"any": [failed, lost]}]})).await, "unavailable", "500");
     assert!(failure.message.starts_with("gate 2 of 2: gate 2 of 2: "), "{}", failure.message);
     assert_eq!(failure.evidence.len(), 3);

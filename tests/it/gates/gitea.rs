@@ -1,6 +1,6 @@
 //! Gitea and Forgejo: documents in the form of their combined status (`CombinedStatus` and `CommitStatus` of their API).
 
-use backend::digests::gate::{RulingState, gitea::Gitea, memory::Remembered};
+use backend::digests::gate::{CiState, gitea::Gitea, memory::Remembered};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
@@ -64,12 +64,12 @@ fn page_of(request: &Request) -> usize {
 async fn requests_are_sent_as_documented() {
     let context = ForgeContext::new();
     let upstream = paged(vec![status(1, "ci / build (push)", "success"), status(2, "lint", "success")], 50, true).await;
-    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+    let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     let page = |id: u64| format!("http://{}/git/org/app/actions/runs/{id}/jobs/0", upstream.address);
-    assert_eq!(ruling.state, RulingState::Passed);
-    assert_eq!(ruling.run_url, Some(page(2)));
-    assert_eq!(ruling.built_at.as_deref(), Some("2026-03-01T10:00:02Z"));
-    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    assert_eq!(verdict.state, CiState::Passed);
+    assert_eq!(verdict.run_url, Some(page(2)));
+    assert_eq!(verdict.built_at.as_deref(), Some("2026-03-01T10:00:02Z"));
+    let evidence: Vec<String> = verdict.evidence.iter().map(ToString::to_string).collect();
     let expected = [
         format!("present, {REQUEST_DESCRIPTION}: `ci / build (push)`: success, {}", page(1)),
         format!("present, {REQUEST_DESCRIPTION}: `lint`: success, {}", page(2)),
@@ -87,12 +87,12 @@ async fn requests_are_sent_as_documented() {
 async fn each_status_has_its_meaning() {
     let context = ForgeContext::new();
     for (word, strict, lenient) in [
-        ("success", RulingState::Passed, RulingState::Passed),
-        ("pending", RulingState::Pending, RulingState::Pending),
-        ("error", RulingState::Failed, RulingState::Failed),
-        ("failure", RulingState::Failed, RulingState::Failed),
-        ("warning", RulingState::Failed, RulingState::Passed),
-        ("skipped", RulingState::Failed, RulingState::Passed),
+        ("success", CiState::Passed, CiState::Passed),
+        ("pending", CiState::Pending, CiState::Pending),
+        ("error", CiState::Failed, CiState::Failed),
+        ("failure", CiState::Failed, CiState::Failed),
+        ("warning", CiState::Failed, CiState::Passed),
+        ("skipped", CiState::Failed, CiState::Passed),
     ] {
         // The document's own `state` is of one page, and takes warnings for success.
         let upstream = paged(vec![status(1, "build", "success"), status(2, "test", word)], 50, true).await;
@@ -111,12 +111,12 @@ async fn required_contexts_are_selected_by_name() {
     let statuses = statuses.iter().enumerate().map(|(id, (context, word))| status(id, context, word)).collect();
     let upstream = paged(statuses, 50, true).await;
     for (contexts, state, count) in [
-        (json!(["build"]), RulingState::Passed, 1),
-        (json!(["build", "/^e2e/a$/"]), RulingState::Passed, 2),
-        (json!(["build", "/^e2e/"]), RulingState::Pending, 3),
-        (json!(["build", "deploy"]), RulingState::Pending, 2),
-        (json!(["build", "/deploy/"]), RulingState::Pending, 2),
-        (json!(["lint", "deploy"]), RulingState::Failed, 2),
+        (json!(["build"]), CiState::Passed, 1),
+        (json!(["build", "/^e2e/a$/"]), CiState::Passed, 2),
+        (json!(["build", "/^e2e/"]), CiState::Pending, 3),
+        (json!(["build", "deploy"]), CiState::Pending, 2),
+        (json!(["build", "/deploy/"]), CiState::Pending, 2),
+        (json!(["lint", "deploy"]), CiState::Failed, 2),
     ] {
         let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({"contexts": contexts}))).await;
         assert_eq!((ruled, evidence.len()), (state, count), "{contexts}: {evidence:?}");
@@ -138,7 +138,7 @@ async fn no_status_is_not_a_success() {
     let newer = json!({"state": "pending", "sha": SHA, "total_count": 0, "statuses": [], "repository": {"id": 1}});
     for body in [empty(), newer] {
         let upstream = answering(body).await;
-        let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no status yet")]);
+        let expected = (CiState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no status yet")]);
         assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await, expected);
     }
     // A document without its length proves nothing.
@@ -155,7 +155,7 @@ async fn all_pages_of_a_list_are_read() {
         (1..=51).map(|id| status(id, &format!("job {id}"), word(id))).collect()
     };
     for (is_counted, pages) in [(true, 2), (false, 3)] {
-        for (last, state) in [("failure", RulingState::Failed), ("success", RulingState::Passed)] {
+        for (last, state) in [("failure", CiState::Failed), ("success", CiState::Passed)] {
             let upstream = paged(many(last), 30, is_counted).await;
             let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({}))).await;
             assert_eq!((ruled, evidence.len()), (state, 20), "{evidence:?}");
@@ -201,7 +201,7 @@ async fn an_incomplete_list_is_unknown() {
             |request| json(request, "", &with(&combined(&[]), &json!({"total_count": 3, "statuses": null}))),
             "it lists 0 statuses of 3",
         ),
-        (|request| json(request, "X-Total-Count: many", &combined(&[])), "`X-Total-Count` is no number"),
+        (|request| json(request, "X-Total-Count: many", &combined(&[])), "`X-Total-Count` is not a number"),
         (
             |request| {
                 json(
@@ -232,8 +232,8 @@ async fn failures_are_errors() {
     check_failures(&context, build).await;
     check_commits(&context, build).await;
     let upstream = paged(vec![status(1, TOKEN, "success"), status(2, "b", "failure")], 50, true).await;
-    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
-    assert!(!format!("{ruling:?}").contains("c4n4ry"), "{ruling:?}");
+    let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+    assert!(!format!("{verdict:?}").contains("c4n4ry"), "{verdict:?}");
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ fn check_reports_the_problems_of_a_configuration() {
 }
 
 #[tokio::test]
-async fn rulings_are_cached_by_question() {
+async fn verdicts_are_cached_by_question() {
     let context = ForgeContext::new();
     let upstream = paged(vec![status(1, "build", "success")], 50, true).await;
     let gate = gate(&context, &upstream, &json!({"repository": "org/{{ params.number }}"}));

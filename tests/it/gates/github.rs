@@ -1,8 +1,8 @@
-//! The GitHub gate: which of GitHub's answers pass or fail a commit, and which are no ruling.
+//! The GitHub gate: which of GitHub's answers pass or fail a commit, and which are no verdict.
 
 use std::{sync::Arc, time::Duration};
 
-use backend::digests::gate::{Gate, RulingState};
+use backend::digests::gate::{CiState, Gate};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
@@ -38,24 +38,24 @@ fn build_gate(forge: &Forge) -> Arc<dyn Gate> {
 async fn a_run_is_pending_until_it_is_listed_and_then_decides() {
     let forge = Forge::start().await;
     let gate = build_gate(&forge);
-    let ruling = is(ask(&gate).await, RulingState::Pending);
-    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    let verdict = is(ask(&gate).await, CiState::Pending);
+    let evidence: Vec<String> = verdict.evidence.iter().map(ToString::to_string).collect();
     assert_eq!(evidence, ["absent, the workflow build.yml of org/repo at d6fde929: no run yet"]);
-    assert_eq!((ruling.run_url, ruling.built_at), (None, None));
+    assert_eq!((verdict.run_url, verdict.built_at), (None, None));
     assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
 
     for (words, state) in [
-        ("queued", RulingState::Pending),
-        ("in_progress", RulingState::Pending),
-        ("completed failure", RulingState::Failed),
-        ("completed success", RulingState::Passed),
+        ("queued", CiState::Pending),
+        ("in_progress", CiState::Pending),
+        ("completed failure", CiState::Failed),
+        ("completed success", CiState::Passed),
     ] {
         forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
-        let ruling = is(ask(&gate).await, state);
-        assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/7"));
-        let ended = (state != RulingState::Pending).then_some("2026-01-22T20:07:08Z");
-        assert_eq!(ruling.built_at.as_deref(), ended);
-        assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (HEAD, false));
+        let verdict = is(ask(&gate).await, state);
+        assert_eq!(verdict.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/7"));
+        let ended = (state != CiState::Pending).then_some("2026-01-22T20:07:08Z");
+        assert_eq!(verdict.built_at.as_deref(), ended);
+        assert_eq!((verdict.commit.unwrap().as_str(), verdict.is_earlier), (HEAD, false));
     }
 }
 
@@ -64,7 +64,7 @@ async fn only_a_full_commit_of_a_repository_is_asked_about() {
     let forge = Forge::start().await;
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed success")]);
     let gate = build_gate(&forge);
-    for (sha, says) in [("", "is empty"), ("  ", "is empty"), ("d6fde929", "shortened"), ("main", "no commit")] {
+    for (sha, says) in [("", "is empty"), ("  ", "is empty"), ("d6fde929", "shortened"), ("main", "not a commit")] {
         unknown(ask_with(&gate, json!({"head_sha": sha}), false).await, "invalid_input", says);
     }
     unknown(ask_with(&gate, json!({}), false).await, "invalid_input", "params.head_sha");
@@ -75,7 +75,7 @@ async fn only_a_full_commit_of_a_repository_is_asked_about() {
         unknown(ask_with(&gate, parameters, false).await, "invalid_input", "owner/name");
     }
     assert_eq!(forge.asked(), Vec::<String>::new());
-    is(ask_with(&gate, json!({"head_sha": HEAD.to_uppercase(), "repo": "repo"}), false).await, RulingState::Passed);
+    is(ask_with(&gate, json!({"head_sha": HEAD.to_uppercase(), "repo": "repo"}), false).await, CiState::Passed);
     assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
 }
 
@@ -87,14 +87,14 @@ async fn runs_of_other_commits_are_ignored() {
         state.runs = vec![run(8, "build", &"b".repeat(40), "completed success"), run(9, "build", &HEAD[..39], "x")];
     });
     let gate = build_gate(&forge);
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     forge.change(|state| state.runs.push(run(7, "build", HEAD, "completed failure")));
-    is(ask(&gate).await, RulingState::Failed);
+    is(ask(&gate).await, CiState::Failed);
 
     let mut other = check(9, "unit", "completed success");
     other["head_sha"] = json!("b".repeat(40));
     forge.change(|state| state.checks = vec![other]);
-    is(ask(&self::gate(&GateContext::new(), &forge, &json!({"checks": ["unit"]}))).await, RulingState::Pending);
+    is(ask(&self::gate(&GateContext::new(), &forge, &json!({"checks": ["unit"]}))).await, CiState::Pending);
 }
 
 #[tokio::test]
@@ -107,16 +107,16 @@ async fn the_newest_run_and_its_newest_attempt_decide() {
         run
     };
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed failure")]);
-    is(ask(&gate).await, RulingState::Failed);
+    is(ask(&gate).await, CiState::Failed);
     forge.change(|state| state.runs = vec![repeated("in_progress")]);
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     forge.change(|state| state.runs = vec![repeated("completed success")]);
-    let ruling = is(ask(&gate).await, RulingState::Passed);
-    assert_eq!(ruling.evidence[0].answer, "success (run 7, attempt 2)");
+    let verdict = is(ask(&gate).await, CiState::Passed);
+    assert_eq!(verdict.evidence[0].answer, "success (run 7, attempt 2)");
     // Another run of the same commit, started later.
     forge.change(|state| state.runs.push(run(8, "build", HEAD, "completed failure")));
-    let ruling = is(ask(&gate).await, RulingState::Failed);
-    assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/8"));
+    let verdict = is(ask(&gate).await, CiState::Failed);
+    assert_eq!(verdict.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/8"));
 }
 
 #[tokio::test]
@@ -127,9 +127,9 @@ async fn a_workflow_is_selected_by_any_of_three_names_and_by_event() {
     forge.change(|state| state.runs = vec![nightly, run(7, "build", HEAD, "completed success")]);
     for name in ["build.yml", ".github/workflows/build.yml", "build workflow", "/^build/"] {
         let gate = gate(&GateContext::new(), &forge, &json!({"workflows": [name], "events": ["push", "pull_request"]}));
-        is(ask(&gate).await, RulingState::Passed);
+        is(ask(&gate).await, CiState::Passed);
         let gate = self::gate(&GateContext::new(), &forge, &json!({"workflows": [name]}));
-        is(ask(&gate).await, RulingState::Failed);
+        is(ask(&gate).await, CiState::Failed);
     }
     // The form in which GitHub names a workflow of another repository.
     forge.change(|state| {
@@ -137,13 +137,10 @@ async fn a_workflow_is_selected_by_any_of_three_names_and_by_event() {
         required["path"] = json!("org/shared/.github/workflows/required.yml@refs/heads/main");
         state.runs.push(required);
     });
-    is(
-        ask(&self::gate(&GateContext::new(), &forge, &json!({"workflows": ["required.yml"]}))).await,
-        RulingState::Passed,
-    );
+    is(ask(&self::gate(&GateContext::new(), &forge, &json!({"workflows": ["required.yml"]}))).await, CiState::Passed);
     for name in ["build", "uild.yml", "/^uild/"] {
         let gate = gate(&GateContext::new(), &forge, &json!({"workflows": [name]}));
-        is(ask(&gate).await, RulingState::Pending);
+        is(ask(&gate).await, CiState::Pending);
     }
 }
 
@@ -161,18 +158,18 @@ async fn a_skipped_run_is_a_success_only_if_configured() {
         let more = json!({"checks": ["build", "e2e", "lint"], "accept": accept});
         ask(&gate(&GateContext::new(), &forge, &more)).await.unwrap()
     };
-    let ruling = ask_accepting(json!([])).await;
-    assert_eq!(ruling.state, RulingState::Failed);
-    let evidence = ruling.evidence[1].to_string();
+    let verdict = ask_accepting(json!([])).await;
+    assert_eq!(verdict.state, CiState::Failed);
+    let evidence = verdict.evidence[1].to_string();
     assert_eq!(
         evidence,
-        "absent, the check e2e of org/repo at d6fde929: skipped, which is no success unless `accept` names it (run 2)"
+        "absent, the check e2e of org/repo at d6fde929: skipped, which is not a success unless `accept` names it (run 2)"
     );
-    assert_eq!(ask_accepting(json!(["skipped"])).await.state, RulingState::Failed);
-    let ruling = ask_accepting(json!(["skipped", "neutral"])).await;
+    assert_eq!(ask_accepting(json!(["skipped"])).await.state, CiState::Failed);
+    let verdict = ask_accepting(json!(["skipped", "neutral"])).await;
     assert_eq!(
-        (ruling.state, ruling.run_url.as_deref()),
-        (RulingState::Passed, Some("https://github.com/org/repo/runs/3"))
+        (verdict.state, verdict.run_url.as_deref()),
+        (CiState::Passed, Some("https://github.com/org/repo/runs/3"))
     );
 }
 
@@ -180,13 +177,13 @@ async fn a_skipped_run_is_a_success_only_if_configured() {
 async fn statuses_are_compared_by_context() {
     let forge = Forge::start().await;
     let gate = gate(&GateContext::new(), &forge, &json!({"statuses": ["ci/build", "/^ci\\/deploy/"]}));
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     assert_eq!(forge.asked(), [format!("GET {STATUS}")]);
     for (build, deploy, expected) in [
-        ("success", "pending", RulingState::Pending),
-        ("error", "pending", RulingState::Failed),
-        ("failure", "success", RulingState::Failed),
-        ("success", "success", RulingState::Passed),
+        ("success", "pending", CiState::Pending),
+        ("error", "pending", CiState::Failed),
+        ("failure", "success", CiState::Failed),
+        ("success", "success", CiState::Passed),
     ] {
         forge.change(|state| {
             let other = status(3, "lint", "failure");
@@ -211,7 +208,7 @@ async fn all_required_lists_are_requested_concurrently() {
         &forge,
         &json!({"workflows": ["build.yml"], "checks": ["unit"], "statuses": ["ci/build"]}),
     );
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     let mut expected = [RUNS, CHECKS, STATUS].map(|target| format!("GET {target}"));
     expected.sort();
     assert_eq!(forge.asked(), expected);
@@ -220,20 +217,20 @@ async fn all_required_lists_are_requested_concurrently() {
         state.checks = vec![check(1, "unit", "completed success")];
         state.statuses = vec![status(1, "ci/build", "success")];
     });
-    let ruling = is(ask(&gate).await, RulingState::Passed);
-    assert_eq!(ruling.built_at.as_deref(), Some("2026-07-20T01:01:13Z"), "what ended last");
+    let verdict = is(ask(&gate).await, CiState::Passed);
+    assert_eq!(verdict.built_at.as_deref(), Some("2026-07-20T01:01:13Z"), "what ended last");
 
-    // One unreadable list makes the ruling unknown, unless another list has a failure.
+    // One unreadable list makes the verdict unknown, unless another list has a failure.
     forge.answer_first_with(|request| {
         request.target.ends_with("status?per_page=100").then(|| error(request, 500, "oops"))
     });
     unknown(ask(&gate).await, "unavailable", "500");
     forge.change(|state| state.checks = vec![check(1, "unit", "completed failure")]);
-    assert_eq!(is(ask(&gate).await, RulingState::Failed).evidence.len(), 3);
+    assert_eq!(is(ask(&gate).await, CiState::Failed).evidence.len(), 3);
 }
 
 #[tokio::test]
-async fn a_refusal_by_github_is_no_ruling() {
+async fn a_refusal_by_github_is_no_verdict() {
     for (code, message, kind, says) in [
         (404, "Not Found", "denied", "it does not exist, or the credential may not see it"),
         (401, "Bad credentials", "denied", "Bad credentials"),
@@ -301,7 +298,7 @@ async fn unchanged_lists_are_revalidated_by_etag() {
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "in_progress")]);
     let gate = build_gate(&forge);
     for has_tag in [false, true] {
-        is(ask(&gate).await, RulingState::Pending);
+        is(ask(&gate).await, CiState::Pending);
         let requests = forge.requests();
         assert_eq!(
             requests.iter().map(|request| request.header("if-none-match").is_some()).collect::<Vec<_>>(),
@@ -309,7 +306,7 @@ async fn unchanged_lists_are_revalidated_by_etag() {
         );
     }
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed success")]);
-    is(ask(&gate).await, RulingState::Passed);
+    is(ask(&gate).await, CiState::Passed);
 }
 
 #[tokio::test]
@@ -320,7 +317,7 @@ async fn a_token_is_read_at_each_use_and_never_shown() {
     for token in ["ghp_first", "ghp_second"] {
         context.write("token", token);
         forge.change(|state| state.authorization = Some(format!("Bearer {token}")));
-        is(ask(&gate).await, RulingState::Pending);
+        is(ask(&gate).await, CiState::Pending);
     }
     forge.answer_first_with(|request| {
         let message = format!("{} is wrong", request.header("authorization").unwrap());
@@ -333,7 +330,7 @@ async fn a_token_is_read_at_each_use_and_never_shown() {
 }
 
 #[tokio::test]
-async fn rulings_are_cached_for_their_lifetime() {
+async fn verdicts_are_cached_for_their_lifetime() {
     let (forge, context) = (Forge::start().await, GateContext::new());
     let gate = gate(&context, &forge, &json!({"workflows": ["build.yml"]}));
     let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await.unwrap().state;
@@ -352,10 +349,10 @@ async fn rulings_are_cached_for_their_lifetime() {
     }
     reuse().await;
     assert_eq!(forge.asked().len(), 0);
-    is(ask(&gate).await, RulingState::Passed);
+    is(ask(&gate).await, CiState::Passed);
     assert_eq!(forge.asked().len(), 1, "who may not reuse asks");
     gate.forget();
-    assert_eq!((reuse().await, forge.asked().len()), (RulingState::Passed, 1));
+    assert_eq!((reuse().await, forge.asked().len()), (CiState::Passed, 1));
 }
 
 #[tokio::test]
@@ -365,7 +362,7 @@ async fn concurrent_equal_questions_share_one_request() {
     let gate = build_gate(&forge);
     let callers = (0..20).map(|_| ask_with(&gate, json!({"head_sha": HEAD}), true));
     for said in futures_util::future::join_all(callers).await {
-        is(said, RulingState::Pending);
+        is(said, CiState::Pending);
     }
     assert_eq!(forge.asked().len(), 1);
 }
@@ -385,7 +382,7 @@ fn the_problems_of_a_configuration_are_reported() {
         (json!({"repository": "repo"}), "gate.github.repository:", "owner/name"),
         (json!({"repository": "{{ repo }}"}), "gate.github.repository:", "unknown name `repo`"),
         (json!({"sha": "{{ params"}), "gate.github.sha:", "unexpected end of input"),
-        (json!({"api": "api.github.com"}), "gate.github.api:", "no URL"),
+        (json!({"api": "api.github.com"}), "gate.github.api:", "not a URL"),
         (json!({"workflows": ["a", "/(/"]}), "gate.github.workflows[1]:", "unclosed group"),
         (json!({"checks": [""]}), "gate.github.checks[0]:", "empty"),
         (json!({"statuses": ["//"]}), "gate.github.statuses[0]:", "match everything"),

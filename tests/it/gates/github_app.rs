@@ -9,7 +9,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use backend::digests::gate::{Gate, RulingState};
+use backend::digests::gate::{CiState, Gate};
 use domain::clock::Clock;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::{Value, json};
@@ -63,27 +63,27 @@ async fn app_gate() -> (GateContext, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
 async fn one_token_serves_all_until_five_minutes_before_its_end() {
     let (context, forge, gate, sold) = app_gate().await;
     for said in futures_util::future::join_all((0..20).map(|_| ask(&gate))).await {
-        is(said, RulingState::Pending);
+        is(said, CiState::Pending);
     }
     assert_eq!(sold.load(Ordering::SeqCst), 1);
     assert_eq!(forge.asked().iter().filter(|asked| *asked == TOKEN_REQUEST).count(), 1);
     context.clock.advance(Duration::from_mins(55) - Duration::from_secs(2));
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 1);
     context.clock.advance(Duration::from_secs(2));
     forge.change(|state| state.authorization = Some("Bearer ghs_2".to_owned()));
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
 async fn a_refused_token_is_renewed_once() {
     let (_desk, forge, gate, sold) = app_gate().await;
-    is(ask(&gate).await, RulingState::Pending);
+    is(ask(&gate).await, CiState::Pending);
     forge.asked();
     forge.change(|state| state.authorization = Some("Bearer ghs_2".to_owned()));
     for said in futures_util::future::join_all((0..10).map(|_| ask(&gate))).await {
-        is(said, RulingState::Pending);
+        is(said, CiState::Pending);
     }
     assert_eq!(sold.load(Ordering::SeqCst), 2, "shared by all whose token was refused");
     forge.asked();
@@ -118,7 +118,7 @@ async fn a_failed_token_request_is_an_error_without_secrets() {
         assert!(!format!("{failure:?}").contains("ghs_"), "{failure:?}");
     }
     context.write("key.pem", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n");
-    let failure = unknown(ask(&gate).await, "denied", "the secret file key.pem is no RSA private key");
+    let failure = unknown(ask(&gate).await, "denied", "the secret file key.pem is not an RSA private key");
     assert!(!failure.message.contains("c2Vjcm"), "{}", failure.message);
 }
 
@@ -131,7 +131,7 @@ fn an_unusable_key_is_reported_at_the_start() {
     for bad in ["no key", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"] {
         context.write("key.pem", bad);
         let found = context.problems(config.clone());
-        assert!(found[0].contains("key.pem is no RSA private key") && !found[0].contains(bad), "{found:?}");
+        assert!(found[0].contains("key.pem is not an RSA private key") && !found[0].contains(bad), "{found:?}");
     }
     for arguments in [["genrsa", "-traditional", "-out", &key].as_slice(), &["genrsa", "-out", &key]] {
         openssl(arguments);

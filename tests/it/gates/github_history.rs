@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::digests::gate::{Gate, RulingState};
+use backend::digests::gate::{CiState, Gate};
 use serde_json::{Value, json};
 
 use super::{
@@ -51,10 +51,10 @@ async fn the_newest_earlier_passed_commit_is_found() {
             run(5, "build", &sha('b'), "completed failure"),
         ];
     });
-    let ruling = is(from_a().await, RulingState::Passed);
-    assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('c'), true));
-    assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/4"));
-    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    let verdict = is(from_a().await, CiState::Passed);
+    assert_eq!((verdict.commit.unwrap().as_str(), verdict.is_earlier), (&*sha('c'), true));
+    assert_eq!(verdict.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/4"));
+    let evidence: Vec<String> = verdict.evidence.iter().map(ToString::to_string).collect();
     assert_eq!(
         evidence,
         [
@@ -69,13 +69,13 @@ async fn the_newest_earlier_passed_commit_is_found() {
     let commits = format!("GET /repos/org/repo/commits?sha={}&per_page=4", sha('a'));
     assert_eq!(forge.asked(), [runs('a'), runs('b'), runs('c'), commits.clone()]);
 
-    // Rulings on earlier commits are cached, the ruling on the asked commit is not.
-    is(from_a().await, RulingState::Passed);
+    // Verdicts on earlier commits are cached, the verdict on the asked commit is not.
+    is(from_a().await, CiState::Passed);
     assert_eq!(forge.asked(), [runs('a'), commits]);
     forge.change(|state| state.runs.push(run(9, "build", &sha('a'), "completed success")));
-    assert!(!is(from_a().await, RulingState::Passed).is_earlier);
+    assert!(!is(from_a().await, CiState::Passed).is_earlier);
     assert_eq!(forge.asked(), [runs('a')]);
-    is(from_a().await, RulingState::Passed);
+    is(from_a().await, CiState::Passed);
     assert_eq!(forge.asked(), Vec::<String>::new());
 }
 
@@ -90,13 +90,16 @@ async fn no_passed_commit_in_range_proves_absence_only_at_the_end_of_history() {
     unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits");
 
     let (forge, gate) = history("abcd", true, 3).await;
-    let ruling = is(ask_a(&gate).await, RulingState::Pending);
-    assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('a'), false));
-    assert_eq!(ruling.evidence[1].to_string(), "absent, the commits of org/repo before aaaaaaaa: none of all 3 passed");
+    let verdict = is(ask_a(&gate).await, CiState::Pending);
+    assert_eq!((verdict.commit.unwrap().as_str(), verdict.is_earlier), (&*sha('a'), false));
+    assert_eq!(
+        verdict.evidence[1].to_string(),
+        "absent, the commits of org/repo before aaaaaaaa: none of all 3 passed"
+    );
     // A truncated list is not the end of the history.
     forge.change(|state| state.page = 2);
-    let ruling = is(ask_a(&gate).await, RulingState::Pending);
-    assert!(ruling.evidence[1].answer.contains("none of all 3 passed"));
+    let verdict = is(ask_a(&gate).await, CiState::Pending);
+    assert!(verdict.evidence[1].answer.contains("none of all 3 passed"));
 
     // An unclear commit in between might be the newest that passed.
     forge.change(|state| {
@@ -143,8 +146,8 @@ async fn merged_commits_do_not_hide_the_first_parents() {
             run(4, "build", &sha('d'), "completed success"),
         ];
     });
-    let ruling = is(ask_a(&gate).await, RulingState::Passed);
-    assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('d'), true));
+    let verdict = is(ask_a(&gate).await, CiState::Passed);
+    assert_eq!((verdict.commit.unwrap().as_str(), verdict.is_earlier), (&*sha('d'), true));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
 
     // The third commit is the last in range: the fourth passed, but that proves nothing about the third.
@@ -155,8 +158,8 @@ async fn merged_commits_do_not_hide_the_first_parents() {
 
     // The whole history, in which no commit passed.
     forge.change(|state| state.commits = merges("abcd", 120));
-    let ruling = is(ask_a(&gate).await, RulingState::Pending);
-    assert!(ruling.evidence[1].answer.contains("none of all 3 passed"));
+    let verdict = is(ask_a(&gate).await, CiState::Pending);
+    assert!(verdict.evidence[1].answer.contains("none of all 3 passed"));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100), list('c', 100), list('d', 100)]);
 
     // Five lists without an end of the history: unknown, whatever follows.

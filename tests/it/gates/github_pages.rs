@@ -1,6 +1,6 @@
-//! GitHub's lists are read to their end, otherwise the ruling is unknown.
+//! GitHub's lists are read to their end, otherwise the verdict is unknown.
 
-use backend::digests::gate::RulingState;
+use backend::digests::gate::CiState;
 use serde_json::{Value, json};
 
 use super::{
@@ -18,16 +18,16 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
         state.checks = (1..=5).map(|id| check(id, &format!("job {id}"), "completed success")).collect();
     });
     let gate = gate(&GateContext::new(), &forge, &json!({"checks": ["/^job /", "job 5"]}));
-    assert_eq!(is(ask(&gate).await, RulingState::Passed).evidence.len(), 6);
+    assert_eq!(is(ask(&gate).await, CiState::Passed).evidence.len(), 6);
     let numbered = CHECKS.replace("/repos/org/repo/", "/repositories/1296269/");
     assert_eq!(
         forge.asked(),
         [format!("GET {CHECKS}"), format!("GET {numbered}&page=2"), format!("GET {numbered}&page=3"),]
     );
 
-    // A failure on the last page fails the commit. An unreadable last page makes the ruling unknown.
+    // A failure on the last page fails the commit. An unreadable last page makes the verdict unknown.
     forge.change(|state| state.checks[4] = check(5, "job 5", "completed failure"));
-    is(ask(&gate).await, RulingState::Failed);
+    is(ask(&gate).await, CiState::Failed);
     let body = |checks: &[Value], total: usize| json!({"total_count": total, "check_runs": checks});
     forge.answer_first_with(|request| request.target.contains("page=3").then(|| error(request, 502, "Server Error")));
     unknown(ask(&gate).await, "unavailable", "502");

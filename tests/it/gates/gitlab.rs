@@ -1,6 +1,6 @@
 //! GitLab: documents from its REST API's pages "Pipelines", "Merge requests" and "Pagination".
 
-use backend::digests::gate::{RulingState, gitlab::Gitlab, memory::Remembered};
+use backend::digests::gate::{CiState, gitlab::Gitlab, memory::Remembered};
 use domain::error::ErrorKind;
 use serde_json::{Value, json};
 
@@ -36,12 +36,15 @@ fn pipeline(id: u64, status: &str, more: &Value) -> Value {
 async fn requests_are_sent_as_documented() {
     let upstream = answering(json!([pipeline(47, "success", &json!({}))])).await;
     let context = ForgeContext::new();
-    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
-    assert_eq!(ruling.state, RulingState::Passed);
+    let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+    assert_eq!(verdict.state, CiState::Passed);
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/47";
-    assert_eq!(ruling.run_url.as_deref(), Some(page));
-    assert_eq!(ruling.built_at.as_deref(), Some("2026-08-11T11:32:35.169Z"));
-    assert_eq!(ruling.evidence[0].to_string(), format!("present, {REQUEST_DESCRIPTION}: pipeline 47: success, {page}"));
+    assert_eq!(verdict.run_url.as_deref(), Some(page));
+    assert_eq!(verdict.built_at.as_deref(), Some("2026-08-11T11:32:35.169Z"));
+    assert_eq!(
+        verdict.evidence[0].to_string(),
+        format!("present, {REQUEST_DESCRIPTION}: pipeline 47: success, {page}")
+    );
 
     ask(&gate(&context, &upstream, &json!({"ref": "feature/x", "sources": ["push"]}))).await.unwrap();
     ask(&gate(&context, &upstream, &json!({"sources": ["push", "web"], "tokenKind": "bearer"}))).await.unwrap();
@@ -49,7 +52,7 @@ async fn requests_are_sent_as_documented() {
     ask(&gate(&context, &upstream, &number)).await.unwrap();
     let child = answering(json!([pipeline(48, "success", &json!({"source": "parent_pipeline"}))])).await;
     let children = gate(&context, &child, &json!({"sources": ["parent_pipeline"]}));
-    assert_eq!(ask(&children).await.unwrap().state, RulingState::Passed);
+    assert_eq!(ask(&children).await.unwrap().state, CiState::Passed);
     let order = "order_by=id&sort=desc&per_page=100";
     assert_eq!(asked(&child), [format!("GET {PATH}?sha={SHA}&source=parent_pipeline&{order}")]);
     assert_eq!(
@@ -72,33 +75,33 @@ async fn each_status_has_its_meaning() {
     let context = ForgeContext::new();
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/17";
     for (status, state) in [
-        ("success", RulingState::Passed),
-        ("failed", RulingState::Failed),
-        ("canceled", RulingState::Failed),
-        ("canceling", RulingState::Failed),
-        ("skipped", RulingState::Failed),
-        ("created", RulingState::Pending),
-        ("waiting_for_resource", RulingState::Pending),
-        ("preparing", RulingState::Pending),
-        ("pending", RulingState::Pending),
-        ("running", RulingState::Pending),
-        ("scheduled", RulingState::Pending),
-        ("manual", RulingState::Pending),
-        ("waiting_for_callback", RulingState::Pending),
+        ("success", CiState::Passed),
+        ("failed", CiState::Failed),
+        ("canceled", CiState::Failed),
+        ("canceling", CiState::Failed),
+        ("skipped", CiState::Failed),
+        ("created", CiState::Pending),
+        ("waiting_for_resource", CiState::Pending),
+        ("preparing", CiState::Pending),
+        ("pending", CiState::Pending),
+        ("running", CiState::Pending),
+        ("scheduled", CiState::Pending),
+        ("manual", CiState::Pending),
+        ("waiting_for_callback", CiState::Pending),
     ] {
         let upstream = answering(json!([pipeline(17, status, &json!({}))])).await;
-        let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
-        let verdict = if state == RulingState::Passed { "present" } else { "absent" };
-        assert_eq!(ruling.state, state, "{status}");
+        let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+        let exists = if state == CiState::Passed { "present" } else { "absent" };
+        assert_eq!(verdict.state, state, "{status}");
         assert_eq!(
-            ruling.evidence[0].to_string(),
-            format!("{verdict}, {REQUEST_DESCRIPTION}: pipeline 17: {status}, {page}")
+            verdict.evidence[0].to_string(),
+            format!("{exists}, {REQUEST_DESCRIPTION}: pipeline 17: {status}, {page}")
         );
-        assert_eq!(ruling.run_url.as_deref(), Some(page));
-        assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending, "{status}");
+        assert_eq!(verdict.run_url.as_deref(), Some(page));
+        assert_eq!(verdict.built_at.is_some(), state != CiState::Pending, "{status}");
     }
     let skipped = answering(json!([pipeline(17, "skipped", &json!({}))])).await;
-    assert_eq!(ruled(&gate(&context, &skipped, &json!({"accept": ["skipped"]}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &skipped, &json!({"accept": ["skipped"]}))).await.0, CiState::Passed);
     let new = answering(json!([pipeline(17, "succeeded\u{7}", &json!({}))])).await;
     unknown(&gate(&context, &new, &json!({})), ErrorKind::InvalidOutput, "`succeeded `, which is unknown").await;
 }
@@ -114,11 +117,11 @@ async fn the_newest_pipeline_of_the_commit_decides() {
     ]);
     let upstream = answering(pipelines).await;
     for (more, id, state) in [
-        (json!({}), 20, RulingState::Pending),
-        (json!({"sources": ["push", "web"]}), 12, RulingState::Passed),
-        (json!({"sources": ["web"]}), 11, RulingState::Failed),
-        (json!({"ref": "feature/x"}), 12, RulingState::Passed),
-        (json!({"ref": "main"}), 20, RulingState::Pending),
+        (json!({}), 20, CiState::Pending),
+        (json!({"sources": ["push", "web"]}), 12, CiState::Passed),
+        (json!({"sources": ["web"]}), 11, CiState::Failed),
+        (json!({"ref": "feature/x"}), 12, CiState::Passed),
+        (json!({"ref": "main"}), 20, CiState::Pending),
     ] {
         let (ruled, evidence) = ruled(&gate(&context, &upstream, &more)).await;
         assert_eq!(ruled, state, "{more}");
@@ -130,12 +133,12 @@ async fn the_newest_pipeline_of_the_commit_decides() {
         (json!({"sources": ["merge_request_event"]}), "no pipeline for it yet that counts; pipeline 20 is"),
     ] {
         let (ruled, evidence) = ruled(&gate(&context, &upstream, &more)).await;
-        assert_eq!((ruled, evidence.len()), (RulingState::Pending, 1));
+        assert_eq!((ruled, evidence.len()), (CiState::Pending, 1));
         assert!(evidence[0].starts_with(&format!("absent, {REQUEST_DESCRIPTION}: {says}")), "{evidence:?}");
     }
     for nothing in [json!([]), json!([pipeline(30, "success", &json!({"sha": OTHER}))])] {
         let upstream = answering(nothing).await;
-        let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no pipeline for it yet")]);
+        let expected = (CiState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no pipeline for it yet")]);
         assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await, expected);
     }
 }
@@ -150,7 +153,7 @@ async fn the_pipelines_of_a_merge_request_are_read() {
     let merged = documented(90, OTHER, "refs/merge-requests/7/merge");
     let upstream = answering(json!([merged, documented(77, SHA, "refs/merge-requests/7/head")])).await;
     let description = REQUEST_DESCRIPTION.replace("/pipelines", "/merge_requests/7/pipelines");
-    let passed = (RulingState::Passed, vec![format!("present, {description}: pipeline 77: success")]);
+    let passed = (CiState::Passed, vec![format!("present, {description}: pipeline 77: success")]);
     assert_eq!(ruled(&gate(&context, &upstream, &more)).await, passed);
     let push = with(&more, &json!({"sources": ["push"]}));
     unknown(&gate(&context, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 names no source").await;
@@ -158,7 +161,7 @@ async fn the_pipelines_of_a_merge_request_are_read() {
     for reference in ["refs/merge-requests/7/merge", "refs/merge-requests/7/train"] {
         let upstream = answering(json!([documented(90, OTHER, reference), documented(60, OTHER, "feature/x")])).await;
         let (state, evidence) = ruled(&gate(&context, &upstream, &more)).await;
-        assert_eq!(state, RulingState::Pending);
+        assert_eq!(state, CiState::Pending);
         assert!(evidence[0].contains("pipeline 90 for a merge commit: merged results pipelines"), "{evidence:?}");
         assert!(evidence[0].contains("needs a branch pipeline or a merge request pipeline"), "{evidence:?}");
     }
@@ -188,7 +191,7 @@ fn in_pages(request: &Request, pages: usize) -> Vec<Step> {
 async fn all_pages_of_a_list_are_read() {
     let context = ForgeContext::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
-    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, CiState::Passed);
     assert_eq!(
         asked(&upstream),
         [
@@ -201,7 +204,7 @@ async fn all_pages_of_a_list_are_read() {
         assert_eq!(headers(&request), [("accept", "application/json"), ("private-token", TOKEN)]);
     }
     let upstream = Upstream::start(|request| in_pages(request, 20)).await;
-    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, CiState::Passed);
 
     let upstream = Upstream::start(|request| in_pages(request, 21)).await;
     unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
@@ -225,7 +228,7 @@ async fn an_incomplete_list_is_unknown() {
         ("X-Next-Page: 2".to_owned(), "but no `Link` to it"),
         ("X-Total: 2".to_owned(), "not whole"),
         ("X-Total: 0".to_owned(), "not whole"),
-        ("X-Total: many".to_owned(), "`x-total` is no number"),
+        ("X-Total: many".to_owned(), "`x-total` is not a number"),
         ("Link: <?page=2>; rel*=UTF-8''next".to_owned(), "cannot be read"),
     ] {
         let body = passed.clone();
@@ -235,7 +238,7 @@ async fn an_incomplete_list_is_unknown() {
     }
     assert_eq!(asked(&elsewhere), Vec::<String>::new(), "the token stays where it belongs");
     let whole = Upstream::start(move |request| json(request, "X-Total: 1\r\nX-Next-Page: ", &passed)).await;
-    assert_eq!(ruled(&gate(&context, &whole, &json!({}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &whole, &json!({}))).await.0, CiState::Passed);
 
     let upstream = Upstream::start(|request| {
         if request.target.contains("&page=2") { request.answer(502, "", "") } else { in_pages(request, 3) }
@@ -256,8 +259,8 @@ async fn failures_are_errors() {
     unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "`[redacted]`, which is unknown").await;
     let upstream =
         answering(json!([pipeline(17, "success", &json!({"web_url": format!("https://g/?t={TOKEN}")}))])).await;
-    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
-    assert!(!format!("{ruling:?}").contains("c4n4ry"), "{ruling:?}");
+    let verdict = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
+    assert!(!format!("{verdict:?}").contains("c4n4ry"), "{verdict:?}");
 }
 
 #[tokio::test]
@@ -286,7 +289,7 @@ fn check_reports_the_problems_of_a_configuration() {
     let context = ForgeContext::new();
     let api = "https://gitlab.example.com/api/v4";
     for (more, path, says) in [
-        (json!({"api": "gitlab.com"}), "api", "no URL"),
+        (json!({"api": "gitlab.com"}), "api", "not a URL"),
         (json!({"api": "https://{{ params.host }}/api/v4"}), "api", "no parameter may decide"),
         (json!({"project": "{{ param.x }}"}), "project", "unknown name `param`"),
         (json!({"project": " "}), "project", "it is empty"),
@@ -294,7 +297,7 @@ fn check_reports_the_problems_of_a_configuration() {
         (json!({"ref": ""}), "ref", "it is empty"),
         (json!({"mergeRequest": "{{ x }}"}), "mergeRequest", "unknown name"),
         (json!({"sources": []}), "sources", "no pipeline counts"),
-        (json!({"sources": ["push", "Merge Request"]}), "sources[1]", "not a source that GitLab knows"),
+        (json!({"sources": ["push", "Merge Request"]}), "sources[1]", "not a source of GitLab"),
         (json!({"sources": ["push", "parent_pipeline"]}), "sources[1]", "none would ever be seen"),
         (json!({"sources": ["parent_pipeline"], "mergeRequest": "7"}), "sources[0]", "none would ever be seen"),
         (json!({"token": {"file": "missing"}}), "token", "cannot read the secret file"),
@@ -313,7 +316,7 @@ fn check_reports_the_problems_of_a_configuration() {
 }
 
 #[tokio::test]
-async fn rulings_are_cached_by_question() {
+async fn verdicts_are_cached_by_question() {
     let context = ForgeContext::new();
     for (more, others) in [
         (json!({}), vec![json!({"sha": OTHER})]),

@@ -218,7 +218,11 @@ async fn a_bad_token_answer_is_reported_without_its_secret() {
         (answer(503, "soon"), "backend_failed", "503"),
         (answer(302, ""), "backend_output_invalid", "302"),
         (answer(200, r#"{"token":"hunter3"}"#), "backend_output_invalid", "not a token as RFC 6749 has it"),
-        (answer(200, r#"{"access_token":"hunter3","token_type":"mac"}"#), "backend_output_invalid", "no bearer token"),
+        (
+            answer(200, r#"{"access_token":"hunter3","token_type":"mac"}"#),
+            "backend_output_invalid",
+            "not a bearer token",
+        ),
         (answer(200, r#"{"access_token":""}"#), "backend_output_invalid", "the token is empty"),
         (answer(200, r#"{"access_token":"hunter3\n"}"#), "backend_output_invalid", "no header can carry"),
         (answer(200, r#"{"access_token":"hunter3","expires_in":"soon"}"#), "backend_output_invalid", "`expires_in`"),

@@ -176,8 +176,8 @@ async fn a_missing_page_makes_the_list_unknown() {
 fn paging_mistakes_are_reported_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     for (paging, says) in [
-        (json!({}), "http.paging: it is `link` or `next`"),
-        (json!({"link": true, "next": "body.next"}), "http.paging: it is `link` or `next`"),
+        (json!({}), "http.paging: set exactly one of `link` and `next`"),
+        (json!({"link": true, "next": "body.next"}), "http.paging: set exactly one of `link` and `next`"),
         (json!({"link": true, "parameter": "page"}), "paging.parameter: there is no `next`"),
         (json!({"link": true, "maxPages": 0}), "paging.maxPages: with 0"),
         (json!({"next": "body."}), "paging.next: "),

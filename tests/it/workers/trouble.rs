@@ -6,7 +6,7 @@ use super::*;
 async fn a_worker_out_of_step_is_replaced() {
     let (app, _) = serve(json!({"timeout": "2s", "maxOutput": "1MiB"})).await;
     for (what, status, code, says) in [
-        ("other id", 502, "backend_output_invalid", "lost step: it was asked "),
+        ("other id", 502, "backend_output_invalid", "lost step: it got "),
         ("no id", 502, "backend_output_invalid", "no `id`"),
         ("twice", 502, "backend_output_invalid", "more than one line"),
         ("garbage", 502, "backend_output_invalid", "lost step"),
@@ -122,7 +122,7 @@ async fn output_before_the_request_is_no_answer() {
     assert_eq!(returned_field(&ask(&app, json!({"do": "ahead"})).await, "n"), "2");
     // The line arrives while this request waits, with the number of the next request.
     let reply = ask(&app, json!({"do": "sleep"})).await;
-    refused(&reply, 502, "backend_output_invalid", "lost step: it was asked ");
+    refused(&reply, 502, "backend_output_invalid", "lost step: it got ");
     assert_eq!(returned_field(&ask(&app, json!({})).await, "n"), "1");
 }
 

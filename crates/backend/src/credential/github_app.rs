@@ -111,7 +111,7 @@ impl GithubApp {
         if self.base.is_offline() {
             return authorization("Bearer", pem.expose());
         }
-        let no_key = "is no RSA private key in PEM form, as GitHub hands it out for an App";
+        let no_key = "is not an RSA private key in PEM form, as GitHub generates it for an App";
         let key = EncodingKey::from_rsa_pem(pem.expose().as_bytes()).map_err(|_| denied(no_key))?;
         let now = now.0 / 1000;
         let claims = Claims { iat: now.saturating_sub(BACKDATED), exp: now + JWT_LIFE, iss: self.id.to_string() };
@@ -155,7 +155,7 @@ impl TokenIssuer for GithubApp {
         let ends = humantime::parse_rfc3339_weak(&answer.expires_at).ok();
         let renew_at = ends.and_then(|ends| ends.duration_since(UNIX_EPOCH).ok()?.checked_sub(MARGIN));
         let renew_at = renew_at.and_then(|time| u64::try_from(time.as_millis()).ok());
-        let renew_at = renew_at.map(Timestamp).ok_or_else(|| bad("`expires_at` is no time"))?;
+        let renew_at = renew_at.map(Timestamp).ok_or_else(|| bad("`expires_at` is not a time"))?;
         Ok(Token { authorization, renew_at })
     }
 

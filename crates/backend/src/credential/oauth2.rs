@@ -169,7 +169,7 @@ impl OAuthClient {
         let answer: TokenReply = serde_json::from_slice(&reply.body)
             .map_err(|_| bad("the answer is not a token as RFC 6749 has it, with `access_token`"))?;
         if answer.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
-            return Err(bad("the token is no bearer token"));
+            return Err(bad("the token is not a bearer token"));
         }
         if answer.access_token.expose().is_empty() {
             return Err(bad("the token is empty"));

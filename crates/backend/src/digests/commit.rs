@@ -20,7 +20,7 @@ impl Commit {
     /// Reads a full commit, in either case.
     ///
     /// # Errors
-    /// When `text` is empty, shortened, or no commit at all; the text says what to use instead.
+    /// When `text` is empty, shortened, or not a commit at all; the text says what to use instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match text.len() {
@@ -32,7 +32,7 @@ impl Commit {
             )),
             _ => {
                 let shown: String = text.chars().take(80).collect();
-                Err(format!("`{}` is no commit: 40 or 64 hexadecimal digits", shown.escape_debug()))
+                Err(format!("`{}` is not a commit: 40 or 64 hexadecimal digits", shown.escape_debug()))
             }
         }
     }
@@ -108,9 +108,9 @@ mod tests {
             ("", "is empty"),
             ("fee1dead", "shortened"),
             (&full[..39], "shortened"),
-            (&format!("{full}0"), "is no commit"),
-            ("main", "is no commit"),
-            (&"g".repeat(40), "is no commit"),
+            (&format!("{full}0"), "is not a commit"),
+            ("main", "is not a commit"),
+            (&"g".repeat(40), "is not a commit"),
         ] {
             assert!(Commit::parse(bad).unwrap_err().contains(says), "{bad}");
         }

@@ -1,7 +1,7 @@
 //! The fingerprint of a route's `digests`. A build of one configuration is never served under another.
 //!
 //! The fingerprint covers everything that decides which images belong to a commit: the images, the revision, and what the
-//! gate asks. It leaves out how the gate is reached, its timeout, who must have signed, and what is answered meanwhile. It is made from the
+//! gate checks. It leaves out how the gate is reached, its timeout, who must have signed, and what is answered meanwhile. It is made from the
 //! configuration's text, so a new key counts unless it is excluded here or in a gate's `ACCESS_KEYS`.
 
 use serde_json::{Map, Value};
@@ -37,7 +37,7 @@ fn reduce_gate(gate: &mut Value) {
                     config.retain(|key, _| !system.access_keys.contains(&&**key));
                 }
                 if let Some(headers) = config.get_mut("headers").and_then(Value::as_object_mut) {
-                    // A header's text may be part of the question; a reference to a secret is not.
+                    // A header's text may be part of the query; a reference to a secret is not.
                     headers.retain(|_, value| value.is_string());
                 }
             }
@@ -131,7 +131,7 @@ mod tests {
         let plain = json!({"gate": {"http": {"headers": {}}}});
         assert!(counts(&plain, "gate.http.headers.X-Project", &json!("a")));
         assert!(!counts(&plain, "gate.http.headers.Authorization", &json!({"file": "token"})));
-        // Every key of the body is part of the question.
+        // Every key of the body is part of the query.
         assert!(counts(&plain, "gate.http.body.token", &json!("a")));
     }
 

@@ -1,12 +1,12 @@
-//! What a look-up found for one image, and the judgement on it.
+//! The result of a lookup for one image, and the check of it.
 
 use std::sync::Arc;
 
 use super::{
     commit::Commit,
-    finding::{Built, Finding, ImageState, NotedProof},
+    image_verdict::{Built, ImageState, ImageVerdict, NotedProof},
     revision::{self, RevisionMatch, RevisionPolicy},
-    signatures::{ProofKey, Proven, SignedImage, Vouched},
+    signatures::{ProofKey, Proven, SignatureVerdict, SignedImage},
 };
 use domain::{
     error::BackendError,
@@ -14,7 +14,7 @@ use domain::{
 };
 use oci::{Contents, Digest};
 
-/// The rules by which images are judged.
+/// The rules by which images are checked.
 pub(super) struct ImageRules<'a> {
     /// How strictly the image's revision is compared with `expected`.
     pub policy: RevisionPolicy,
@@ -31,112 +31,112 @@ pub(super) struct ImageRules<'a> {
 }
 
 impl ImageRules<'_> {
-    /// What the witness of signatures is asked for, in evidence.
+    /// The query to the check of signatures, in evidence.
     pub(crate) const fn proof_name(&self) -> &'static str {
         if self.proves_commits { "its signed provenance" } else { "its signature" }
     }
 }
 
-/// What a look-up found for one image.
+/// The result of a lookup for one image.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundImage {
     /// The image's values; `None` if there is no image.
     pub(super) parts: Option<Parameters>,
     /// The contents of the tag's manifest and of the images that matter, by digest.
     pub(super) contents: Vec<(Digest, Arc<Contents>)>,
     /// The contents whose revision matters.
-    pub(super) judged: Vec<Arc<Contents>>,
+    pub(super) checked: Vec<Arc<Contents>>,
     pub(super) tag: String,
     /// The required platforms that the index lacks.
     pub(super) lacking: Option<String>,
-    /// Whether the reference names the commit that the gate ruled on.
+    /// Whether the reference names the commit of the gate's verdict.
     pub(super) is_tied: bool,
-    /// The image in a registry, whose signature may be asked for.
+    /// The image in a registry, whose signature may be verified.
     pub(super) image: Option<SignedImage>,
     pub(super) evidence: Evidence,
 }
 
-impl Found {
-    /// The result of a look-up that did not read the contents.
+impl FoundImage {
+    /// The result of a lookup that did not read the contents.
     pub(crate) fn unopened(parts: Option<Parameters>, tag: String, is_tied: bool, evidence: Evidence) -> Self {
-        let (contents, judged) = (Vec::new(), Vec::new());
-        Self { parts, contents, judged, tag, lacking: None, is_tied, image: None, evidence }
+        let (contents, checked) = (Vec::new(), Vec::new());
+        Self { parts, contents, checked, tag, lacking: None, is_tied, image: None, evidence }
     }
 
-    /// What was asked and answered.
+    /// The query and the answer.
     pub(super) const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
 
     /// The image whose signature decides whether it is deployed. `None` if that is decided: CI has not passed the commit, a platform is
     /// missing, or a label that no proof replaces names another commit.
-    pub(crate) fn to_vouch_for(&self, rules: &ImageRules<'_>) -> Option<&SignedImage> {
+    pub(crate) fn image_to_verify(&self, rules: &ImageRules<'_>) -> Option<&SignedImage> {
         let is_of_other = || {
-            let judge = |expected| {
-                self.judged.iter().any(|contents| {
-                    let verdict = revision::judge(rules.policy, expected, contents, &self.tag, true);
-                    matches!(verdict, Ok(RevisionMatch::Other(_)))
+            let check = |expected| {
+                self.checked.iter().any(|contents| {
+                    let matched = revision::check(rules.policy, expected, contents, &self.tag, true);
+                    matches!(matched, Ok(RevisionMatch::Other(_)))
                 })
             };
-            !rules.proves_commits && rules.expected.is_some_and(judge)
+            !rules.proves_commits && rules.expected.is_some_and(check)
         };
         self.image.as_ref().filter(|_| rules.is_ci_done && self.lacking.is_none() && !is_of_other())
     }
 
     /// The commit that the image's label names.
     pub(super) fn label(&self) -> Option<&str> {
-        label(&self.judged).next()
+        label(&self.checked).next()
     }
 
-    /// Judges the image called `name` by `rules`, and by what the witness of signatures says, if it was asked.
+    /// Checks the image called `name` by `rules`, and by the verdict on its signature, if that was checked.
     ///
     /// # Errors
     /// When the image must name its commit, and does not.
-    pub(super) fn judge(
+    pub(super) fn check(
         self,
         name: &str,
         rules: &ImageRules<'_>,
-        vouched: Option<Vouched>,
-    ) -> Result<Finding, BackendError> {
-        let Self { parts, contents, judged, tag, lacking, is_tied, image, evidence } = self;
-        let mut finding =
-            Finding { name: name.to_owned(), state: ImageState::Missing, contents, evidence: vec![evidence] };
-        let Some(mut parts) = parts else { return Ok(finding) };
-        finding.state = ImageState::Unfit;
+        signature: Option<SignatureVerdict>,
+    ) -> Result<ImageVerdict, BackendError> {
+        let Self { parts, contents, checked, tag, lacking, is_tied, image, evidence } = self;
+        let mut verdict =
+            ImageVerdict { name: name.to_owned(), state: ImageState::Missing, contents, evidence: vec![evidence] };
+        let Some(mut parts) = parts else { return Ok(verdict) };
+        verdict.state = ImageState::Unfit;
         if let Some(lacking) = lacking {
             let asked = format!("its platforms under {tag}");
-            finding.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
-            return Ok(finding);
+            verdict.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
+            return Ok(verdict);
         }
-        if !rules.proves_commits && !judge_labels(&judged, rules, &tag, &mut finding)? {
-            return Ok(finding);
+        if !rules.proves_commits && !check_labels(&checked, rules, &tag, &mut verdict)? {
+            return Ok(verdict);
         }
-        let Ok(proof) = judge_proof(vouched, &judged, rules, &tag, &mut finding) else {
+        let Ok(proof) = check_proof(signature, &checked, rules, &tag, &mut verdict) else {
             // The label may say more, such as that the tag is still that of the commit before.
-            if rules.proves_commits && matches!(finding.state, ImageState::Unfit) {
-                judge_labels(&judged, rules, &tag, &mut finding)?;
+            if rules.proves_commits && matches!(verdict.state, ImageState::Unfit) {
+                check_labels(&checked, rules, &tag, &mut verdict)?;
             }
-            return Ok(finding);
+            return Ok(verdict);
         };
         let proven = proof.as_ref().and_then(|(_, proven)| proven.commit.as_ref());
-        if rules.proves_commits && proven.is_none() && !judge_labels(&judged, rules, &tag, &mut finding)? {
-            return Ok(finding);
+        if rules.proves_commits && proven.is_none() && !check_labels(&checked, rules, &tag, &mut verdict)? {
+            return Ok(verdict);
         }
         let is_of = |commit: &Commit| match proven {
             Some(proven) => proven == commit,
             None => {
-                !judged.is_empty()
-                    && judged.iter().all(|contents| contents.revision.as_deref().is_some_and(|label| commit.is(label)))
+                !checked.is_empty()
+                    && checked.iter().all(|contents| contents.revision.as_deref().is_some_and(|label| commit.is(label)))
             }
         };
         if let Some(earlier) = rules.earlier.filter(|earlier| !is_tied && !is_of(earlier)) {
             let why =
                 format!("CI passed {earlier}, an earlier commit, and nothing shows that the image is of that commit");
-            finding.evidence.push(Evidence::absent(format!("its revision under {tag}"), why));
-            return Ok(finding);
+            verdict.evidence.push(Evidence::absent(format!("its revision under {tag}"), why));
+            return Ok(verdict);
         }
-        let created = first_value(&judged, |contents| &contents.created);
-        let labelled = first_value(&judged, |contents| &contents.revision);
+        let created = first_value(&checked, |contents| &contents.created);
+        let labelled = first_value(&checked, |contents| &contents.revision);
         let revision = proven.map(|proven| proven.as_str().to_owned()).or(labelled);
         if let Some(proven) = proven {
             parts.insert("revision".to_owned(), proven.as_str().into());
@@ -145,51 +145,51 @@ impl Found {
             (Some(image), Some((key, proven))) => (None, Some(Box::new(NotedProof { image, key, proven }))),
             (image, _) => (image, None),
         };
-        finding.state = ImageState::Built(Built { parts, created, revision, image, proof });
-        Ok(finding)
+        verdict.state = ImageState::Built(Built { parts, created, revision, image, proof });
+        Ok(verdict)
     }
 }
 
-/// The image may not be deployed; the finding says why.
+/// The image may not be deployed; the verdict has the reason.
 struct Refused;
 
-/// What is proven of the image, if the witness was asked.
-fn judge_proof(
-    vouched: Option<Vouched>,
-    judged: &[Arc<Contents>],
+/// The proof of the image, if its signature was checked.
+fn check_proof(
+    signature: Option<SignatureVerdict>,
+    checked: &[Arc<Contents>],
     rules: &ImageRules<'_>,
     tag: &str,
-    finding: &mut Finding,
+    verdict: &mut ImageVerdict,
 ) -> Result<Option<(ProofKey, Arc<Proven>)>, Refused> {
     let asked = rules.proof_name();
-    let (key, proven) = match vouched {
+    let (key, proven) = match signature {
         None => return Ok(None),
-        Some(Vouched::Proven(key, proven)) => (key, proven),
-        Some(Vouched::NotYet(why)) => {
-            finding.evidence.push(Evidence::absent(asked, why));
+        Some(SignatureVerdict::Proven(key, proven)) => (key, proven),
+        Some(SignatureVerdict::NotYet(why)) => {
+            verdict.evidence.push(Evidence::absent(asked, why));
             return Err(Refused);
         }
-        Some(Vouched::Bad(why)) => {
-            finding.state = ImageState::Bad;
-            finding.evidence.push(Evidence::refused(asked, why));
+        Some(SignatureVerdict::Bad(why)) => {
+            verdict.state = ImageState::Bad;
+            verdict.evidence.push(Evidence::refused(asked, why));
             return Err(Refused);
         }
     };
-    finding.evidence.push(Evidence::present(asked, format!("signed by {}", proven.signer)));
+    verdict.evidence.push(Evidence::present(asked, format!("signed by {}", proven.signer)));
     let Some(commit) = &proven.commit else { return Ok(Some((key, proven))) };
     let asked = format!("its revision under {tag}");
-    if let Some(other) = label(judged).find(|label| commit.is_contradicted_by(label)) {
+    if let Some(other) = label(checked).find(|label| commit.is_contradicted_by(label)) {
         let shown: String = other.chars().take(64).collect();
         let why = format!(
             "its label names {}, and its signed provenance names {commit}; one of them is wrong, so the image is not used",
             shown.escape_debug()
         );
-        finding.state = ImageState::Bad;
-        finding.evidence.push(Evidence::refused(asked, why));
+        verdict.state = ImageState::Bad;
+        verdict.evidence.push(Evidence::refused(asked, why));
         return Err(Refused);
     }
-    let spoken = if label(judged).next().is_some() { "its label agrees" } else { "it has no label" };
-    finding.evidence.push(Evidence::present(asked, format!("{commit}, by its signed provenance; {spoken}")));
+    let spoken = if label(checked).next().is_some() { "its label agrees" } else { "it has no label" };
+    verdict.evidence.push(Evidence::present(asked, format!("{commit}, by its signed provenance; {spoken}")));
     Ok(Some((key, proven)))
 }
 
@@ -197,26 +197,26 @@ fn judge_proof(
 ///
 /// # Errors
 /// When the image must name its commit, and does not.
-fn judge_labels(
-    judged: &[Arc<Contents>],
+fn check_labels(
+    checked: &[Arc<Contents>],
     rules: &ImageRules<'_>,
     tag: &str,
-    finding: &mut Finding,
+    verdict: &mut ImageVerdict,
 ) -> Result<bool, BackendError> {
     let Some(expected) = rules.expected else { return Ok(true) };
     let asked = format!("its revision under {tag}");
-    // The proof, which was not asked for yet, takes the place of a missing label.
+    // The proof, which was not read yet, takes the place of a missing label.
     let policy = if rules.proves_commits && rules.policy == RevisionPolicy::Require {
         RevisionPolicy::Prefer
     } else {
         rules.policy
     };
-    for contents in judged {
-        let verdict = revision::judge(policy, expected, contents, tag, rules.is_ci_done);
-        match verdict.map_err(|error| unclear(&asked, error))? {
-            RevisionMatch::Fits(answered) => finding.evidence.push(Evidence::present(&asked, answered)),
+    for contents in checked {
+        let matched = revision::check(policy, expected, contents, tag, rules.is_ci_done);
+        match matched.map_err(|error| unclear(&asked, error))? {
+            RevisionMatch::Fits(answered) => verdict.evidence.push(Evidence::present(&asked, answered)),
             RevisionMatch::Other(why) => {
-                finding.evidence.push(Evidence::absent(asked, why));
+                verdict.evidence.push(Evidence::absent(asked, why));
                 return Ok(false);
             }
         }
@@ -225,8 +225,8 @@ fn judge_labels(
 }
 
 /// The labels that are not empty.
-fn label(judged: &[Arc<Contents>]) -> impl Iterator<Item = &str> {
-    let trimmed = judged.iter().filter_map(|contents| contents.revision.as_deref()).map(str::trim);
+fn label(checked: &[Arc<Contents>]) -> impl Iterator<Item = &str> {
+    let trimmed = checked.iter().filter_map(|contents| contents.revision.as_deref()).map(str::trim);
     trimmed.filter(|label| !label.is_empty())
 }
 
@@ -235,7 +235,7 @@ pub(super) fn first_value(contents: &[Arc<Contents>], field: fn(&Contents) -> &O
     contents.iter().find_map(|contents| field(contents).clone())
 }
 
-/// `error`, with what was asked as evidence.
+/// `error`, with the query as evidence.
 pub(super) fn unclear(asked: &str, mut error: BackendError) -> BackendError {
     error.evidence = vec![Evidence::unknown(asked, error.message.as_str())];
     error

@@ -1,4 +1,4 @@
-//! CI's ruling on a commit: passed, pending or failed. An unclear answer is an error. A commit without a run is *pending*,
+//! CI's verdict on a commit: passed, pending or failed. An unclear answer is an error. A commit without a run is *pending*,
 //! since the lists of CI systems lag.
 //!
 //! To add a system: its module (`Config`, `impl SystemConfig`, `impl System`), and one entry in `ci_systems!` below. Tests
@@ -37,7 +37,7 @@ use domain::{
 };
 use lang::evaluator::Context;
 
-/// A CI system that a gate can ask.
+/// A CI system that a gate can call.
 #[derive(Debug)]
 pub struct CiSystem {
     /// Its key in the configuration.
@@ -48,19 +48,19 @@ pub struct CiSystem {
 
 /// The configuration of one CI system.
 pub trait SystemConfig {
-    /// The keys that say how the system is reached, or how far to look back, and not what must have passed. They are left
+    /// The keys that say how the system is reached, or how far to walk back, and not what must have passed. They are left
     /// out of the configuration's fingerprint: a new token must not invalidate the last build.
     const ACCESS_KEYS: &'static [&'static str];
 
     /// The gate, or `None` with its problems noted.
     fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>>;
 
-    /// Whether the ruling may be about an earlier commit than the requested one.
+    /// Whether the verdict may be about an earlier commit than the requested one.
     fn walks_back(&self) -> bool {
         false
     }
 
-    /// Whether the ruling names its commit.
+    /// Whether the verdict names its commit.
     fn knows_commit(&self) -> bool {
         true
     }
@@ -97,7 +97,7 @@ macro_rules! ci_systems {
                 }
             }
 
-            /// Whether the ruling may be about an earlier commit than the requested one.
+            /// Whether the verdict may be about an earlier commit than the requested one.
             #[must_use]
             pub(crate) fn walks_back(&self) -> bool {
                 match self {
@@ -106,7 +106,7 @@ macro_rules! ci_systems {
                 }
             }
 
-            /// Whether the ruling names its commit.
+            /// Whether the verdict names its commit.
             #[must_use]
             pub(crate) fn knows_commit(&self) -> bool {
                 match self {
@@ -142,7 +142,7 @@ ci_systems! {
     "http" => Http(generic),
 }
 
-/// One question to a gate.
+/// One query to a gate.
 #[derive(Debug, Clone, Copy)]
 pub struct GateQuery<'a> {
     /// `params` and `applicationSet`, for templates.
@@ -151,20 +151,20 @@ pub struct GateQuery<'a> {
     pub parameters: &'a Arc<Parameters>,
     /// When the answer must be here.
     pub deadline: Instant,
-    /// Whether a remembered ruling may be used. Otherwise CI is asked.
+    /// Whether a remembered verdict may be used. Otherwise CI is called.
     pub may_reuse: bool,
 }
 
 /// What CI says about a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ruling {
+pub struct CiVerdict {
     /// The verdict.
-    pub state: RulingState,
+    pub state: CiState,
     /// The commit, if the gate knows it.
     pub commit: Option<Commit>,
     /// Whether the gate walked back to an earlier commit than the requested one.
     pub is_earlier: bool,
-    /// What was asked and answered: *present* for what passed, *absent* for what failed or is pending.
+    /// The queries and the answers: *present* for what passed, *absent* for what failed or is pending.
     pub evidence: Vec<Evidence>,
     /// The page of the deciding run.
     pub run_url: Option<String>,
@@ -174,7 +174,7 @@ pub struct Ruling {
 
 /// CI's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RulingState {
+pub enum CiState {
     /// Everything that is required succeeded.
     Passed,
     /// Something required runs, waits or does not exist yet.
@@ -183,7 +183,7 @@ pub enum RulingState {
     Failed,
 }
 
-impl RulingState {
+impl CiState {
     /// The word for it in messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -195,20 +195,20 @@ impl RulingState {
     }
 }
 
-/// Says whether a commit passed, by asking one [`System`] or several.
+/// Checks whether a commit passed, by one [`System`] or several.
 #[async_trait]
 pub trait Gate: Send + Sync + fmt::Debug {
-    /// Asks CI for its ruling, without changing anything.
+    /// Gets the verdict of CI, without changing anything.
     ///
     /// # Errors
     /// When the parameters name no full commit, or CI gives no clear answer.
-    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError>;
+    async fn check(&self, query: GateQuery<'_>) -> Result<CiVerdict, BackendError>;
 
-    /// Forgets all remembered rulings.
+    /// Forgets all remembered verdicts.
     fn forget(&self) {}
 }
 
-/// A gate that asks `system`, and remembers its rulings.
+/// A gate that calls `system`, and remembers its verdicts.
 fn remembered(system: impl System, clock: &Arc<dyn Clock>) -> Arc<dyn Gate> {
     Arc::new(Remembered::new(system, clock))
 }

@@ -1,7 +1,7 @@
 //! Named images: one parameter set with all of them, if all are built.
 
 mod checks;
-mod vouching;
+mod verify;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,12 +15,12 @@ use self::checks::{build_fallback, check_ties};
 use super::{
     Config,
     commit::Commit,
-    decision::{Facts, Fallback},
-    finding::Finding,
     fingerprint::fingerprint,
-    found::{Found, ImageRules},
-    gate::{Gate, GateQuery, Ruling, RulingState},
+    found::{FoundImage, ImageRules},
+    gate::{CiState, CiVerdict, Gate, GateQuery},
+    image_verdict::ImageVerdict,
     note::{LazyNote, Proofs},
+    outcome::{Checks, Fallback},
     revision::RevisionPolicy,
     signatures::Signatures,
     source::{Demands, Image, ImageConfig, ImageLookup},
@@ -44,7 +44,7 @@ const RESERVED_NAMES: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "pa
 /// The tag that `check --connect` looks up. It need not exist.
 const TRIED_TAG: &str = "appset-gateway-check";
 
-/// The images, parsed, and the witnesses that are asked about them.
+/// The images, parsed, and the checks of them.
 pub struct Images {
     named: Vec<(String, Image)>,
     expect: Option<Template>,
@@ -57,7 +57,7 @@ pub struct Images {
     clock: Arc<dyn Clock>,
     /// The configuration's fingerprint.
     made_by: String,
-    /// Whether a reference names the commit that the gate ruled on, so that the gate is asked first.
+    /// Whether a reference names the commit of the gate's verdict, so that the gate comes first.
     needs_commit: bool,
     nature: Nature,
 }
@@ -139,7 +139,7 @@ impl Images {
         context: &Context,
         before: &LazyNote,
         query: &Query,
-    ) -> Vec<(&str, Result<Found, BackendError>)> {
+    ) -> Vec<(&str, Result<FoundImage, BackendError>)> {
         let lookup = ImageLookup {
             context,
             registries: &self.registries,
@@ -154,6 +154,23 @@ impl Images {
         join_all(lookups).await
     }
 
+    /// CI's verdict on the commit; `None` without a gate.
+    async fn ci(&self, context: &Context, query: &Query) -> Result<Option<CiVerdict>, BackendError> {
+        let Some(gate) = &self.gate else { return Ok(None) };
+        let of_commit = GateQuery {
+            context,
+            parameters: &query.parameters,
+            deadline: query.deadline,
+            may_reuse: !query.reuses_for().is_zero(),
+        };
+        gate.check(of_commit).await.map(Some).map_err(|mut error| {
+            if error.evidence.is_empty() {
+                error.evidence = vec![Evidence::unknown("CI's verdict on the commit", error.message.as_str())];
+            }
+            error.within("gate")
+        })
+    }
+
     /// Whether signed provenance names the commit, in place of the label.
     fn proves_commits(&self) -> bool {
         self.signatures.as_ref().is_some_and(Signatures::proves_commits)
@@ -166,61 +183,44 @@ impl Backend for Images {
         let context = Context::of_input(query, &self.evaluator);
         let before = LazyNote::new(&query.before);
         let expected = self.expected(&context).await?;
-        let ask = async || match &self.gate {
-            Some(gate) => {
-                let asked = GateQuery {
-                    context: &context,
-                    parameters: &query.parameters,
-                    deadline: query.deadline,
-                    may_reuse: !query.reuses_for().is_zero(),
-                };
-                gate.ask(asked).await.map(Some).map_err(|mut error| {
-                    if error.evidence.is_empty() {
-                        error.evidence = vec![Evidence::unknown("CI's ruling on the commit", error.message.as_str())];
-                    }
-                    error.within("gate")
-                })
-            }
-            None => Ok(None),
-        };
-        let (ruling, findings) = if self.needs_commit {
-            let ruling = ask().await?;
-            let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+        let (ci, found) = if self.needs_commit {
+            let ci = self.ci(&context, query).await?;
+            let commit = commit_of(ci.as_ref(), expected.as_ref())?;
             let commit =
                 commit.map(|commit| context.clone().map(|input| context! { commit => commit.as_str(), ..input }));
-            (ruling, self.find(commit.as_ref().unwrap_or(&context), &before, query).await)
+            (ci, self.find(commit.as_ref().unwrap_or(&context), &before, query).await)
         } else {
-            let (ruling, findings) = tokio::join!(ask(), self.find(&context, &before, query));
-            (ruling.map_err(|error| with_image_evidence(error, &findings))?, findings)
+            let (ci, found) = tokio::join!(self.ci(&context, query), self.find(&context, &before, query));
+            (ci.map_err(|error| with_image_evidence(error, &found))?, found)
         };
-        let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+        let commit = commit_of(ci.as_ref(), expected.as_ref())?;
         let is_compared = self.expect.is_some() && self.policy != RevisionPolicy::Ignore;
         let rules = ImageRules {
             policy: self.policy,
             expected: commit.as_ref().filter(|_| self.expect.is_some()),
             proven: commit.as_ref().filter(|_| is_compared || self.expect.is_none() || self.proof_commit().is_some()),
             proves_commits: self.proves_commits(),
-            earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
-            is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == RulingState::Passed),
+            earlier: commit.as_ref().filter(|_| ci.as_ref().is_some_and(|ci| ci.is_earlier)),
+            is_ci_done: ci.as_ref().is_none_or(|ci| ci.state == CiState::Passed),
         };
-        let judged = findings.into_iter().map(async |(name, found)| {
-            self.judge(name, found, &rules, &before, query).await.map_err(|mut error| {
+        let checks = found.into_iter().map(async |(name, found)| {
+            self.check(name, found, &rules, &before, query).await.map_err(|mut error| {
                 error.evidence = error.evidence.into_iter().map(|each| each.of(name)).collect();
                 error.within(format_args!("image {name}"))
             })
         });
-        let with_ruling = |mut error: BackendError| {
-            error.evidence.extend(ruling.iter().flat_map(|ruling| ruling.evidence.iter().cloned()));
+        let with_ci = |mut error: BackendError| {
+            error.evidence.extend(ci.iter().flat_map(|ci| ci.evidence.iter().cloned()));
             error
         };
-        let findings = join_results(join_all(judged).await.into_iter()).map_err(with_ruling)?;
-        let tells_origin = self.expect.is_some() || self.gate.is_some() || rules.proves_commits;
-        let is_built = rules.is_ci_done && findings.iter().all(Finding::is_built);
+        let images = join_results(join_all(checks).await.into_iter()).map_err(with_ci)?;
+        let names_origin = self.expect.is_some() || self.gate.is_some() || rules.proves_commits;
+        let is_built = rules.is_ci_done && images.iter().all(ImageVerdict::is_built);
         let last_proofs =
-            if is_built { Ok(Proofs::new()) } else { self.last_proofs(&before, query).await.map_err(with_ruling)? };
+            if is_built { Ok(Proofs::new()) } else { self.last_proofs(&before, query).await.map_err(with_ci)? };
         let (made_by, now) = (self.made_by.clone(), self.clock.now());
         let is_signed = self.signatures.is_some();
-        Facts { findings, ruling, tells_origin, before, is_signed, last_proofs, made_by, now }.decide(&self.fallback)
+        Checks { images, ci, names_origin, before, is_signed, last_proofs, made_by, now }.outcome(&self.fallback)
     }
 
     fn nature(&self) -> &Nature {
@@ -263,20 +263,20 @@ fn item(images: &IndexMap<String, ImageConfig>) -> ValueType {
 
 /// The commit whose images are wanted: the commit that the gate walked back to, otherwise the expected commit, otherwise
 /// the gate's.
-fn commit_of(ruling: Option<&Ruling>, expected: Option<&Commit>) -> Result<Option<Commit>, BackendError> {
-    let ruled = ruling.and_then(|ruling| Some((ruling.commit.as_ref()?, ruling.is_earlier)));
-    match (ruled, expected) {
-        (Some((ruled, false)), Some(expected)) if ruled != expected => Err(BackendError::invalid_input(format!(
-            "the gate was asked about the commit {ruled}, and the revision is to be {expected}; let both name one parameter"
+fn commit_of(ci: Option<&CiVerdict>, expected: Option<&Commit>) -> Result<Option<Commit>, BackendError> {
+    let named = ci.and_then(|ci| Some((ci.commit.as_ref()?, ci.is_earlier)));
+    match (named, expected) {
+        (Some((named, false)), Some(expected)) if named != expected => Err(BackendError::invalid_input(format!(
+            "the gate is about the commit {named}, and the revision is to be {expected}; let both name one parameter"
         ))),
-        (Some((ruled, _)), _) => Ok(Some(ruled.clone())),
+        (Some((named, _)), _) => Ok(Some(named.clone())),
         (None, expected) => Ok(expected.cloned()),
     }
 }
 
 /// `error`, with the evidence of the images that were looked up meanwhile.
-fn with_image_evidence(mut error: BackendError, findings: &[(&str, Result<Found, BackendError>)]) -> BackendError {
-    for (name, found) in findings {
+fn with_image_evidence(mut error: BackendError, all: &[(&str, Result<FoundImage, BackendError>)]) -> BackendError {
+    for (name, found) in all {
         let learned = match found {
             Ok(found) => std::slice::from_ref(found.evidence()),
             Err(error) => &error.evidence,
@@ -286,22 +286,24 @@ fn with_image_evidence(mut error: BackendError, findings: &[(&str, Result<Found,
     error
 }
 
-/// All findings, or all errors joined in one: a single unknown image makes the whole unknown (invariant I3).
-fn join_results(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Vec<Finding>, BackendError> {
-    let (mut findings, mut errors) = (Vec::new(), Vec::new());
-    for each in judged {
+/// All verdicts, or all errors joined in one: a single unknown image makes the whole unknown (invariant I3).
+fn join_results(
+    checked: impl Iterator<Item = Result<ImageVerdict, BackendError>>,
+) -> Result<Vec<ImageVerdict>, BackendError> {
+    let (mut verdicts, mut errors) = (Vec::new(), Vec::new());
+    for each in checked {
         match each {
-            Ok(finding) => findings.push(finding),
+            Ok(verdict) => verdicts.push(verdict),
             Err(error) => errors.push(error),
         }
     }
-    let Some(kind) = BackendError::kind_of_all(&errors) else { return Ok(findings) };
+    let Some(kind) = BackendError::kind_of_all(&errors) else { return Ok(verdicts) };
     let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
-    let of_findings = findings.into_iter().flat_map(|finding| {
-        let name = finding.name;
-        finding.evidence.into_iter().map(move |each| each.of(&name))
+    let of_verdicts = verdicts.into_iter().flat_map(|verdict| {
+        let name = verdict.name;
+        verdict.evidence.into_iter().map(move |each| each.of(&name))
     });
-    let evidence = of_findings.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
+    let evidence = of_verdicts.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
     Err(BackendError { kind, message: messages.join("; "), evidence })
 }
 

@@ -1,5 +1,5 @@
-//! The note that is stored with an answer, for later questions: the last parameter set that was built, and the contents of
-//! its images, so that no registry is asked for them again after a restart.
+//! The note that is stored with an answer, for later queries: the last parameter set that was built, and the contents of
+//! its images, so that they are not read from the registry again after a restart.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
-    finding::NotedProof,
+    image_verdict::NotedProof,
     signatures::{Noted, NotedProofs, ProofKey, Proven, SignedImage},
 };
 use domain::{
@@ -30,7 +30,7 @@ pub(super) type Proofs = BTreeMap<String, NotedProof>;
 pub(super) struct Note {
     /// The last parameter set that was built.
     pub item: Option<Parameters>,
-    /// Whether that set is of an earlier question of the lineage, or of an earlier commit than the requested one.
+    /// Whether that set is of an earlier query of the lineage, or of an earlier commit than the requested one.
     pub is_earlier: bool,
     /// The fingerprint of the configuration that built it.
     pub(crate) made_by: String,
@@ -47,7 +47,7 @@ pub(super) struct Note {
     pub noted: NotedProofs,
 }
 
-/// The note on earlier answers, read when it is first needed. A look-up never needs it if all images are built, and their contents and
+/// The note on earlier answers, read when it is first needed. A lookup never needs it if all images are built, and their contents and
 /// proofs are in memory.
 #[derive(Debug, Default)]
 pub(super) struct LazyNote {
@@ -80,7 +80,7 @@ impl Noted for LazyNote {
 }
 
 impl Note {
-    /// The note of the last answer to this very question; if that has no set, the set that the lineage noted. A note that
+    /// The note of the last answer to this very query; if that has no set, the set that the lineage noted. A note that
     /// cannot be read is ignored: another version may have written it.
     fn read(before: &Before) -> Self {
         let read = |note: &Option<BackendNote>| note.as_ref().and_then(BackendNote::read::<Self>).unwrap_or_default();

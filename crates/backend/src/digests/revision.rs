@@ -41,11 +41,11 @@ pub(super) enum RevisionMatch {
     Other(String),
 }
 
-/// Judges the revision of an image with `contents` under `tag`. While CI works, the image of the commit before is still there.
+/// Checks the revision of an image with `contents` under `tag`. While CI works, the image of the commit before is still there.
 ///
 /// # Errors
 /// When the image must name a revision, and does not.
-pub(super) fn judge(
+pub(super) fn check(
     policy: RevisionPolicy,
     expected: &Commit,
     contents: &Contents,
@@ -67,7 +67,7 @@ pub(super) fn judge(
         return Ok(RevisionMatch::Fits(shown));
     }
     let hint = if is_ci_done && looks_merged(expected, contents, tag) {
-        ". If that stays so, it is a merge commit: CI that builds a pull request checks out the merge of it, unless told otherwise. Let CI \
+        ". If that stays so, it is a merge commit: CI that builds a pull request checks out the merge of it, unless it is configured otherwise. Let CI \
          build the head commit, or label it: DOCKER_METADATA_PR_HEAD_SHA=true for docker/metadata-action, a branch pipeline or \
          CI_MERGE_REQUEST_SOURCE_BRANCH_SHA for GitLab's merged results"
     } else {
@@ -100,7 +100,7 @@ mod tests {
         let expected = Commit::parse(&"a1".repeat(20)).unwrap();
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let contents = Contents { revision: owned(revision), version: owned(version), ..Contents::default() };
-        judge(policy, &expected, &contents, tag, true).map_err(|error| error.message)
+        check(policy, &expected, &contents, tag, true).map_err(|error| error.message)
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The fourth witness: who signed an image, and which commit its signed provenance names. [`signature`] judges documents;
+//! The fourth check: who signed an image, and which commit its signed provenance names. [`signature`] checks documents;
 //! [`oci`] finds them. What is *proven* stays proven for a digest as long as keys and roots are the same. *Not signed* and
 //! *bad* are remembered briefly, since CI may sign at any time.
 
-mod look_up;
+mod lookup;
 mod memory;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(super) use self::memory::ProofKey;
 use self::{
-    look_up::{LookUp, LookedUp},
+    lookup::{LookedUp, SignatureLookup},
     memory::Memory,
 };
 use super::commit::Commit;
@@ -35,7 +35,7 @@ pub(super) struct Signatures {
     memory: Memory,
 }
 
-/// The witness cannot be built; the problems are noted.
+/// The check cannot be built; the problems are noted.
 #[derive(Debug)]
 pub(super) struct NotBuilt;
 
@@ -51,7 +51,7 @@ pub(super) struct SignedImage {
     pub digests: Vec<Digest>,
 }
 
-/// How an image is asked about.
+/// A query about an image.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProofQuery<'a> {
     /// The commit that must be proven. `None`: any.
@@ -62,11 +62,11 @@ pub(super) struct ProofQuery<'a> {
     pub noted: &'a dyn Noted,
     /// When the answer must be here.
     pub deadline: Instant,
-    /// Whether a look-up that another caller began is waited for. It may have missed a change.
+    /// Whether a lookup that another caller began is waited for. It may have missed a change.
     pub joins: bool,
-    /// Whether verdicts may be used that earlier requests learned. Proofs always are.
+    /// Whether verdicts of earlier requests may be used. Proofs always are.
     pub may_reuse: bool,
-    /// The age up to which *not signed* is used that another question learned.
+    /// The age up to which *not signed* of another query is used.
     pub(crate) not_signed_for: Duration,
 }
 
@@ -90,13 +90,13 @@ impl Noted for NotedProofs {
 pub(super) struct Proven {
     /// The commit, if provenance is demanded.
     pub commit: Option<Commit>,
-    /// Who vouches for it.
+    /// Who signed it.
     pub signer: String,
 }
 
-/// What the witness says of an image.
+/// The verdict on the signature of an image.
 #[derive(Debug, Clone)]
-pub(super) enum Vouched {
+pub(super) enum SignatureVerdict {
     /// All that is demanded is proven.
     Proven(ProofKey, Arc<Proven>),
     /// It is not signed yet, or for another commit.
@@ -106,7 +106,7 @@ pub(super) enum Vouched {
 }
 
 impl Signatures {
-    /// The witness; `None` without `signature` in the configuration. Both are keys of the backend that is built.
+    /// The check; `None` without `signature` in the configuration. Both are keys of the backend that is built.
     ///
     /// # Errors
     /// When there are problems.
@@ -167,22 +167,26 @@ impl Signatures {
         self.memory.forget();
     }
 
-    /// What is said of `image`.
+    /// The verdict on `image`.
     ///
     /// # Errors
     /// When it is not known.
-    pub(super) async fn vouch(&self, image: &SignedImage, query: ProofQuery<'_>) -> Result<Vouched, BackendError> {
+    pub(super) async fn verify(
+        &self,
+        image: &SignedImage,
+        query: ProofQuery<'_>,
+    ) -> Result<SignatureVerdict, BackendError> {
         let trust = self.policy.current();
         let key_for = |commit: Option<&str>| {
             ProofKey::of(&image.digests, &trust.fingerprint, commit.filter(|_| self.proves_commits))
         };
         let key = key_for(query.commit.map(Commit::as_str));
         if let Some(proven) = self.memory.proof(&key) {
-            return Ok(Vouched::Proven(key, proven));
+            return Ok(SignatureVerdict::Proven(key, proven));
         }
         if let Some(proven) = query.noted.proof(&key) {
             self.memory.prove(key, Arc::clone(proven));
-            return Ok(Vouched::Proven(key, Arc::clone(proven)));
+            return Ok(SignatureVerdict::Proven(key, Arc::clone(proven)));
         }
         // Label and proof agree on another commit: a further proof could only contradict the label.
         if let (Some(expected), Some(label)) = (query.commit.filter(|_| self.proves_commits), query.label)
@@ -191,36 +195,37 @@ impl Signatures {
             && let of_label = key_for(Some(label.as_str()))
             && (self.memory.proof(&of_label).is_some() || query.noted.proof(&of_label).is_some())
         {
-            return Ok(Vouched::NotYet(format!("it is proven to be of {label}, not of {expected}")));
+            return Ok(SignatureVerdict::NotYet(format!("it is proven to be of {label}, not of {expected}")));
         }
         let here = key.within(&image.registry, &image.repository);
         if query.may_reuse
-            && let Some(vouched) = self.memory.unproven(&here, BAD_FOR, query.not_signed_for)
+            && let Some(verdict) = self.memory.unproven(&here, BAD_FOR, query.not_signed_for)
         {
-            return Ok(vouched);
+            return Ok(verdict);
         }
-        let LookedUp { vouched, of_label, trust: judged_by } = LookUp::new(self, image, &query).run(key).await?;
-        // The proof's key names the keys by which it was judged. Which these were is not known if they changed meanwhile, even if they
+        let LookedUp { verdict, of_label, trust: checked_by } =
+            SignatureLookup::new(self, image, &query).run(key).await?;
+        // The proof's key names the keys by which it was checked. Which these were is not known if they changed meanwhile, even if they
         // changed back.
-        if self.policy.current().changes != trust.changes || judged_by != trust.fingerprint {
+        if self.policy.current().changes != trust.changes || checked_by != trust.fingerprint {
             return Err(BackendError::unavailable(
-                "the keys or roots of the signers changed while they were asked for",
+                "the keys or roots of the signers changed while the signatures were read",
             ));
         }
-        match &vouched {
-            Vouched::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
-            Vouched::NotYet(_) | Vouched::Bad(_) => self.memory.note(here, &vouched),
+        match &verdict {
+            SignatureVerdict::Proven(key, proven) => self.memory.prove(*key, Arc::clone(proven)),
+            SignatureVerdict::NotYet(_) | SignatureVerdict::Bad(_) => self.memory.note(here, &verdict),
         }
         if let Some(of_label) = of_label {
             self.memory.prove(key_for(of_label.commit.as_ref().map(Commit::as_str)), Arc::new(of_label));
         }
-        Ok(vouched)
+        Ok(verdict)
     }
 
     /// What `proof` proves.
     ///
     /// # Errors
-    /// When it is not the proof that was asked for.
+    /// When it is not the proof that is needed.
     fn check(&self, proof: Proof, expected: Option<&Commit>) -> Result<Proven, BackendError> {
         let Proof { commit, signer, .. } = proof;
         if !self.proves_commits {

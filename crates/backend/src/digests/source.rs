@@ -1,4 +1,4 @@
-//! One image: where the gateway looks it up, what it found, and whether that image may be deployed.
+//! One image: where the gateway looks it up, the result, and whether that image may be deployed.
 
 mod origin;
 mod platforms;
@@ -16,7 +16,7 @@ use self::{
 };
 use super::{
     commit::Commit,
-    found::{Found, first_value, unclear},
+    found::{FoundImage, first_value, unclear},
     note::LazyNote,
     shared_for,
     signatures::SignedImage,
@@ -29,7 +29,7 @@ use domain::{
 use lang::evaluator::Context;
 use oci::{Contents, Digest, Lookup, Patience, Reference, Registries, Target};
 
-/// The first question about an image, in evidence.
+/// The first query about an image, in evidence.
 const REFERENCE: &str = "its reference";
 /// How long a tag that names a whole commit is accepted not to move.
 const COMMIT_TAG: Duration = Duration::from_mins(10);
@@ -71,7 +71,7 @@ pub(super) struct Demands {
     pub is_signed: bool,
 }
 
-/// What a look-up of images needs.
+/// The parameters of a lookup of images.
 pub(super) struct ImageLookup<'a> {
     pub context: &'a Context,
     pub registries: &'a Registries,
@@ -80,7 +80,7 @@ pub(super) struct ImageLookup<'a> {
     pub deadline: Instant,
     /// How old knowledge from earlier requests may be.
     pub ttl: Duration,
-    /// Whether nothing may be used that earlier requests learned.
+    /// Whether nothing may be used of earlier requests.
     pub must_ask: bool,
     /// Whether an image that cannot exist counts as missing (`onMissing: omit`). Otherwise it is an error.
     pub(crate) omits_impossible: bool,
@@ -130,12 +130,12 @@ impl Image {
         if demands.is_signed && matches!(source, ImageSource::Layout { .. }) {
             building.key("image").error_with_help(
                 "an image layout holds no signatures, so the image would never be answered",
-                "ask a registry for it, or leave `signature` and `provenance` out",
+                "use a registry, or leave `signature` and `provenance` out",
             );
         } else if is_opened && matches!(source, ImageSource::Layout { .. }) {
             building.key("image").error_with_help(
                 "an image layout is not opened, so neither its revision nor its platforms are known",
-                "ask a registry for them",
+                "use a registry",
             );
         }
         Some(Self { source, platform, required, is_opened })
@@ -145,13 +145,13 @@ impl Image {
     ///
     /// # Errors
     /// When the parameters make no reference, or the registry gives no clear answer in time.
-    pub(super) async fn find(&self, lookup: &ImageLookup<'_>) -> Result<Found, BackendError> {
+    pub(super) async fn find(&self, lookup: &ImageLookup<'_>) -> Result<FoundImage, BackendError> {
         let is_tied = self.needs_commit();
         let text = match self.source.reference(lookup.context).await {
             Ok(text) => text,
             Err(refused) if refused.is_impossible && lookup.omits_impossible => {
                 let why = format!("there can be no such image: {}", refused.error.message);
-                return Ok(Found::unopened(None, String::new(), is_tied, Evidence::absent(REFERENCE, why)));
+                return Ok(FoundImage::unopened(None, String::new(), is_tied, Evidence::absent(REFERENCE, why)));
             }
             Err(refused) => return Err(unclear(REFERENCE, refused.error)),
         };
@@ -170,12 +170,16 @@ impl Image {
                     None => Evidence::absent(asked, "the index names none"),
                 };
                 let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
-                Ok(Found::unopened(parts, tag, is_tied, evidence))
+                Ok(FoundImage::unopened(parts, tag, is_tied, evidence))
             }
         }
     }
 
-    async fn find_in_registry(&self, reference: &Reference, lookup: &ImageLookup<'_>) -> Result<Found, BackendError> {
+    async fn find_in_registry(
+        &self,
+        reference: &Reference,
+        lookup: &ImageLookup<'_>,
+    ) -> Result<FoundImage, BackendError> {
         let (asked, is_tied) = (format!("the manifest of {}", reference.text()), self.needs_commit());
         let (required, platform) = self.wanted(lookup.context).await?;
         let tag = reference.tag.clone().unwrap_or_default();
@@ -186,14 +190,14 @@ impl Image {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
                 let evidence = Evidence::absent(asked, missing.as_str());
-                return Ok(Found::unopened(None, tag, is_tied, evidence));
+                return Ok(FoundImage::unopened(None, tag, is_tied, evidence));
             }
         };
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
             let parts = parts(reference, digest.as_str());
             let image = Some(signed(reference, [Some(digest), None]));
-            return Ok(Found { image, ..Found::unopened(Some(parts), tag, is_tied, evidence) });
+            return Ok(FoundImage { image, ..FoundImage::unopened(Some(parts), tag, is_tied, evidence) });
         }
         let top = lookup.contents(reference, &digest).await?;
         let wanted: Vec<&Wanted> = required.iter().chain(&platform).collect();
@@ -213,20 +217,21 @@ impl Image {
             let of_image = lookup.contents(reference, &image).await?;
             contents.push((image, of_image));
         }
-        // The index itself comes first, and is judged only if no image is.
+        // The index itself comes first, and is checked only if no image is.
         let skipped = usize::from(contents.len() > 1);
-        let judged: Vec<Arc<Contents>> = contents[skipped..].iter().map(|(_, of_image)| Arc::clone(of_image)).collect();
+        let checked: Vec<Arc<Contents>> =
+            contents[skipped..].iter().map(|(_, of_image)| Arc::clone(of_image)).collect();
         let mut parts = parts(reference, picked.as_ref().unwrap_or(&digest).as_str());
         let platforms: Vec<String> = top.platforms.iter().map(ToString::to_string).collect();
-        let revision = first_value(&judged, |contents| &contents.revision);
-        let created = first_value(&judged, |contents| &contents.created);
+        let revision = first_value(&checked, |contents| &contents.revision);
+        let created = first_value(&checked, |contents| &contents.created);
         parts.insert("revision".to_owned(), revision.unwrap_or_default().into());
         parts.insert("created".to_owned(), created.unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
         // A label of the index speaks for the picked image. A signature of that image alone does not cover it.
         let counts = lookup.proves_commits || top.own_revision().is_none();
         let image = Some(signed(reference, [Some(digest), picked.filter(|_| counts)]));
-        Ok(Found { parts: Some(parts), contents, judged, tag, lacking, is_tied, image, evidence })
+        Ok(FoundImage { parts: Some(parts), contents, checked, tag, lacking, is_tied, image, evidence })
     }
 
     /// The platforms that are required, and the one that is picked.
@@ -241,7 +246,7 @@ impl Image {
         })
     }
 
-    /// Whether the reference names the commit that the gate ruled on.
+    /// Whether the reference names the commit of the gate's verdict.
     pub(crate) fn needs_commit(&self) -> bool {
         self.source.template().reads("commit")
     }

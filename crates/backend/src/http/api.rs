@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    config::Config, json::Json, page::Page, paging::Paging, plugin::Plugin, question::ItemQuery, redirect::Redirects,
+    config::Config, item_query::ItemQuery, json::Json, page::Page, paging::Paging, plugin::Plugin, redirect::Redirects,
     whole::check_whole,
 };
 use crate::{Building, getparams};
@@ -48,7 +48,7 @@ impl Api {
                 ];
                 for (key, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
                     let help =
-                        "a plugin is called as Argo CD calls it; leave the key out, or ask its `url` as any JSON API";
+                        "a plugin is called as Argo CD calls it; leave the key out, or use its `url` as any JSON API";
                     building.key(key).error_with_help("it does not go with `plugin`", help);
                 }
                 Plugin::build(plugin, &mut building.key("plugin")).map(Self::Plugin)

@@ -25,7 +25,7 @@ pub struct Config {
     /// The URL, a template. It can use `params` and `applicationSet`, in a later step of a pipeline also `items`, and with `forEach` also
     /// `each`. Values are percent-encoded. The scheme must be literal, and so must the host unless `allowedHosts` is set.
     pub url: Option<String>,
-    /// The hosts that may be asked if a value is part of the URL's host. An entry is a host such as `inventory.example.com`, or
+    /// The hosts that may be called if a value is part of the URL's host. An entry is a host such as `inventory.example.com`, or
     /// `*.example.com` for all names below `example.com`. A port that is not the scheme's default follows after a `:`.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
@@ -40,11 +40,11 @@ pub struct Config {
     #[serde(default)]
     #[serde(deserialize_with = "exact::read")]
     pub body: Option<Value>,
-    /// A CEL expression that gives a list. It can use `params`, and in a later step of a pipeline also `items`. The upstream is asked once
+    /// A CEL expression that makes a list. It can use `params`, and in a later step of a pipeline also `items`. The upstream is called once
     /// for each item of that list. Templates and `parameters` see the item as `each`. All answers together are the list; if one request
     /// fails, the whole answer is unknown.
     pub for_each: Option<String>,
-    /// A CEL expression that gives the list of objects; `body` unless set. It can use `body`, `status`, `headers` and `params`, with
+    /// A CEL expression that makes the list of objects; `body` unless set. It can use `body`, `status`, `headers` and `params`, with
     /// `forEach` also `each`, and in a later step of a pipeline also `items`.
     pub parameters: Option<String>,
     /// Accept a document with a non-empty `error` or `errors` at its top level. Without this key, such a document is always an error.

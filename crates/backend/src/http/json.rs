@@ -7,9 +7,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     config::Config,
+    item_query::ItemQuery,
     page::{self, Counted, Page},
     paging::Paging,
-    question::ItemQuery,
     redirect::Redirects,
 };
 use crate::{
@@ -214,7 +214,7 @@ impl Json {
         let ItemQuery { query, each, deadline } = query;
         reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
-        let page = AskedPage { reply, query: query.clone(), each: each.cloned(), number };
+        let page = FetchedPage { reply, query: query.clone(), each: each.cloned(), number };
         let load = Load::Bytes(page.reply.body.len());
         let reading = work_on(load, move || Ok((mapping.read_locally(&page)?, page)));
         let reading = timeout_at(deadline, reading).await;
@@ -287,15 +287,15 @@ fn check_status(expression: &Expression, building: &mut Building<'_>) {
     }
 }
 
-/// A page, and the question that it answers.
-struct AskedPage {
+/// A page, and the query that it answers.
+struct FetchedPage {
     reply: Reply,
     query: Query,
     each: Option<Value>,
     number: usize,
 }
 
-impl AskedPage {
+impl FetchedPage {
     /// The variables that `expression` uses, for an evaluator.
     fn variables(&self, expression: &Expression) -> Variables {
         let mut variables = call_variables(&self.query, expression).json("body", self.reply.body.clone());
@@ -332,8 +332,8 @@ struct LocalResults {
 }
 
 impl Mapping {
-    fn read_locally(&self, page: &AskedPage) -> Result<LocalResults, BackendError> {
-        let AskedPage { reply, query, each, number } = page;
+    fn read_locally(&self, page: &FetchedPage) -> Result<LocalResults, BackendError> {
+        let FetchedPage { reply, query, each, number } = page;
         let body = document::read(&reply.body).map_err(|error| {
             BackendError::invalid_output(format!(
                 "not one JSON document: {error} (it begins with `{}`)",
@@ -370,7 +370,7 @@ fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError>
     document::reported_error(body).map_or(Ok(()), |(key, value)| {
         let text = reply.secrets.excerpt(error_text(value).as_bytes(), 200);
         Err(BackendError::invalid_output(format!(
-            "it holds `{key}` ({text}), so what else it holds may be a part; if that is no error of this API, set \
+            "it holds `{key}` ({text}), so the other keys may hold only a part; if that is not an error of this API, set \
              `allowErrors: true`"
         )))
     })

@@ -25,7 +25,7 @@ const TOTAL_COUNT: &str = "total_count";
 pub(super) struct Page {
     /// The parameter sets on this page.
     pub sets: Vec<ParameterSet>,
-    /// The URL of the next page, or the value of the `parameter` that asks for it. `None` on the last page.
+    /// The URL of the next page, or the value of the `parameter` that names it. `None` on the last page.
     pub next: Option<String>,
     /// The total that the page names, if any.
     pub counted: Option<Counted>,
@@ -108,11 +108,11 @@ fn sign_of_more(reply: &Reply, body: &Document<'_>) -> Result<Option<(&'static s
         return Ok(Some(("`metadata.continue`", advice)));
     }
     if metadata("remainingItemCount") {
-        let advice = "without a `continue` nobody can ask for the rest; does a proxy change the answer?";
+        let advice = "without a `continue` nobody can read what is missing; does a proxy change the answer?";
         return Ok(Some(("`metadata.remainingItemCount`", advice)));
     }
     if body.get("incomplete_results") == Some(&Document::Bool(true)) {
-        return Ok(Some(("`incomplete_results`", "ask for less at once")));
+        return Ok(Some(("`incomplete_results`", "let one request search for less")));
     }
     Ok(None)
 }
@@ -148,8 +148,8 @@ mod tests {
         ] {
             assert_eq!(count(header, body), expected, "{header:?} {body}");
         }
-        let mut alone = HeaderMap::new();
-        alone.insert(TOTAL, HeaderValue::from_static("3"));
-        assert_eq!(counted(&alone, &read(b"[1]").unwrap()).unwrap(), None);
+        let mut counted_only = HeaderMap::new();
+        counted_only.insert(TOTAL, HeaderValue::from_static("3"));
+        assert_eq!(counted(&counted_only, &read(b"[1]").unwrap()).unwrap(), None);
     }
 }

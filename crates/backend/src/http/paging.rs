@@ -52,7 +52,7 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Compiles the expression, which knows the names of `page` and the page's number. Notes keys that contradict each other.
+    /// Compiles the expression, over the names of `page` and the page's number. Notes keys that contradict each other.
     pub fn build(config: &Config, page: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
         if config.max_pages == 0 {
             problems.error(&path.key("maxPages"), "with 0 no page would be read");
@@ -62,7 +62,7 @@ impl Paging {
         }
         if config.link == config.next.is_some() {
             let help = "`link: true` for a `Link` header, `next` for all else";
-            problems.error_with_help(path, "it is `link` or `next` that says how the list goes on", help);
+            problems.error_with_help(path, "set exactly one of `link` and `next`", help);
             return None;
         }
         let next = match &config.next {
@@ -82,7 +82,7 @@ impl Paging {
         self.next.as_ref().map(|(next, _)| next)
     }
 
-    /// The URL of the next page, or the value of the parameter that asks for it. `None` after the last page. `next` is the value of
+    /// The URL of the next page, or the value of the parameter that names it. `None` after the last page. `next` is the value of
     /// the expression; without it, the `Link` header counts.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub enum Redirects {
     SameOrigin,
 }
 
-/// The URL to which `reply` redirects; `None` if `reply` is no redirect. `from` is the URL that was asked, and `hops` is the
+/// The URL to which `reply` redirects; `None` if `reply` is not a redirect. `from` is the URL that was called, and `hops` is the
 /// number of redirects so far.
 ///
 /// # Errors

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(says(json!([{"c": {}, "d": 1}])).1, "item 0: the key `c` is an object, which no other equals");
     }
 
-    /// A list without duplicate keys. Each item is a key, and a value that tells from which list the item came.
+    /// A list without duplicate keys. Each item is a key, and a value that shows from which list the item came.
     fn list() -> impl Strategy<Value = Vec<(u8, u8)>> {
         vec((0..6_u8, 0..9_u8), 0..6).prop_map(|mut list| {
             let mut seen = Vec::new();

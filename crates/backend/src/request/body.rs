@@ -104,7 +104,7 @@ impl Tree {
     }
 }
 
-/// Whether `text` is `{{ items }}` and nothing else. A template can only print text, so this alone stands for the list itself.
+/// Whether `text` is `{{ items }}` and nothing else. A template can only print text, so only this means the list itself.
 fn is_items(text: &str) -> bool {
     text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).is_some_and(|name| name.trim() == ITEMS)
 }

@@ -65,14 +65,14 @@ impl UrlTemplate {
             problems.error_with_help(
                 path,
                 "the URL must begin with `http://` or `https://` and a host, before any `{{`",
-                "which host is asked is decided here; a parameter may be part of it where `allowedHosts` names those that may be",
+                "the host is decided here; a parameter may be part of it where `allowedHosts` names those that may be",
             );
             return None;
         }
         if allowed.is_empty() {
             problems.error_with_help(
                 path,
-                "a parameter is part of the host, or could be, and no `allowedHosts` says which may be asked",
+                "a parameter is part of the host, or could be, and no `allowedHosts` says which may be called",
                 "end the host with a `/` before the first `{{`, or name hosts: `allowedHosts: [\"*.clusters.example.com\"]`",
             );
             return None;
@@ -142,7 +142,7 @@ fn fixed_host(template: &Template) -> Option<Url> {
 /// The URL before the `?` of `template`, and its length in `template`. `None` if a value is part of it.
 fn before_query(template: &Template, is_folder: bool) -> Option<(Url, usize)> {
     let (before, _) = template.fixed_prefix().split_once('?')?;
-    // Parsed alone, the beginning would lose blanks at its end, which the whole URL keeps before the query.
+    // Parsed by itself, the beginning would lose blanks at its end, which the whole URL keeps before the query.
     if before.contains(|c: char| c == '#' || c <= ' ') {
         return None;
     }

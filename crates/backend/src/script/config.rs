@@ -52,7 +52,7 @@ pub struct Config {
     /// The largest output that is accepted.
     #[serde(default = "default_max_output")]
     pub max_output: ByteSize,
-    /// How many runs of this script may be under way at once. Others wait for their turn, as long as their deadline allows.
+    /// How many runs of this script may be under way at once. Others wait for a permit, as long as their deadline allows.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1))]
     pub concurrency: usize,

@@ -47,7 +47,7 @@ pub(super) fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
         ExitKind::Code(code @ (USAGE | DATA)) => BackendError::invalid_input(
             run.stderr
                 .last_line(secrets)
-                .unwrap_or_else(|| format!("it refuses its input (exit status: {code}) and gives no reason on stderr")),
+                .unwrap_or_else(|| format!("it refuses its input (exit status: {code}) and names no reason on stderr")),
         ),
         ExitKind::Code(TEMPORARY) => BackendError::unavailable(format!(
             "it has no answer now and asks for the last good answer (exit status: {TEMPORARY}){stderr}"

@@ -47,7 +47,7 @@ pub struct PackageSource {
 }
 
 impl Package {
-    /// What tells it from others: its folder, the folder that is copied, and the largest size of that in bytes.
+    /// Its identity: its folder, the folder that is copied, and the largest size of that in bytes.
     #[must_use]
     pub fn origin(&self) -> (PathBuf, Option<(PathBuf, u64)>) {
         let source = self.source.as_ref().map(|source| (source.folder.clone(), source.max_size.0));

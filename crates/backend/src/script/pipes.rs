@@ -28,7 +28,7 @@ pub(super) struct Pipes {
 
 /// The end of a program.
 pub(super) struct Exit {
-    /// How the program ended, or why the launcher does not know.
+    /// How the program ended, or why that is not known.
     pub(super) ended: Result<Ended, LaunchError>,
     /// Whether both pipes were read to their end.
     pub(super) is_read: bool,

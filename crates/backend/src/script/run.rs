@@ -34,7 +34,7 @@ pub(super) struct Job<'a> {
     pub deadline: Instant,
     /// What sets the deadline, in words.
     pub limit: Cow<'static, str>,
-    /// Records stderr and usage, if somebody watches the request.
+    /// Records stderr and usage, if the request is watched.
     pub watch: Option<&'a Watch>,
 }
 

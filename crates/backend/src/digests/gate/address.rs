@@ -18,9 +18,9 @@ const LEADS_ELSEWHERE: &str = "is another resource: it is not at the address of 
 pub fn base_url(api: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("{why}; write it as in `https://git.example.com/api/v4`");
     if api.contains("{{") || api.contains("{%") {
-        return Err(wrong("no parameter may decide which API is asked"));
+        return Err(wrong("no parameter may decide which API is called"));
     }
-    let url = Url::parse(api).map_err(|error| wrong(&format!("no URL: {error}")))?;
+    let url = Url::parse(api).map_err(|error| wrong(&format!("not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(wrong("the API's URL begins with `https://` or `http://` and a host"));
     }
@@ -112,7 +112,7 @@ mod tests {
         }
         for (bad, says) in [
             ("https://{{ params.host }}/api", "no parameter may decide"),
-            ("git.example.com", "no URL"),
+            ("git.example.com", "not a URL"),
             ("ftp://git.example.com", "begins with"),
             ("https://u:hunter2@git.example.com/api", "password"),
             ("https://git.example.com/api?token=hunter2", "no query"),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Gate, GateQuery, Ruling, RulingState, SystemConfig,
+    CiState, CiVerdict, Gate, GateQuery, SystemConfig,
     address::follow,
     api::document,
     forge::{Field, Forge, ForgeCredential, Form, ReportedStatus, Required, time, unknown_word},
@@ -174,11 +174,11 @@ impl Entry {
 }
 
 /// The meaning of Bitbucket's word.
-fn state(word: &str) -> Option<RulingState> {
+fn state(word: &str) -> Option<CiState> {
     match word {
-        "SUCCESSFUL" => Some(RulingState::Passed),
-        "INPROGRESS" => Some(RulingState::Pending),
-        "FAILED" | "STOPPED" => Some(RulingState::Failed),
+        "SUCCESSFUL" => Some(CiState::Passed),
+        "INPROGRESS" => Some(CiState::Pending),
+        "FAILED" | "STOPPED" => Some(CiState::Failed),
         _ => None,
     }
 }
@@ -225,13 +225,13 @@ impl System for Bitbucket {
         key.add(first.as_str());
     }
 
-    async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn check(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<CiVerdict, BackendError> {
         let path = first.path();
         let request = format!("the statuses of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
         let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
         let statuses = latest(statuses).map_err(|error| self.forge.at_list(path, error))?;
-        self.required.rule(&statuses, commit, &request, &secrets)
+        self.required.check(&statuses, commit, &request, &secrets)
     }
 
     fn is_low(&self, _: &Self::Request) -> bool {
@@ -243,21 +243,21 @@ impl System for Bitbucket {
 mod tests {
     use super::*;
 
-    fn status(name: &str, state: RulingState, at: &str) -> ReportedStatus {
+    fn status(name: &str, state: CiState, at: &str) -> ReportedStatus {
         ReportedStatus { name: name.to_owned(), word: String::new(), state, url: None, at: Some(at.to_owned()) }
     }
 
     #[test]
     fn each_word_has_a_meaning() {
-        assert_eq!(state("SUCCESSFUL"), Some(RulingState::Passed));
-        assert_eq!(state("INPROGRESS"), Some(RulingState::Pending));
-        assert_eq!(["FAILED", "STOPPED"].map(state), [Some(RulingState::Failed); 2]);
+        assert_eq!(state("SUCCESSFUL"), Some(CiState::Passed));
+        assert_eq!(state("INPROGRESS"), Some(CiState::Pending));
+        assert_eq!(["FAILED", "STOPPED"].map(state), [Some(CiState::Failed); 2]);
         assert_eq!(["", "successful", "SKIPPED"].map(state), [None; 3]);
     }
 
     #[test]
     fn the_latest_of_a_key_wins() {
-        use RulingState::{Failed, Passed, Pending};
+        use CiState::{Failed, Passed, Pending};
         let (early, late) = ("2026-02-01T09:00:00.5+00:00", "2026-02-01T10:00:00+00:00");
         for (first, second, state) in [
             ((Failed, early), (Passed, late), Passed),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::{Gate, GateConfig, GateQuery, Ruling, RulingState};
+use super::{CiState, CiVerdict, Gate, GateConfig, GateQuery};
 use crate::Building;
 use domain::{error::BackendError, generator::Evidence};
 
@@ -18,7 +18,7 @@ pub enum Rule {
     Any,
 }
 
-/// Gates that are asked at once.
+/// Gates that are called at once.
 #[derive(Debug)]
 pub struct Combined {
     rule: Rule,
@@ -40,8 +40,8 @@ impl Combined {
 
 #[async_trait]
 impl Gate for Combined {
-    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
-        let answers = join_all(self.members.iter().map(|member| member.ask(query))).await;
+    async fn check(&self, query: GateQuery<'_>) -> Result<CiVerdict, BackendError> {
+        let answers = join_all(self.members.iter().map(|member| member.check(query))).await;
         let count = answers.len();
         let name = |error: BackendError, index| match count {
             1 => error,
@@ -57,18 +57,18 @@ impl Gate for Combined {
 }
 
 impl Rule {
-    /// The ruling that follows from the members' answers, with the evidence of all of them.
+    /// The verdict that follows from the members' answers, with the evidence of all of them.
     ///
     /// # Errors
     /// When a member does not know and its answer would matter, when members passed different commits, or when the parameters
     /// cannot be used. With `all`, another member's failure does not hide such parameters.
-    pub fn decide(self, answers: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
-        let (mut rulings, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
+    pub fn decide(self, answers: Vec<Result<CiVerdict, BackendError>>) -> Result<CiVerdict, BackendError> {
+        let (mut verdicts, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
         for answer in answers {
             match answer {
-                Ok(mut ruling) => {
-                    evidence.append(&mut ruling.evidence);
-                    rulings.push(ruling);
+                Ok(mut verdict) => {
+                    evidence.append(&mut verdict.evidence);
+                    verdicts.push(verdict);
                 }
                 Err(mut error) => {
                     if error.evidence.is_empty() {
@@ -80,9 +80,9 @@ impl Rule {
             }
         }
         let is_invalid = self == Self::All && errors.iter().any(BackendError::is_invalid_input);
-        let decider = if is_invalid { Ok(None) } else { self.decider(&rulings, errors.is_empty()) };
+        let decider = if is_invalid { Ok(None) } else { self.decider(&verdicts, errors.is_empty()) };
         match decider {
-            Ok(Some(decider)) => Ok(Ruling { evidence, ..decider }),
+            Ok(Some(decider)) => Ok(CiVerdict { evidence, ..decider }),
             Ok(None) => {
                 let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
                 let error = match BackendError::kind_of_all(&errors) {
@@ -95,43 +95,48 @@ impl Rule {
         }
     }
 
-    /// The ruling that decides, if one does.
-    fn decider(self, rulings: &[Ruling], all_answered: bool) -> Result<Option<Ruling>, BackendError> {
-        let first = |state| rulings.iter().find(|ruling| ruling.state == state).cloned();
-        let passed = || rulings.iter().filter(|ruling| ruling.state == RulingState::Passed);
+    /// The verdict that decides, if one does.
+    fn decider(self, verdicts: &[CiVerdict], all_answered: bool) -> Result<Option<CiVerdict>, BackendError> {
+        let first = |state| verdicts.iter().find(|verdict| verdict.state == state).cloned();
+        let passed = || verdicts.iter().filter(|verdict| verdict.state == CiState::Passed);
         match self {
             Self::All => {
-                if let Some(failed) = first(RulingState::Failed) {
+                if let Some(failed) = first(CiState::Failed) {
                     return Ok(Some(failed));
                 }
                 if !all_answered {
                     return Ok(None);
                 }
-                match first(RulingState::Pending) {
+                match first(CiState::Pending) {
                     Some(pending) => Ok(Some(pending)),
                     None => last_of_one_commit(passed()),
                 }
             }
             Self::Any => {
                 // A member that passed the requested commit decides alone. An earlier commit decides only if all members answered.
-                let as_asked = last_of_one_commit(passed().filter(|ruling| !ruling.is_earlier))?;
+                let as_asked = last_of_one_commit(passed().filter(|verdict| !verdict.is_earlier))?;
                 if as_asked.is_some() || !all_answered {
                     return Ok(as_asked);
                 }
                 let earlier = last_of_one_commit(passed())?;
-                Ok(earlier.or_else(|| first(RulingState::Pending)).or_else(|| first(RulingState::Failed)))
+                Ok(earlier.or_else(|| first(CiState::Pending)).or_else(|| first(CiState::Failed)))
             }
         }
     }
 }
 
 /// Of the members that passed, the one whose run ended last, with the commit that any of them names.
-fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> Result<Option<Ruling>, BackendError> {
-    let mut named = passed.clone().filter(|ruling| ruling.commit.is_some());
+fn last_of_one_commit<'a>(
+    passed: impl Iterator<Item = &'a CiVerdict> + Clone,
+) -> Result<Option<CiVerdict>, BackendError> {
+    let mut named = passed.clone().filter(|verdict| verdict.commit.is_some());
     let one = named.next();
     if let Some(other) = named.find(|other| one.is_some_and(|one| other.commit != one.commit)) {
-        let short = |ruling: Option<&Ruling>| {
-            ruling.and_then(|ruling| ruling.commit.as_ref()).map(|commit| commit.short().to_owned()).unwrap_or_default()
+        let short = |verdict: Option<&CiVerdict>| {
+            verdict
+                .and_then(|verdict| verdict.commit.as_ref())
+                .map(|commit| commit.short().to_owned())
+                .unwrap_or_default()
         };
         return Err(BackendError::invalid_output(format!(
             "the gates passed different commits, {} and {}, so no single one passed",
@@ -139,7 +144,7 @@ fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> R
             short(Some(other))
         )));
     }
-    if passed.clone().any(|ruling| ruling.is_earlier) && passed.clone().any(|ruling| ruling.commit.is_none()) {
+    if passed.clone().any(|verdict| verdict.is_earlier) && passed.clone().any(|verdict| verdict.commit.is_none()) {
         return Err(BackendError::invalid_output(
             "one gate passed an earlier commit, and another gate does not say which commit it passed; give the other gate its `sha`",
         ));
@@ -158,15 +163,15 @@ mod tests {
     use crate::digests::commit::Commit;
     use domain::error::ErrorKind;
 
-    fn ruling_of(word: &str) -> Result<Ruling, BackendError> {
+    fn verdict_of(word: &str) -> Result<CiVerdict, BackendError> {
         let state = match word.split('@').next().unwrap() {
-            "passed" | "earlier" => RulingState::Passed,
-            "pending" => RulingState::Pending,
-            "failed" => RulingState::Failed,
+            "passed" | "earlier" => CiState::Passed,
+            "pending" => CiState::Pending,
+            "failed" => CiState::Failed,
             _ => return Err(BackendError::timeout(word)),
         };
         let commit = word.split('@').nth(1).map(|digit| Commit::parse(&digit.repeat(40)).unwrap());
-        Ok(Ruling {
+        Ok(CiVerdict {
             state,
             commit,
             is_earlier: word.starts_with("earlier"),
@@ -178,21 +183,21 @@ mod tests {
 
     fn decide(rule: Rule, words: &str) -> String {
         let words: Vec<&str> = words.split_whitespace().collect();
-        match rule.decide(words.iter().map(|word| ruling_of(word)).collect()) {
-            Ok(ruling) => {
-                assert_eq!(ruling.evidence.len(), words.len(), "{words:?}");
-                assert!(ruling.run_url.unwrap().contains(match ruling.state {
-                    RulingState::Passed =>
-                        if ruling.is_earlier {
+        match rule.decide(words.iter().map(|word| verdict_of(word)).collect()) {
+            Ok(verdict) => {
+                assert_eq!(verdict.evidence.len(), words.len(), "{words:?}");
+                assert!(verdict.run_url.unwrap().contains(match verdict.state {
+                    CiState::Passed =>
+                        if verdict.is_earlier {
                             "earlier"
                         } else {
                             "passed"
                         },
-                    RulingState::Pending => "pending",
-                    RulingState::Failed => "failed",
+                    CiState::Pending => "pending",
+                    CiState::Failed => "failed",
                 }));
-                let commit = ruling.commit.map(|commit| format!(" {}", &commit.as_str()[..1])).unwrap_or_default();
-                format!("{:?}{commit}", ruling.state)
+                let commit = verdict.commit.map(|commit| format!(" {}", &commit.as_str()[..1])).unwrap_or_default();
+                format!("{:?}{commit}", verdict.state)
             }
             Err(error) => {
                 assert_eq!(error.evidence.len(), words.len(), "{words:?}");
@@ -235,7 +240,7 @@ mod tests {
             (Rule::Any, "earlier@c earlier@b"),
             (Rule::Any, "passed@c passed@b"),
         ] {
-            let error = rule.decide(words.split(' ').map(ruling_of).collect()).unwrap_err();
+            let error = rule.decide(words.split(' ').map(verdict_of).collect()).unwrap_err();
             assert_eq!(error.kind, ErrorKind::InvalidOutput);
             assert!(error.message.contains("different commits"), "{}", error.message);
         }
@@ -244,7 +249,8 @@ mod tests {
 
     #[test]
     fn the_run_that_ended_last_is_answered() {
-        let ruling = Rule::All.decide(vec![ruling_of("passed@a"), ruling_of("passed"), ruling_of("passed@a")]).unwrap();
-        assert_eq!(ruling.built_at.as_deref(), Some("2026-01-08T00:00:00Z"));
+        let verdict =
+            Rule::All.decide(vec![verdict_of("passed@a"), verdict_of("passed"), verdict_of("passed@a")]).unwrap();
+        assert_eq!(verdict.built_at.as_deref(), Some("2026-01-08T00:00:00Z"));
     }
 }

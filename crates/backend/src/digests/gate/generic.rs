@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Gate, GateQuery, Ruling, RulingState, SystemConfig,
+    CiState, CiVerdict, Gate, GateQuery, SystemConfig,
     memory::{RequestKey, System},
     remembered,
 };
@@ -48,7 +48,7 @@ pub struct Config {
     pub method: Method,
     /// The URL, a template over `params` and `applicationSet`. Scheme and host are written out; values are percent-encoded.
     pub url: String,
-    /// The hosts that may be asked if a value is part of the URL's host, as for `http` backends.
+    /// The hosts that may be called if a value is part of the URL's host, as for `http` backends.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
     /// Headers. A value is a template, or a secret reference.
@@ -202,7 +202,7 @@ impl System for Generic {
         }
     }
 
-    async fn rule(&self, request: &GenericRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn check(&self, request: &GenericRequest, deadline: Instant) -> Result<CiVerdict, BackendError> {
         let deadline = deadline.min(Instant::now() + self.timeout.0);
         let destination = request.call.to_string();
         let reply = self.client.fetch(Call { deadline, ..request.call.clone() }).await?;
@@ -211,10 +211,17 @@ impl System for Generic {
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
         let answered = format!("{status}, the verdict is {}", state.as_str());
         let evidence = vec![match state {
-            RulingState::Passed => Evidence::present(destination, answered),
-            RulingState::Pending | RulingState::Failed => Evidence::absent(destination, answered),
+            CiState::Passed => Evidence::present(destination, answered),
+            CiState::Pending | CiState::Failed => Evidence::absent(destination, answered),
         }];
-        Ok(Ruling { state, commit: request.commit.clone(), is_earlier: false, evidence, run_url: None, built_at: None })
+        Ok(CiVerdict {
+            state,
+            commit: request.commit.clone(),
+            is_earlier: false,
+            evidence,
+            run_url: None,
+            built_at: None,
+        })
     }
 
     fn is_low(&self, GenericRequest { call, .. }: &GenericRequest) -> bool {
@@ -228,7 +235,7 @@ impl Generic {
         reply: Reply,
         parameters: &Arc<Parameters>,
         deadline: Instant,
-    ) -> Result<RulingState, BackendError> {
+    ) -> Result<CiState, BackendError> {
         self.reading.check_status(&reply)?;
         let load = Load::Bytes(reply.body.len());
         let reading = Arc::clone(&self.reading);
@@ -243,12 +250,12 @@ impl Generic {
         variables = variables.value("params", Value::Object((**parameters).clone()));
         let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
         let verdict = mapping::evaluate(&self.evaluator, verdict, variables, load, deadline, invalid);
-        ruled(verdict.await?, &reply)
+        state_of(verdict.await?, &reply)
     }
 }
 
 impl Reading {
-    /// Refuses a status that says nothing about a commit. A proxy sends 404 too, so a 4xx counts only if the verdict looks at
+    /// Refuses a status that is not about a commit. A proxy sends 404 too, so a 4xx counts only if the verdict looks at
     /// `status`.
     fn check_status(&self, reply: &Reply) -> Result<(), BackendError> {
         match reply.status.as_u16() {
@@ -273,7 +280,7 @@ impl Reading {
             Err(why) if reply.status.is_success() && reply.check_json().is_ok() => {
                 return Err(invalid(format!("not one JSON document: {why}")));
             }
-            // An answer that is not JSON gives the verdict a null body.
+            // An answer that is not JSON leaves the verdict a null body.
             Err(_) => return Ok(false),
         };
         if reply.status.is_success()
@@ -281,19 +288,19 @@ impl Reading {
             && let Some((key, value)) = document::reported_error(&body)
         {
             let value = reply.secrets.excerpt(Value::from(value.clone()).to_string().as_bytes(), 200);
-            let advice = "if that is no error of this API, set `allowErrors: true`";
+            let advice = "if that is not an error of this API, set `allowErrors: true`";
             return Err(invalid(format!("the answer holds `{key}` ({value}), so it may be incomplete; {advice}")));
         }
         Ok(true)
     }
 }
 
-fn ruled(verdict: Value, reply: &Reply) -> Result<RulingState, BackendError> {
+fn state_of(verdict: Value, reply: &Reply) -> Result<CiState, BackendError> {
     let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
     match verdict {
-        Value::String(word) if word == "passed" => Ok(RulingState::Passed),
-        Value::String(word) if word == "pending" => Ok(RulingState::Pending),
-        Value::String(word) if word == "failed" => Ok(RulingState::Failed),
+        Value::String(word) if word == "passed" => Ok(CiState::Passed),
+        Value::String(word) if word == "pending" => Ok(CiState::Pending),
+        Value::String(word) if word == "failed" => Ok(CiState::Failed),
         other => {
             let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
             Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))

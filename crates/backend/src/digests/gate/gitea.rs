@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Gate, GateQuery, Ruling, RulingState, SystemConfig,
+    CiState, CiVerdict, Gate, GateQuery, SystemConfig,
     api::document,
     forge::{Field, Forge, ForgeCredential, Form, ReportedStatus, Required, time, unknown_word},
     memory::{RequestKey, System},
@@ -42,7 +42,7 @@ pub struct Config {
     /// What counts as passed besides `success`.
     #[serde(default)]
     pub accept: Vec<GiteaAccept>,
-    /// A token that may read the repository (`read:repository`). Without it the forge is asked anonymously.
+    /// A token that may read the repository (`read:repository`). Without it the forge is called anonymously.
     #[serde(default)]
     pub token: Option<SecretRef>,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
@@ -168,7 +168,7 @@ impl Progress {
         self.least = self.least.max(count);
         let Some(total) = reply.headers.get(TOTAL) else { return Ok(()) };
         let total = total.to_str().ok().and_then(|text| text.trim().parse().ok());
-        let total: usize = total.ok_or_else(|| BackendError::invalid_output("its `X-Total-Count` is no number"))?;
+        let total: usize = total.ok_or_else(|| BackendError::invalid_output("its `X-Total-Count` is not a number"))?;
         if self.total.replace(total).is_some_and(|before| before != total) {
             return Err(BackendError::invalid_output("the list changed while it was read"));
         }
@@ -202,13 +202,13 @@ fn page_query(page: usize) -> [(&'static str, String); 2] {
 }
 
 /// The meaning of Gitea's word. Gitea's own summary counts `warning` and `skipped` as success; here `accept` decides.
-fn state(word: &str, accept: &[GiteaAccept]) -> Option<RulingState> {
+fn state(word: &str, accept: &[GiteaAccept]) -> Option<CiState> {
     match word {
-        "success" => Some(RulingState::Passed),
-        "warning" if accept.contains(&GiteaAccept::Warning) => Some(RulingState::Passed),
-        "skipped" if accept.contains(&GiteaAccept::Skipped) => Some(RulingState::Passed),
-        "pending" => Some(RulingState::Pending),
-        "error" | "failure" | "warning" | "skipped" => Some(RulingState::Failed),
+        "success" => Some(CiState::Passed),
+        "warning" if accept.contains(&GiteaAccept::Warning) => Some(CiState::Passed),
+        "skipped" if accept.contains(&GiteaAccept::Skipped) => Some(CiState::Passed),
+        "pending" => Some(CiState::Pending),
+        "error" | "failure" | "warning" | "skipped" => Some(CiState::Failed),
         _ => None,
     }
 }
@@ -231,12 +231,12 @@ impl System for Gitea {
         key.add(first.as_str());
     }
 
-    async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn check(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<CiVerdict, BackendError> {
         let request = format!("the statuses of commit {}, GET {}", commit.short(), first.path());
         let mut progress = Progress::default();
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from, &mut progress);
         let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
-        self.required.rule(&statuses, commit, &request, &secrets)
+        self.required.check(&statuses, commit, &request, &secrets)
     }
 
     fn is_low(&self, _: &Self::Request) -> bool {
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn each_word_has_a_meaning() {
-        use RulingState::{Failed, Passed, Pending};
+        use CiState::{Failed, Passed, Pending};
         let all = &[GiteaAccept::Skipped, GiteaAccept::Warning];
         for (word, strict, lenient) in [
             ("success", Some(Passed), Some(Passed)),

@@ -21,11 +21,11 @@ use tokio::time::Instant;
 use self::{
     access::Access,
     repository::GithubRepository,
-    verdict::{CheckKind, Judge},
+    verdict::{CheckKind, ListCheck},
     walk::WalkBack,
 };
 use super::{
-    Gate, GateQuery, Ruling, SystemConfig,
+    CiVerdict, Gate, GateQuery, SystemConfig,
     api::ForgeApi,
     combined::Rule,
     memory::{Remembered, RequestKey, System},
@@ -211,7 +211,7 @@ impl System for Github {
     }
 
     /// Asks for everything that is required of the commit.
-    async fn rule(&self, request: &GithubRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn check(&self, request: &GithubRequest, deadline: Instant) -> Result<CiVerdict, BackendError> {
         let GithubRequest { repository, commit } = request;
         let required = [
             (CheckKind::Workflow, &self.workflows),
@@ -225,7 +225,7 @@ impl System for Github {
                 CheckKind::Status => self.access.statuses(repository, commit, deadline).await,
             };
             match entries {
-                Ok(entries) => Judge { kind, repository, commit, accept: &self.accept }.judge(names, &entries),
+                Ok(entries) => ListCheck { kind, repository, commit, accept: &self.accept }.verdicts(names, &entries),
                 Err(error) => vec![Err(error)],
             }
         });

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use self::pipelines::{GitlabPipeline, PipelineFilter};
 use super::{
-    Gate, GateQuery, Ruling, SystemConfig,
+    CiVerdict, Gate, GateQuery, SystemConfig,
     address::follow_header,
     api::document,
     forge::{Field, Forge, ForgeCredential, Form},
@@ -48,8 +48,8 @@ pub struct Config {
     #[serde(default, rename = "ref")]
     pub reference: Option<String>,
     /// Only pipelines from these sources count: `push`, `merge_request_event`, `schedule`, … Without it the commit's newest
-    /// pipeline of any source decides. GitLab lists child pipelines only if `parent_pipeline` is the one source asked for,
-    /// so that source is used alone and without `mergeRequest`.
+    /// pipeline of any source decides. GitLab lists child pipelines only if `parent_pipeline` is the only source in the request,
+    /// so that source is used by itself and without `mergeRequest`.
     #[serde(default)]
     pub sources: Option<Vec<String>>,
     /// The number of a merge request, a template. Its pipelines are read in place of the project's; only so are pipelines in a
@@ -59,7 +59,7 @@ pub struct Config {
     /// What counts as passed besides `success`.
     #[serde(default)]
     pub accept: Vec<GitlabAccept>,
-    /// A token that may read the project's pipelines (`read_api`). Without it GitLab is asked anonymously.
+    /// A token that may read the project's pipelines (`read_api`). Without it GitLab is called anonymously.
     #[serde(default)]
     pub token: Option<SecretRef>,
     /// How the token is sent.
@@ -132,14 +132,14 @@ impl Gitlab {
         let child = sources.iter().position(|source| source == CHILD);
         if let Some(index) = child.filter(|_| sources.len() > 1 || config.merge_request.is_some()) {
             building.key("sources").index(index).error_with_help(
-                "GitLab lists child pipelines only if they alone are asked for, so none would ever be seen here",
+                "GitLab lists child pipelines only if the request names no other source, so none would ever be seen here",
                 "give them a gate of their own: `all: [ { gitlab: { sources: [parent_pipeline], … } }, { gitlab: … } ]`",
             );
         }
         for (index, source) in sources.iter().enumerate() {
             if source.is_empty() || !source.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 building.key("sources").index(index).error_with_help(
-                    format!("`{source}` is not a source that GitLab knows"),
+                    format!("`{source}` is not a source of GitLab"),
                     "they are `push`, `web`, `schedule`, `api`, `trigger`, `merge_request_event`, …",
                 );
             }
@@ -215,7 +215,7 @@ impl System for Gitlab {
         key.add(first.as_str());
     }
 
-    async fn rule(&self, request: &GitlabRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn check(&self, request: &GitlabRequest, deadline: Instant) -> Result<CiVerdict, BackendError> {
         let GitlabRequest { commit, reference, first } = request;
         let path = first.path();
         let request = format!("the pipelines of commit {}, GET {path}", commit.short());
@@ -229,7 +229,7 @@ impl System for Gitlab {
         total::check(&totals, distinct.len()).map_err(|error| self.forge.at_list(path, error))?;
         let filter =
             PipelineFilter { commit, reference: reference.as_deref(), sources: &self.sources, accept: &self.accept };
-        filter.rule(&pipelines, &request, &self.forge, &secrets).map_err(|error| self.forge.at_list(path, error))
+        filter.check(&pipelines, &request, &self.forge, &secrets).map_err(|error| self.forge.at_list(path, error))
     }
 
     fn is_low(&self, _: &GitlabRequest) -> bool {

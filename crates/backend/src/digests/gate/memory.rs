@@ -1,4 +1,4 @@
-//! Remembers rulings: *passed* for long, *failed* briefly, since somebody may run it again. *Pending* is asked each time,
+//! Remembers verdicts: *passed* for long, *failed* briefly, since a run may be repeated. *Pending* is queried each time,
 //! unless the system's rate limit is nearly used up. Equal requests at the same time are sent once.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::{Gate, GateQuery, Ruling, RulingState};
+use super::{CiState, CiVerdict, Gate, GateQuery};
 use domain::{
     bounded_cache::Recent,
     clock::{Clock, Timestamp},
@@ -19,12 +19,12 @@ use flight::{FlightGuard, Flights, wait::wait};
 const PASSED_FOR: Duration = Duration::from_mins(10);
 /// How long *failed* is remembered: a run may be repeated.
 const FAILED_FOR: Duration = Duration::from_mins(1);
-/// How many times longer rulings are remembered while the rate limit is nearly used up.
+/// How many times longer verdicts are remembered while the rate limit is nearly used up.
 const STRETCH: u32 = 4;
 /// How long *pending* is remembered, times [`STRETCH`], while the rate limit is nearly used up; otherwise not at all.
 const PENDING_FOR: Duration = Duration::from_secs(15);
-/// How many rulings are remembered; the least recently used leave first.
-const MAX_RULINGS: usize = 4096;
+/// How many verdicts are remembered; the least recently used leave first.
+const MAX_VERDICTS: usize = 4096;
 
 type Key = [u8; 32];
 
@@ -67,32 +67,32 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
     /// When the parameters do not make a request.
     async fn request(&self, query: GateQuery<'_>) -> Result<Self::Request, BackendError>;
 
-    /// Adds to `key` what identifies `request` to this system: all that its ruling depends on, but for secrets.
+    /// Adds to `key` what identifies `request` to this system: all that its verdict depends on, but for secrets.
     fn write_key(request: &Self::Request, key: &mut RequestKey);
 
-    /// Asks CI for its ruling by `deadline`, without changing anything.
+    /// Gets the verdict of CI by `deadline`, without changing anything.
     ///
     /// # Errors
     /// When there is no clear answer.
-    async fn rule(&self, request: &Self::Request, deadline: Instant) -> Result<Ruling, BackendError>;
+    async fn check(&self, request: &Self::Request, deadline: Instant) -> Result<CiVerdict, BackendError>;
 
     /// Whether the rate limit that applies to `request` is nearly used up.
     fn is_low(&self, request: &Self::Request) -> bool;
 }
 
-/// A system whose rulings are remembered by request.
+/// A system whose verdicts are remembered by request.
 #[derive(Debug)]
 pub struct Remembered<S> {
     /// The system itself.
     pub system: Arc<S>,
-    rulings: RememberedRulings,
-    flights: Flights<Key, Key, Result<Ruling, BackendError>>,
+    verdicts: RememberedVerdicts,
+    flights: Flights<Key, Key, Result<CiVerdict, BackendError>>,
 }
 
-/// The remembered rulings, with the time of each.
+/// The remembered verdicts, with the time of each.
 #[derive(Clone)]
-struct RememberedRulings {
-    by_key: Arc<Recent<Key, (Ruling, Timestamp)>>,
+struct RememberedVerdicts {
+    by_key: Arc<Recent<Key, (CiVerdict, Timestamp)>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -100,82 +100,82 @@ impl<S: System> Remembered<S> {
     /// `system`, with an empty memory.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let remembered = RememberedRulings { by_key: Arc::new(Recent::new(MAX_RULINGS)), clock: Arc::clone(clock) };
-        Self { system: Arc::new(system), rulings: remembered, flights: Flights::default() }
+        let remembered = RememberedVerdicts { by_key: Arc::new(Recent::new(MAX_VERDICTS)), clock: Arc::clone(clock) };
+        Self { system: Arc::new(system), verdicts: remembered, flights: Flights::default() }
     }
 
-    /// The ruling on `request`: a remembered one if `query` allows, otherwise from the system. Callers with an equal request
+    /// The verdict on `request`: a remembered one if `query` allows, otherwise from the system. Callers with an equal request
     /// wait for the same run.
     ///
     /// # Errors
     /// When the system gives no clear answer in time. Errors are not remembered.
-    pub async fn ruling(&self, request: S::Request, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
+    pub async fn verdict(&self, request: S::Request, query: GateQuery<'_>) -> Result<CiVerdict, BackendError> {
         let mut key = RequestKey::default();
         S::write_key(&request, &mut key);
         let key = key.finish();
         if !query.may_reuse {
             // A request that began earlier may have missed the change that this query is about.
-            self.flights.supersede(|flying| *flying == key, || ());
-        } else if let Some(ruling) = self.rulings.recall(&key, || self.system.is_low(&request)) {
-            return Ok(ruling);
+            self.flights.supersede(|other| *other == key, || ());
+        } else if let Some(verdict) = self.verdicts.recall(&key, || self.system.is_low(&request)) {
+            return Ok(verdict);
         }
         let (request, deadline) = (Arc::new(request), query.deadline);
         let join = || {
-            let (system, remembered, request) = (Arc::clone(&self.system), self.rulings.clone(), Arc::clone(&request));
+            let (system, remembered, request) = (Arc::clone(&self.system), self.verdicts.clone(), Arc::clone(&request));
             let work = move |guard: FlightGuard<_, _, _>| async move {
-                let ruling = system.rule(&request, deadline).await;
+                let verdict = system.check(&request, deadline).await;
                 guard.finish(|is_current| {
-                    if let (Ok(ruling), true) = (&ruling, is_current) {
-                        remembered.remember(key, ruling);
+                    if let (Ok(verdict), true) = (&verdict, is_current) {
+                        remembered.remember(key, verdict);
                     }
                 });
-                ruling
+                verdict
             };
-            let known = || query.may_reuse.then(|| self.rulings.recall(&key, || false)).flatten();
+            let known = || query.may_reuse.then(|| self.verdicts.recall(&key, || false)).flatten();
             self.flights.join(key, || known().map(Ok), || key, work)
         };
         wait(join, deadline).await
     }
 }
 
-impl RememberedRulings {
-    fn recall(&self, key: &Key, is_low: impl FnOnce() -> bool) -> Option<Ruling> {
-        let (ruling, since) = self.by_key.get(key)?;
+impl RememberedVerdicts {
+    fn recall(&self, key: &Key, is_low: impl FnOnce() -> bool) -> Option<CiVerdict> {
+        let (verdict, since) = self.by_key.get(key)?;
         let age = self.clock.now().since(since)?;
-        let (life, stretched) = lives(ruling.state);
-        (age < life || age < stretched && is_low()).then_some(ruling)
+        let (life, stretched) = lives(verdict.state);
+        (age < life || age < stretched && is_low()).then_some(verdict)
     }
 
-    fn remember(&self, key: Key, ruling: &Ruling) {
-        self.by_key.insert(key, (ruling.clone(), self.clock.now()));
+    fn remember(&self, key: Key, verdict: &CiVerdict) {
+        self.by_key.insert(key, (verdict.clone(), self.clock.now()));
     }
 }
 
-/// How long a ruling is remembered, and how long while the rate limit is nearly used up.
-const fn lives(state: RulingState) -> (Duration, Duration) {
+/// How long a verdict is remembered, and how long while the rate limit is nearly used up.
+const fn lives(state: CiState) -> (Duration, Duration) {
     let (life, base) = match state {
-        RulingState::Passed => (PASSED_FOR, PASSED_FOR),
-        RulingState::Failed => (FAILED_FOR, FAILED_FOR),
-        RulingState::Pending => (Duration::ZERO, PENDING_FOR),
+        CiState::Passed => (PASSED_FOR, PASSED_FOR),
+        CiState::Failed => (FAILED_FOR, FAILED_FOR),
+        CiState::Pending => (Duration::ZERO, PENDING_FOR),
     };
     (life, base.saturating_mul(STRETCH))
 }
 
 #[async_trait]
 impl<S: System> Gate for Remembered<S> {
-    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
-        self.ruling(self.system.request(query).await?, query).await
+    async fn check(&self, query: GateQuery<'_>) -> Result<CiVerdict, BackendError> {
+        self.verdict(self.system.request(query).await?, query).await
     }
 
-    /// Forgets all rulings, also those of requests in flight.
+    /// Forgets all verdicts, also those of requests in flight.
     fn forget(&self) {
-        self.flights.supersede(|_| true, || self.rulings.by_key.clear());
+        self.flights.supersede(|_| true, || self.verdicts.by_key.clear());
     }
 }
 
-impl fmt::Debug for RememberedRulings {
+impl fmt::Debug for RememberedVerdicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RememberedRulings").field("rulings", &self.by_key.len()).finish_non_exhaustive()
+        f.debug_struct("RememberedVerdicts").field("verdicts", &self.by_key.len()).finish_non_exhaustive()
     }
 }
 

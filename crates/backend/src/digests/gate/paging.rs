@@ -17,7 +17,7 @@ pub struct ListPage<T> {
     pub next: Option<Url>,
 }
 
-/// All items of the list that begins at `first`, and the secrets that messages about it must not show. `get` asks for a
+/// All items of the list that begins at `first`, and the secrets that messages about it must not show. `get` fetches a
 /// page, `read` makes items of it.
 ///
 /// # Errors

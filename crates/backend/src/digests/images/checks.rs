@@ -2,7 +2,7 @@
 
 use super::super::{
     Config,
-    decision::{Fallback, OnMissing},
+    outcome::{Fallback, OnMissing},
     revision::RevisionPolicy,
     source::{Image, parts},
 };
@@ -15,7 +15,7 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], building: 
     let Some(gate) = &config.gate else { return };
     let policy = config.revision.as_ref().map(|revision| revision.policy);
     check_commit(config, images, building);
-    // Signed provenance is compared with the commit that CI ruled on.
+    // Signed provenance is compared with the commit of CI's verdict.
     let is_compared = match policy {
         Some(RevisionPolicy::Require | RevisionPolicy::Prefer) => true,
         Some(RevisionPolicy::Ignore) => false,
@@ -36,7 +36,7 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], building: 
     }
 }
 
-/// Notes a problem if the images name a commit that nobody knows.
+/// Notes a problem if the images name a commit, and no key says which.
 fn check_commit(config: &Config, images: &[(String, Image)], building: &mut Building<'_>) {
     let Some(gate) = &config.gate else { return };
     if config.revision.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {

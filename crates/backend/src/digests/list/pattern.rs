@@ -58,7 +58,7 @@ pub(super) fn check_tag_part(text: &str) -> Result<(), String> {
     match text.chars().find(|c| !fits(*c)) {
         None => Ok(()),
         Some(c) => Err(format!(
-            "`{}` fits no tag: tags have no `{}`; a pattern knows `*` and `?` only, otherwise use `regex`",
+            "`{}` fits no tag: tags have no `{}`; a pattern has only `*` and `?`, otherwise use `regex`",
             text.chars().take(80).collect::<String>().escape_debug(),
             c.escape_debug()
         )),

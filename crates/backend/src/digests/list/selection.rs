@@ -1,4 +1,4 @@
-//! Selects tags by their names alone, and sorts them.
+//! Selects tags only by their names, and sorts them.
 
 use regex::Regex;
 use schemars::JsonSchema;
@@ -115,7 +115,7 @@ impl Selection {
         self.sort
     }
 
-    /// The selected ones of `tags`, sorted as far as names alone allow.
+    /// The selected ones of `tags`, sorted as far as names allow.
     ///
     /// # Errors
     /// When a parameter's value is not allowed in the pattern.
@@ -197,7 +197,8 @@ fn parse_glob(glob: &str, scope: &NameScope) -> Result<Template, String> {
 }
 
 fn parse_range(range: &str) -> Result<VersionReq, String> {
-    VersionReq::parse(range).map_err(|error| format!("`{range}` is no range of versions such as `>=1.2, <2`: {error}"))
+    VersionReq::parse(range)
+        .map_err(|error| format!("`{range}` is not a range of versions such as `>=1.2, <2`: {error}"))
 }
 
 fn parse_regex(regex: &str) -> Result<Regex, String> {
@@ -296,10 +297,10 @@ mod tests {
     fn impossible_patterns_are_refused() {
         for (config, says) in [
             (json!({"regex": "("}), "not a regular expression"),
-            (json!({"semver": "newest"}), "no range of versions"),
+            (json!({"semver": "newest"}), "not a range of versions"),
             (json!({"regex": "a)|(?:b"}), "not a regular expression"),
             (json!({"regex": "^sha256-.*"}), "never selected"),
-            (json!({"semver": ""}), "no range of versions"),
+            (json!({"semver": ""}), "not a range of versions"),
             (json!({"glob": ""}), "empty"),
             (json!({"glob": "[a-z]*"}), "fits no tag"),
             (json!({"glob": "feat/{{ params.number }}"}), "fits no tag"),

@@ -1,4 +1,4 @@
-//! Keeps the tags of a list whose images are signed, and the proofs for the next question.
+//! Keeps the tags of a list whose images are signed, and the proofs for the next query.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{CONCURRENT_READS, List, opened::OpenedTag};
 use crate::digests::{
     commit::Commit,
-    signatures::{Noted, NotedProofs, ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched},
+    signatures::{Noted, NotedProofs, ProofKey, ProofQuery, Proven, SignatureVerdict, Signatures, SignedImage},
 };
 use domain::{
     error::BackendError,
@@ -26,7 +26,7 @@ const MAX_NAMED: usize = 10;
 /// For how long *not signed* is remembered: lists hold many tags, of which old ones may never be signed.
 const NOT_SIGNED_FOR: Duration = Duration::from_mins(1);
 
-/// What the witness of signatures is asked about each tag.
+/// The query to the check of signatures about each tag.
 #[derive(Debug, Default)]
 pub(super) struct SignedQuery {
     /// The commit that must be proven.
@@ -59,7 +59,7 @@ pub(super) struct Kept {
     not_signed: Vec<Evidence>,
 }
 
-/// The proofs of an answer, which come back with the next question.
+/// The proofs of an answer, which come back with the next query.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Notes {
@@ -69,7 +69,7 @@ pub(super) struct Notes {
 }
 
 impl Kept {
-    /// What was learned of the repository whose tags were `asked` for.
+    /// The evidence of the repository, to the query `asked`.
     pub(super) fn evidence(&self, asked: String) -> Vec<Evidence> {
         let selected = match self.tags.len() {
             0 => Evidence::absent(asked, "no tag is selected"),
@@ -77,7 +77,7 @@ impl Kept {
             more => Evidence::present(asked, format!("{more} tags are selected")),
         };
         let mut evidence = vec![selected];
-        // What is refused concerns somebody, so it is named first.
+        // Refused images come first: an operator must act on them.
         let (refused, missing): (Vec<_>, Vec<_>) =
             self.not_signed.iter().cloned().partition(|each| each.verdict == Verdict::Refused);
         evidence.extend(refused.into_iter().chain(missing).take(MAX_NAMED));
@@ -125,7 +125,7 @@ impl Noted for SignedQuery {
 }
 
 impl Earlier {
-    /// The note of this very question counts more than that of its lineage.
+    /// The note of this very query counts more than that of its lineage.
     fn read(before: &Before) -> Self {
         let mut earlier = Self::default();
         for note in [&before.lineage, &before.own].into_iter().flatten() {
@@ -138,7 +138,7 @@ impl Earlier {
 }
 
 impl List {
-    /// What the witness of signatures is asked about the tags that `query` selects.
+    /// The query to the check of signatures about the tags that `query` selects.
     ///
     /// # Errors
     /// When the parameters make no commit.
@@ -157,7 +157,7 @@ impl List {
     /// Adds those of `opened` to `kept` that are signed, up to the limit, in their order. Without a demand for signatures, all are.
     ///
     /// # Errors
-    /// When it is not known of a tag whether it is signed, or when nobody vouches any more for an image that was proven.
+    /// When it is not known of a tag whether it is signed, or when the signature of an image that was proven cannot be verified any more.
     pub(super) async fn keep_signed(
         &self,
         opened: Vec<OpenedTag>,
@@ -170,16 +170,16 @@ impl List {
             kept.tags.extend(opened.into_iter().take(left).map(|opened| KeptTag { opened, proof: None }));
             return Ok(());
         };
-        let mut judged = stream::iter(opened)
+        let mut checked = stream::iter(opened)
             .map(async |opened| {
-                let tag = JudgedTag { signatures, opened: &opened, query, signed };
-                let judged = tag.judge().await;
-                (opened, judged)
+                let tag = CheckedTag { signatures, opened: &opened, query, signed };
+                let checked = tag.check().await;
+                (opened, checked)
             })
             .buffered(left.clamp(1, CONCURRENT_READS));
         while kept.tags.len() < self.limit {
-            let Some((opened, judged)) = judged.next().await else { break };
-            match judged? {
+            let Some((opened, checked)) = checked.next().await else { break };
+            match checked? {
                 Ok(proof) => kept.tags.push(KeptTag { opened, proof: Some(proof) }),
                 Err(because) => kept.not_signed.push(because),
             }
@@ -188,25 +188,25 @@ impl List {
     }
 }
 
-/// A tag, and what is asked about its image.
-struct JudgedTag<'a> {
+/// A tag whose image is checked.
+struct CheckedTag<'a> {
     signatures: &'a Signatures,
     opened: &'a OpenedTag,
     query: &'a Query,
     signed: &'a SignedQuery,
 }
 
-impl JudgedTag<'_> {
+impl CheckedTag<'_> {
     /// The proof of the tag's image, or why the tag is not selected.
     ///
     /// # Errors
-    /// When that is not known, or when the image was proven and nobody vouches for it any more.
-    async fn judge(&self) -> Result<Result<(ProofKey, Arc<Proven>), Evidence>, BackendError> {
+    /// When that is not known, or when the image was proven and its signature cannot be verified any more.
+    async fn check(&self) -> Result<Result<(ProofKey, Arc<Proven>), Evidence>, BackendError> {
         let contents = &self.opened.contents;
         let label = contents.revision.as_deref().map(str::trim).filter(|label| !label.is_empty());
         let asked = asked(self.signatures, &self.opened.reference);
-        let because = match self.vouch(self.signed.commit.as_ref(), label).await? {
-            Vouched::Proven(key, proven) => match (label, &proven.commit) {
+        let because = match self.verify(self.signed.commit.as_ref(), label).await? {
+            SignatureVerdict::Proven(key, proven) => match (label, &proven.commit) {
                 (Some(label), Some(commit)) if commit.is_contradicted_by(label) => {
                     let shown: String = label.chars().take(64).collect();
                     Evidence::refused(
@@ -216,8 +216,8 @@ impl JudgedTag<'_> {
                 }
                 _ => return Ok(Ok((key, proven))),
             },
-            Vouched::NotYet(why) => Evidence::absent(asked, why),
-            Vouched::Bad(why) => Evidence::refused(asked, why),
+            SignatureVerdict::NotYet(why) => Evidence::absent(asked, why),
+            SignatureVerdict::Bad(why) => Evidence::refused(asked, why),
         };
         self.check_former(&because.answer).await?;
         Ok(Err(because))
@@ -231,7 +231,7 @@ impl JudgedTag<'_> {
         let Some(former) = self.signed.earlier().were_proven.get(&self.opened.target.digest) else { return Ok(()) };
         if let (Some(former), Some(expected)) = (former, &self.signed.commit)
             && former != expected
-            && matches!(self.vouch(Some(former), None).await?, Vouched::Proven(..))
+            && matches!(self.verify(Some(former), None).await?, SignatureVerdict::Proven(..))
         {
             return Ok(());
         }
@@ -243,11 +243,11 @@ impl JudgedTag<'_> {
         Err(BackendError { evidence: vec![Evidence::unknown(asked, why)], ..BackendError::unavailable(message) })
     }
 
-    /// What the witness says of the image, with provenance for `commit`.
+    /// The verdict on the signature of the image, with provenance for `commit`.
     ///
     /// # Errors
-    /// When it does not know.
-    async fn vouch(&self, commit: Option<&Commit>, label: Option<&str>) -> Result<Vouched, BackendError> {
+    /// When that is not known.
+    async fn verify(&self, commit: Option<&Commit>, label: Option<&str>) -> Result<SignatureVerdict, BackendError> {
         let Reference { registry, repository, .. } = self.opened.reference.clone();
         let image = SignedImage { registry, repository, digests: vec![self.opened.target.digest.clone()] };
         let of_image = ProofQuery {
@@ -259,7 +259,7 @@ impl JudgedTag<'_> {
             may_reuse: !self.query.reuses_for().is_zero(),
             not_signed_for: NOT_SIGNED_FOR,
         };
-        self.signatures.vouch(&image, of_image).await.map_err(|mut error| {
+        self.signatures.verify(&image, of_image).await.map_err(|mut error| {
             let asked = asked(self.signatures, &self.opened.reference);
             error.evidence = vec![Evidence::unknown(&*asked, error.message.as_str())];
             error.within(asked)

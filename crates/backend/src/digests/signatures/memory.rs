@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Proven, Vouched};
+use super::{Proven, SignatureVerdict};
 use domain::{
     bounded_cache::Recent,
     clock::{Clock, Timestamp},
@@ -26,7 +26,7 @@ pub struct ProofKey([u8; 32]);
 /// The verdicts on images.
 pub(super) struct Memory {
     proofs: Recent<ProofKey, Arc<Proven>>,
-    unproven: Recent<ProofKey, (Vouched, Timestamp)>,
+    unproven: Recent<ProofKey, (SignatureVerdict, Timestamp)>,
     clock: Arc<dyn Clock>,
 }
 
@@ -71,16 +71,21 @@ impl Memory {
     }
 
     /// *Bad*, if it was noted within `bad_for`; *not yet*, if within `not_yet_for`.
-    pub(super) fn unproven(&self, key: &ProofKey, bad_for: Duration, not_yet_for: Duration) -> Option<Vouched> {
-        let (vouched, at) = self.unproven.get(key)?;
-        let life = if matches!(vouched, Vouched::Bad(_)) { bad_for } else { not_yet_for };
+    pub(super) fn unproven(
+        &self,
+        key: &ProofKey,
+        bad_for: Duration,
+        not_yet_for: Duration,
+    ) -> Option<SignatureVerdict> {
+        let (verdict, at) = self.unproven.get(key)?;
+        let life = if matches!(verdict, SignatureVerdict::Bad(_)) { bad_for } else { not_yet_for };
         let age = self.clock.now().since(at)?;
-        (age < life).then_some(vouched)
+        (age < life).then_some(verdict)
     }
 
-    /// Notes a verdict that is no proof.
-    pub(super) fn note(&self, key: ProofKey, vouched: &Vouched) {
-        self.unproven.insert(key, (vouched.clone(), self.clock.now()));
+    /// Notes a verdict without a proof.
+    pub(super) fn note(&self, key: ProofKey, verdict: &SignatureVerdict) {
+        self.unproven.insert(key, (verdict.clone(), self.clock.now()));
     }
 
     /// Forgets everything but proofs.
@@ -129,7 +134,10 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let memory = Memory::new(&clock);
         let key = ProofKey::of(&[Digest::of(b"image")], &[7; 32], None);
-        memory.note(key.within("registry.example.com", "dev/app"), &Vouched::NotYet("it is not signed".to_owned()));
+        memory.note(
+            key.within("registry.example.com", "dev/app"),
+            &SignatureVerdict::NotYet("it is not signed".to_owned()),
+        );
         let known = |repository: &str| {
             let minute = Duration::from_mins(1);
             memory.unproven(&key.within("registry.example.com", repository), minute, minute).is_some()

@@ -52,7 +52,7 @@ impl PlatformSource {
     /// The platform with the values of `context`.
     ///
     /// # Errors
-    /// When a value is missing, or the result is no platform.
+    /// When a value is missing, or the result is not a platform.
     pub(super) async fn render(&self, key: &str, context: &Context) -> Result<Wanted, BackendError> {
         match self {
             Self::Fixed(wanted) => Ok(wanted.clone()),

@@ -1,4 +1,4 @@
-//! Path checks: no parameter may leave the path that the configuration gives.
+//! Path checks: no parameter may leave the path of the configuration.
 
 /// Refuses the segments `.` and `..` in every spelling. URL parsers resolve them, so a value could leave the configured path.
 /// Encoded slashes count as well, since many servers read `%2F` as `/`. Also refuses an empty segment, because `/v1//items` is

@@ -38,7 +38,7 @@ pub(super) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnsw
         Some(found) if found.as_u64() == Some(id) => Ok(content(map, secrets)),
         Some(found) => {
             let found = secrets.excerpt(found.to_string().as_bytes(), 40);
-            Err(lost(format!("it was asked {id} and answered {found}")))
+            Err(lost(format!("it got {id} and answered {found}")))
         }
         None => Err(lost("its line has no `id`".to_owned())),
     }
@@ -54,7 +54,7 @@ fn content(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
         let why = match error {
             Some(Value::String(text)) => text,
             Some(other) => other.to_string(),
-            None => "it gives no reason".to_owned(),
+            None => "it names no reason".to_owned(),
         };
         let why = excerpt(secrets.redact(&why).as_bytes(), SHOWN_ERROR);
         return Err(match code.as_ref().map(Value::as_str) {
@@ -141,7 +141,7 @@ mod tests {
             ("loading…", "begins with `loading…`"),
             ("[]", "is a list, not an object"),
             (r#"{"output":[]}"#, "has no `id`"),
-            (r#"{"id":6,"output":[]}"#, "asked 7 and answered 6"),
+            (r#"{"id":6,"output":[]}"#, "it got 7 and answered 6"),
             (r#"{"id":"7","output":[]}"#, "answered \"7\""),
             (r#"{"id":7,"output":[]}{"id":7,"output":[]}"#, "trailing"),
             (r#"{"id":7,"output":[{}],"output":[]}"#, "`output` stands twice"),

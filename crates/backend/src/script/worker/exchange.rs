@@ -19,8 +19,8 @@ pub(super) enum Broken {
     Gone { is_silent: bool },
     /// The line is too long.
     TooMuch,
-    /// The worker wrote output that nobody asked for.
-    Unasked(&'static str),
+    /// The worker wrote output without a request.
+    Unrequested(&'static str),
 }
 
 /// Writes `request` and reads a line of at most `max_line` bytes, without the line end.
@@ -53,8 +53,8 @@ pub(super) async fn exchange(
                     let is_last = end + 1 == line.len() && !waiting(stdout).contains(PollFlags::POLLIN);
                     return match (is_last, is_written) {
                         _ if end > max_line => Err(Broken::TooMuch),
-                        (false, _) => Err(Broken::Unasked("it wrote more than one line")),
-                        (true, false) => Err(Broken::Unasked("it answered before it had read the request")),
+                        (false, _) => Err(Broken::Unrequested("it wrote more than one line")),
+                        (true, false) => Err(Broken::Unrequested("it answered before it had read the request")),
                         (true, true) => Ok(line.split_to(end).freeze()),
                     };
                 }

@@ -112,7 +112,7 @@ impl Shared {
             let worker = self.idle.pop()?;
             let Some(why) = worker.why_not(basis) else { return Some(worker) };
             self.launchers.worker_ended(why);
-            tracing::debug!("a worker that ended, wrote unasked or is outdated is replaced");
+            tracing::debug!("a worker that ended, wrote without a request or is outdated is replaced");
         }
     }
 

@@ -93,7 +93,7 @@ impl Worker {
         })
     }
 
-    /// Why the worker must not get a request: it ended, wrote unasked, or differs from what `basis` would start.
+    /// Why the worker must not get a request: it ended, wrote without a request, or differs from what `basis` would start.
     pub(super) fn why_not(&self, basis: &Basis<'_>) -> Option<&'static str> {
         if self.basis != *basis {
             return Some("outdated");
@@ -135,7 +135,7 @@ impl Worker {
                 let why = format!("wrote more than {} bytes without an end of line, stopped", job.max_output);
                 BackendError::invalid_output(why)
             }
-            Ok(Err(Broken::Unasked(what))) => BackendError::invalid_output(format!("lost step: {what}; stopped")),
+            Ok(Err(Broken::Unrequested(what))) => BackendError::invalid_output(format!("lost step: {what}; stopped")),
             Ok(Err(Broken::Gone { is_silent })) => {
                 let error = self.last_words(job).await;
                 return Err(if is_silent {
@@ -145,7 +145,7 @@ impl Worker {
                 });
             }
         };
-        self.tail.settle(job.deadline.min(Instant::now() + REASONS)).await;
+        self.tail.finish(job.deadline.min(Instant::now() + REASONS)).await;
         Err(Fault::Other(self.explain(why, job.secrets).into()))
     }
 
@@ -159,7 +159,7 @@ impl Worker {
         if ended.is_ok() {
             self.ended = None;
         }
-        self.tail.settle(deadline).await;
+        self.tail.finish(deadline).await;
         let error = match ended {
             Err(_) => self.explain(BackendError::unavailable("it closed its stdin or stdout, stopped"), secrets),
             Ok(Err(_)) => BackendError::unavailable("its launcher has gone"),

@@ -46,7 +46,7 @@ impl Tail {
     }
 
     /// Waits for the end of stderr, at most until `deadline`: some text may not have been read yet.
-    pub(super) async fn settle(&mut self, deadline: Instant) {
+    pub(super) async fn finish(&mut self, deadline: Instant) {
         let _ = timeout_at(deadline, self.reading.join_next()).await;
     }
 

@@ -1,6 +1,6 @@
-//! Commit statuses, which CI systems report under names of their own: which are required, and what they say together.
+//! Commit statuses, which CI systems report under names of their own: which are required, and their verdict together.
 
-use super::super::{Ruling, RulingState, pattern::NamePattern};
+use super::super::{CiState, CiVerdict, pattern::NamePattern};
 use crate::digests::commit::Commit;
 use domain::{
     error::BackendError,
@@ -10,7 +10,7 @@ use domain::{
 };
 
 /// How many statuses a message lists, the worst first.
-const MAX_TOLD: usize = 20;
+const MAX_SHOWN: usize = 20;
 /// How many characters of a name or a word a message shows.
 const MAX_WORD_CHARS: usize = 80;
 
@@ -22,7 +22,7 @@ pub struct ReportedStatus {
     /// The forge's own word for the state.
     pub word: String,
     /// The meaning of that word.
-    pub state: RulingState,
+    pub state: CiState,
     /// The page with details.
     pub url: Option<String>,
     /// When it was reported.
@@ -57,17 +57,17 @@ impl Required {
         wanted.into_iter().collect::<Option<_>>().map(Self::Listed)
     }
 
-    /// The ruling of `statuses`, which are everything that the request `asked` gave for `commit`.
+    /// The verdict of `statuses`, which are the whole answer for `commit` to the request `asked`.
     ///
     /// # Errors
     /// When a required name is reported in another case.
-    pub fn rule(
+    pub fn check(
         &self,
         statuses: &[ReportedStatus],
         commit: &Commit,
         asked: &str,
         secrets: &Secrets,
-    ) -> Result<Ruling, BackendError> {
+    ) -> Result<CiVerdict, BackendError> {
         let mut missing = Vec::new();
         let mut weighed: Vec<&ReportedStatus> = match self {
             Self::All => statuses.iter().collect(),
@@ -83,8 +83,8 @@ impl Required {
             }
         }
         weighed.sort_by_key(|status| std::cmp::Reverse(status.state));
-        let worst = weighed.first().map_or(RulingState::Pending, |status| status.state);
-        let state = if missing.is_empty() { worst } else { worst.max(RulingState::Pending) };
+        let worst = weighed.first().map_or(CiState::Pending, |status| status.state);
+        let state = if missing.is_empty() { worst } else { worst.max(CiState::Pending) };
 
         let mut evidence: Vec<Evidence> =
             missing.iter().map(|wanted| Evidence::absent(asked, format!("no status `{wanted}` yet"))).collect();
@@ -92,20 +92,20 @@ impl Required {
             evidence.push(Evidence::absent(asked, "no status yet"));
         }
         evidence.extend(weighed.iter().map(|status| status.evidence(asked, secrets)));
-        if evidence.len() > MAX_TOLD {
-            let more = evidence.split_off(MAX_TOLD - 1);
+        if evidence.len() > MAX_SHOWN {
+            let more = evidence.split_off(MAX_SHOWN - 1);
             evidence.extend(
                 more.first().map(|first| Evidence { answer: format!("and {} more", more.len()), ..first.clone() }),
             );
         }
         let deciding = weighed.iter().filter(|status| status.state == state).max_by_key(|status| &status.at);
-        Ok(Ruling {
+        Ok(CiVerdict {
             state,
             commit: Some(commit.clone()),
             is_earlier: false,
             evidence,
             run_url: deciding.and_then(|status| status.url.as_deref()).map(|url| secrets.redact(url)),
-            built_at: deciding.filter(|_| state != RulingState::Pending).and_then(|status| status.at.clone()),
+            built_at: deciding.filter(|_| state != CiState::Pending).and_then(|status| status.at.clone()),
         })
     }
 }
@@ -115,7 +115,7 @@ impl ReportedStatus {
         let show = |text: &str| secrets.excerpt(text.as_bytes(), MAX_WORD_CHARS);
         let url = self.url.as_deref().map(|url| format!(", {}", secrets.redact(url))).unwrap_or_default();
         let text = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
-        if self.state == RulingState::Passed { Evidence::present(asked, text) } else { Evidence::absent(asked, text) }
+        if self.state == CiState::Passed { Evidence::present(asked, text) } else { Evidence::absent(asked, text) }
     }
 }
 
@@ -129,18 +129,18 @@ pub(crate) fn unknown_word(what: &str, word: &str, secrets: &Secrets) -> Backend
 #[cfg(test)]
 mod tests {
     use super::*;
-    use RulingState::{Failed, Passed, Pending};
+    use CiState::{Failed, Passed, Pending};
 
     fn required(list: &[&str]) -> Required {
         let list: Vec<String> = list.iter().map(|text| (*text).to_owned()).collect();
         Required::build(Some(&list), &Path::root(), &mut Problems::default()).unwrap()
     }
 
-    fn rule(required: &Required, statuses: &[(&str, RulingState)]) -> Ruling {
+    fn rule(required: &Required, statuses: &[(&str, CiState)]) -> CiVerdict {
         try_rule(required, statuses).unwrap()
     }
 
-    fn try_rule(required: &Required, statuses: &[(&str, RulingState)]) -> Result<Ruling, BackendError> {
+    fn try_rule(required: &Required, statuses: &[(&str, CiState)]) -> Result<CiVerdict, BackendError> {
         let statuses: Vec<ReportedStatus> = statuses
             .iter()
             .map(|(name, state)| ReportedStatus {
@@ -151,7 +151,7 @@ mod tests {
                 at: Some("2026-01-01T00:00:00Z".to_owned()),
             })
             .collect();
-        required.rule(&statuses, &Commit::parse(&"a".repeat(40)).unwrap(), "GET /x", &Secrets::default())
+        required.check(&statuses, &Commit::parse(&"a".repeat(40)).unwrap(), "GET /x", &Secrets::default())
     }
 
     #[test]
@@ -182,16 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn a_ruling_shows_what_decided() {
-        let ruling = rule(&required(&["build", "lint"]), &[("build", Failed), ("x", Passed)]);
-        assert_eq!(ruling.run_url.as_deref(), Some("https://ci/build"));
-        assert_eq!(ruling.built_at.as_deref(), Some("2026-01-01T00:00:00Z"));
-        let lines: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    fn a_verdict_shows_what_decided() {
+        let verdict = rule(&required(&["build", "lint"]), &[("build", Failed), ("x", Passed)]);
+        assert_eq!(verdict.run_url.as_deref(), Some("https://ci/build"));
+        assert_eq!(verdict.built_at.as_deref(), Some("2026-01-01T00:00:00Z"));
+        let lines: Vec<String> = verdict.evidence.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             ["absent, GET /x: no status `lint` yet", "absent, GET /x: `build`: Failed, https://ci/build"]
         );
-        let many: Vec<(&str, RulingState)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
+        let many: Vec<(&str, CiState)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
         let evidence = rule(&Required::All, &many).evidence;
         assert_eq!(evidence.len(), 20);
         assert_eq!(evidence[0].answer, "`b`: Failed, https://ci/b");

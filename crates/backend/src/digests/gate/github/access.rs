@@ -11,7 +11,7 @@ use outbound::{ANONYMOUS, Call, Reply};
 /// The largest answer that is read, in bytes: a hundred runs with their repositories are about one mebibyte.
 const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
-/// The API and its credential. Without a credential GitHub is asked anonymously.
+/// The API and its credential. Without a credential GitHub is called anonymously.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) api: ForgeApi,
@@ -32,7 +32,7 @@ impl Access {
             None => client.fetch(call).await?,
             Some(credential) => credential.send(client, call).await?,
         };
-        judge(reply).map_err(|error| error.within(shown))
+        check(reply).map_err(|error| error.within(shown))
     }
 
     /// Whether less than a tenth is left of GitHub's rate limit.
@@ -45,7 +45,7 @@ impl Access {
     }
 }
 
-fn judge(reply: Reply) -> Result<Reply, BackendError> {
+fn check(reply: Reply) -> Result<Reply, BackendError> {
     let advice = match reply.status.as_u16() {
         200 => return Ok(reply),
         301 | 302 | 307 | 308 => "was the repository renamed or moved? write its current name",

@@ -37,8 +37,8 @@ impl Access {
 
     /// The newest check runs of `commit` whose name matches one of `names`.
     ///
-    /// Jobs of several workflows may share a name, and one workflow may have run several times. Check runs alone do not tell
-    /// these cases apart, and another workflow's success must not hide a failure. So if a name is in several check suites,
+    /// Jobs of several workflows may share a name, and one workflow may have run several times. A check run does not say
+    /// which case it is, and another workflow's success must not hide a failure. So if a name is in several check suites,
     /// the workflow runs are read as well: they name the workflow of each suite.
     pub(super) async fn check_runs(
         &self,
@@ -50,7 +50,7 @@ impl Access {
         let (segments, query) =
             (["commits", commit.as_str(), "check-runs"], [("filter", "latest"), ("per_page", "100")]);
         let mut runs = self.all::<CheckRuns>(repository, &segments, &query, deadline).await?;
-        // The judge says of a name in another case that it is misspelt.
+        // The check reports a name in another case as misspelt.
         let is_named = |name: &NamePattern, run: &CheckRun| {
             name.matches(&run.name) || name.misspelt([&*run.name].into_iter()).is_some()
         };

@@ -1,9 +1,9 @@
-//! The rulings that a list of runs, checks or statuses makes for the required names.
+//! The verdicts that a list of runs, checks or statuses makes for the required names.
 
 use std::collections::BTreeMap;
 
 use super::{
-    super::{Ruling, RulingState, pattern::NamePattern},
+    super::{CiState, CiVerdict, pattern::NamePattern},
     Conclusion,
     repository::GithubRepository,
 };
@@ -38,22 +38,26 @@ pub(super) struct CheckEntry {
     pub(super) ended_at: Option<String>,
 }
 
-/// Judges a list about one commit.
+/// The check of a list about one commit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judge<'a> {
+pub(super) struct ListCheck<'a> {
     pub(super) kind: CheckKind,
     pub(super) repository: &'a GithubRepository,
     pub(super) commit: &'a Commit,
     pub(super) accept: &'a [Conclusion],
 }
 
-impl Judge<'_> {
-    /// A ruling or an error for each group that one of `names` requires.
-    pub(super) fn judge(self, names: &[NamePattern], entries: &[CheckEntry]) -> Vec<Result<Ruling, BackendError>> {
-        names.iter().flat_map(|name| self.judge_one(name, entries)).collect()
+impl ListCheck<'_> {
+    /// A verdict or an error for each group that one of `names` requires.
+    pub(super) fn verdicts(
+        self,
+        names: &[NamePattern],
+        entries: &[CheckEntry],
+    ) -> Vec<Result<CiVerdict, BackendError>> {
+        names.iter().flat_map(|name| self.verdicts_of(name, entries)).collect()
     }
 
-    fn judge_one(self, name: &NamePattern, entries: &[CheckEntry]) -> Vec<Result<Ruling, BackendError>> {
+    fn verdicts_of(self, name: &NamePattern, entries: &[CheckEntry]) -> Vec<Result<CiVerdict, BackendError>> {
         let mut newest: BTreeMap<&str, &CheckEntry> = BTreeMap::new();
         for entry in entries.iter().filter(|entry| entry.names.iter().any(|called| name.matches(called))) {
             let best = newest.entry(&entry.group).or_insert(entry);
@@ -68,12 +72,12 @@ impl Judge<'_> {
                 return vec![Err(BackendError { evidence, ..BackendError::invalid_output(format!("{asked}: {why}")) })];
             }
             let evidence = Evidence::absent(self.asked(&name.to_string()), format!("no {} yet", self.noun()));
-            return vec![Ok(self.ruling(RulingState::Pending, evidence, None))];
+            return vec![Ok(self.verdict(CiState::Pending, evidence, None))];
         }
-        newest.into_values().map(|entry| self.rule(entry)).collect()
+        newest.into_values().map(|entry| self.verdict_on(entry)).collect()
     }
 
-    fn rule(self, entry: &CheckEntry) -> Result<Ruling, BackendError> {
+    fn verdict_on(self, entry: &CheckEntry) -> Result<CiVerdict, BackendError> {
         let asked = self.asked(&entry.group);
         let which = match entry.attempt {
             1 => format!("{} {}", self.noun(), entry.id),
@@ -83,10 +87,10 @@ impl Judge<'_> {
         match self.state(entry) {
             Ok((state, word)) => {
                 let evidence = match state {
-                    RulingState::Passed => Evidence::present(asked, answered(&word)),
-                    RulingState::Pending | RulingState::Failed => Evidence::absent(asked, answered(&word)),
+                    CiState::Passed => Evidence::present(asked, answered(&word)),
+                    CiState::Pending | CiState::Failed => Evidence::absent(asked, answered(&word)),
                 };
-                Ok(self.ruling(state, evidence, Some(entry)))
+                Ok(self.verdict(state, evidence, Some(entry)))
             }
             Err(word) => {
                 let error = BackendError::invalid_output(format!("{asked}: {}", answered(&word)));
@@ -96,48 +100,48 @@ impl Judge<'_> {
     }
 
     /// The state that the words of `entry` mean, with its description; or the reason why they are unclear.
-    fn state(self, entry: &CheckEntry) -> Result<(RulingState, String), String> {
+    fn state(self, entry: &CheckEntry) -> Result<(CiState, String), String> {
         let Some(status) = &entry.status else { return Err("GitHub names no status".to_owned()) };
         match status.as_str() {
             "completed" => {}
             "queued" | "in_progress" | "waiting" | "requested" | "pending" => {
-                return Ok((RulingState::Pending, shown(status)));
+                return Ok((CiState::Pending, shown(status)));
             }
             other => return Err(format!("its status `{}` is unknown here", shown(other))),
         }
         let conclusion = entry.conclusion.as_deref().unwrap_or_default();
         let idle = |accepted| {
             if self.accept.contains(&accepted) {
-                (RulingState::Passed, format!("{conclusion}, which is accepted"))
+                (CiState::Passed, format!("{conclusion}, which is accepted"))
             } else {
-                (RulingState::Failed, format!("{conclusion}, which is no success unless `accept` names it"))
+                (CiState::Failed, format!("{conclusion}, which is not a success unless `accept` names it"))
             }
         };
         Ok(match (self.kind, conclusion) {
-            (_, "success") => (RulingState::Passed, conclusion.to_owned()),
+            (_, "success") => (CiState::Passed, conclusion.to_owned()),
             (CheckKind::Workflow | CheckKind::Check, "skipped") => idle(Conclusion::Skipped),
             (CheckKind::Workflow | CheckKind::Check, "neutral") => idle(Conclusion::Neutral),
             (CheckKind::Status, "failure" | "error")
             | (
                 CheckKind::Workflow | CheckKind::Check,
                 "failure" | "cancelled" | "timed_out" | "startup_failure" | "stale",
-            ) => (RulingState::Failed, conclusion.to_owned()),
+            ) => (CiState::Failed, conclusion.to_owned()),
             (CheckKind::Workflow | CheckKind::Check, "action_required") => {
-                (RulingState::Pending, "it waits for somebody".to_owned())
+                (CiState::Pending, "it waits for an approval".to_owned())
             }
             (_, "") => return Err("it is completed, and GitHub names no conclusion".to_owned()),
             (_, other) => return Err(format!("`{}` is unknown here", shown(other))),
         })
     }
 
-    fn ruling(self, state: RulingState, evidence: Evidence, entry: Option<&CheckEntry>) -> Ruling {
-        Ruling {
+    fn verdict(self, state: CiState, evidence: Evidence, entry: Option<&CheckEntry>) -> CiVerdict {
+        CiVerdict {
             state,
             commit: Some(self.commit.clone()),
             is_earlier: false,
             evidence: vec![evidence],
             run_url: entry.and_then(|entry| entry.url.clone()),
-            built_at: entry.filter(|_| state != RulingState::Pending).and_then(|entry| entry.ended_at.clone()),
+            built_at: entry.filter(|_| state != CiState::Pending).and_then(|entry| entry.ended_at.clone()),
         }
     }
 
@@ -187,12 +191,12 @@ mod tests {
         accept: &[Conclusion],
         names: &[&str],
         entries: &[CheckEntry],
-    ) -> Result<Ruling, BackendError> {
+    ) -> Result<CiVerdict, BackendError> {
         let names: Vec<NamePattern> = names.iter().map(|name| NamePattern::parse(name).unwrap()).collect();
         let (repository, commit) =
             (GithubRepository::parse("org/repo").unwrap(), Commit::parse(&"a".repeat(40)).unwrap());
-        let judge = Judge { kind, repository: &repository, commit: &commit, accept };
-        Rule::All.decide(judge.judge(&names, entries))
+        let check = ListCheck { kind, repository: &repository, commit: &commit, accept };
+        Rule::All.decide(check.verdicts(&names, entries))
     }
 
     /// A comparison as text would wait for a run that is there.
@@ -203,29 +207,29 @@ mod tests {
             let error = rule(CheckKind::Workflow, &[], &[name], &runs).unwrap_err();
             assert!(error.message.contains(&format!("there is no `{name}`, but `Build")), "{}", error.message);
         }
-        assert_eq!(rule(CheckKind::Workflow, &[], &["Build"], &runs).unwrap().state, RulingState::Passed);
-        assert_eq!(rule(CheckKind::Workflow, &[], &["test"], &runs).unwrap().state, RulingState::Pending);
+        assert_eq!(rule(CheckKind::Workflow, &[], &["Build"], &runs).unwrap().state, CiState::Passed);
+        assert_eq!(rule(CheckKind::Workflow, &[], &["test"], &runs).unwrap().state, CiState::Pending);
     }
 
     #[test]
     fn every_documented_word() {
-        let passed = RulingState::Passed;
+        let passed = CiState::Passed;
         for (words, expected) in [
             ("completed success", Some(passed)),
-            ("completed failure", Some(RulingState::Failed)),
-            ("completed cancelled", Some(RulingState::Failed)),
-            ("completed timed_out", Some(RulingState::Failed)),
-            ("completed startup_failure", Some(RulingState::Failed)),
-            ("completed stale", Some(RulingState::Failed)),
-            ("completed skipped", Some(RulingState::Failed)),
-            ("completed neutral", Some(RulingState::Failed)),
-            ("completed action_required", Some(RulingState::Pending)),
-            ("queued", Some(RulingState::Pending)),
-            ("in_progress", Some(RulingState::Pending)),
-            ("waiting", Some(RulingState::Pending)),
-            ("requested", Some(RulingState::Pending)),
-            ("pending", Some(RulingState::Pending)),
-            ("in_progress success", Some(RulingState::Pending)),
+            ("completed failure", Some(CiState::Failed)),
+            ("completed cancelled", Some(CiState::Failed)),
+            ("completed timed_out", Some(CiState::Failed)),
+            ("completed startup_failure", Some(CiState::Failed)),
+            ("completed stale", Some(CiState::Failed)),
+            ("completed skipped", Some(CiState::Failed)),
+            ("completed neutral", Some(CiState::Failed)),
+            ("completed action_required", Some(CiState::Pending)),
+            ("queued", Some(CiState::Pending)),
+            ("in_progress", Some(CiState::Pending)),
+            ("waiting", Some(CiState::Pending)),
+            ("requested", Some(CiState::Pending)),
+            ("pending", Some(CiState::Pending)),
+            ("in_progress success", Some(CiState::Pending)),
             ("completed", None),
             ("completed error", None),
             ("completed Success", None),
@@ -236,21 +240,21 @@ mod tests {
             ("", None),
         ] {
             for kind in [CheckKind::Workflow, CheckKind::Check] {
-                let ruling = rule(kind, &[], &["build"], &[entry("build", 1, 1, words)]);
+                let verdict = rule(kind, &[], &["build"], &[entry("build", 1, 1, words)]);
                 match expected {
-                    Some(state) => assert_eq!(ruling.unwrap().state, state, "{words}"),
-                    None => assert_eq!(ruling.unwrap_err().kind, ErrorKind::InvalidOutput, "{words}"),
+                    Some(state) => assert_eq!(verdict.unwrap().state, state, "{words}"),
+                    None => assert_eq!(verdict.unwrap_err().kind, ErrorKind::InvalidOutput, "{words}"),
                 }
             }
         }
         for (words, expected) in [
             ("completed success", passed),
-            ("pending", RulingState::Pending),
-            ("completed failure", RulingState::Failed),
-            ("completed error", RulingState::Failed),
+            ("pending", CiState::Pending),
+            ("completed failure", CiState::Failed),
+            ("completed error", CiState::Failed),
         ] {
-            let ruling = rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, words)]);
-            assert_eq!(ruling.unwrap().state, expected, "{words}");
+            let verdict = rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, words)]);
+            assert_eq!(verdict.unwrap().state, expected, "{words}");
         }
         assert!(rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, "completed skipped")]).is_err());
         // An unknown word for an older run does not matter.
@@ -261,36 +265,36 @@ mod tests {
     #[test]
     fn what_did_nothing_passes_only_where_that_is_accepted() {
         let entries = [entry("build", 1, 1, "completed skipped")];
-        let ruling = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &entries).unwrap();
-        assert_eq!(ruling.state, RulingState::Failed);
-        assert!(ruling.evidence[0].answer.contains("skipped, which is no success unless `accept`"));
-        let ruling = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &entries).unwrap();
-        assert_eq!(ruling.state, RulingState::Passed);
+        let verdict = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &entries).unwrap();
+        assert_eq!(verdict.state, CiState::Failed);
+        assert!(verdict.evidence[0].answer.contains("skipped, which is not a success unless `accept`"));
+        let verdict = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &entries).unwrap();
+        assert_eq!(verdict.state, CiState::Passed);
     }
 
     #[test]
     fn the_newest_run_counts_and_of_it_the_newest_attempt() {
         let state = |entries: &[CheckEntry]| rule(CheckKind::Workflow, &[], &["build"], entries).unwrap().state;
         let (failed, passed, runs) = ("completed failure", "completed success", "in_progress");
-        assert_eq!(state(&[entry("build", 1, 1, failed), entry("build", 2, 1, passed)]), RulingState::Passed);
-        assert_eq!(state(&[entry("build", 2, 1, runs), entry("build", 1, 3, passed)]), RulingState::Pending);
-        assert_eq!(state(&[entry("build", 2, 2, passed), entry("build", 2, 1, failed)]), RulingState::Passed);
-        assert_eq!(state(&[entry("build", 2, 1, passed), entry("build", 2, 2, failed)]), RulingState::Failed);
+        assert_eq!(state(&[entry("build", 1, 1, failed), entry("build", 2, 1, passed)]), CiState::Passed);
+        assert_eq!(state(&[entry("build", 2, 1, runs), entry("build", 1, 3, passed)]), CiState::Pending);
+        assert_eq!(state(&[entry("build", 2, 2, passed), entry("build", 2, 1, failed)]), CiState::Passed);
+        assert_eq!(state(&[entry("build", 2, 1, passed), entry("build", 2, 2, failed)]), CiState::Failed);
     }
 
     #[test]
     fn all_names_and_all_matches_are_required() {
         let passed = |name: &str, id| entry(name, id, 1, "completed success");
         let ask = |names: &[&str], entries: &[CheckEntry]| rule(CheckKind::Workflow, &[], names, entries).unwrap();
-        let ruling = ask(&["build.yml", "test"], &[passed("build", 1)]);
-        assert_eq!(ruling.state, RulingState::Pending);
-        assert_eq!(ruling.evidence[1].to_string(), "absent, the workflow test of org/repo at aaaaaaaa: no run yet");
-        let ruling = ask(&["/^(build|test)$/"], &[passed("build", 3), entry("test", 2, 1, "completed failure")]);
-        assert_eq!((ruling.state, ruling.evidence.len()), (RulingState::Failed, 2));
-        assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/runs/2"));
-        assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, RulingState::Pending);
-        let ruling = ask(&["/./"], &[passed("build", 3), passed("test", 9), passed("lint", 5)]);
-        assert_eq!((ruling.state, ruling.built_at.as_deref()), (RulingState::Passed, Some("2026-01-01T00:00:09Z")));
-        assert_eq!(ask(&["build"], &[]).state, RulingState::Pending);
+        let verdict = ask(&["build.yml", "test"], &[passed("build", 1)]);
+        assert_eq!(verdict.state, CiState::Pending);
+        assert_eq!(verdict.evidence[1].to_string(), "absent, the workflow test of org/repo at aaaaaaaa: no run yet");
+        let verdict = ask(&["/^(build|test)$/"], &[passed("build", 3), entry("test", 2, 1, "completed failure")]);
+        assert_eq!((verdict.state, verdict.evidence.len()), (CiState::Failed, 2));
+        assert_eq!(verdict.run_url.as_deref(), Some("https://github.com/runs/2"));
+        assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, CiState::Pending);
+        let verdict = ask(&["/./"], &[passed("build", 3), passed("test", 9), passed("lint", 5)]);
+        assert_eq!((verdict.state, verdict.built_at.as_deref()), (CiState::Passed, Some("2026-01-01T00:00:09Z")));
+        assert_eq!(ask(&["build"], &[]).state, CiState::Pending);
     }
 }

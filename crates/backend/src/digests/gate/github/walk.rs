@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     super::{
-        Gate, GateQuery, Ruling, RulingState,
+        CiState, CiVerdict, Gate, GateQuery,
         memory::{Remembered, System},
     },
     Github, GithubRequest,
@@ -20,7 +20,7 @@ const MAX_LISTS: usize = 5;
 /// The most commits in one of GitHub's lists.
 const MAX_LIST_LENGTH: usize = 100;
 
-/// A gate that asks GitHub about earlier commits while the requested one has not passed.
+/// A gate that checks earlier commits on GitHub while the requested one has not passed.
 #[derive(Debug)]
 pub(super) struct WalkBack {
     github: Remembered<Github>,
@@ -29,10 +29,10 @@ pub(super) struct WalkBack {
 
 #[async_trait]
 impl Gate for WalkBack {
-    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
+    async fn check(&self, query: GateQuery<'_>) -> Result<CiVerdict, BackendError> {
         let request = self.github.system.request(query).await?;
-        let own = self.github.ruling(request.clone(), query).await?;
-        if own.state == RulingState::Passed { Ok(own) } else { self.walk_back(&request, own, query).await }
+        let own = self.github.verdict(request.clone(), query).await?;
+        if own.state == CiState::Passed { Ok(own) } else { self.walk_back(&request, own, query).await }
     }
 
     fn forget(&self) {
@@ -47,18 +47,18 @@ impl WalkBack {
         Self { github, steps }
     }
 
-    /// The ruling on the newest commit before `request` that passed; `own` if there are no more commits.
+    /// The verdict on the newest commit before `request` that passed; `own` if there are no more commits.
     ///
     /// Only first parents are followed: a merged-in commit was never the head of the branch.
     ///
     /// # Errors
-    /// When the ruling on a commit is unclear, or when none passed and there may be more commits.
+    /// When the verdict on a commit is unclear, or when none passed and there may be more commits.
     async fn walk_back(
         &self,
         request: &GithubRequest,
-        own: Ruling,
+        own: CiVerdict,
         query: GateQuery<'_>,
-    ) -> Result<Ruling, BackendError> {
+    ) -> Result<CiVerdict, BackendError> {
         let GithubRequest { repository, commit } = request;
         let walk = format!("the commits of {repository} before {}", commit.short());
         let (mut here, mut gone, mut history) = (request.clone(), 0, History::default());
@@ -70,19 +70,19 @@ impl WalkBack {
                 None => break Some("merged-in commits fill the lists of commits, and no more lists are read"),
             };
             (here.commit, gone) = (parent, gone + 1);
-            let ruling = self.github.ruling(here.clone(), query).await?;
-            if ruling.state == RulingState::Passed {
+            let verdict = self.github.verdict(here.clone(), query).await?;
+            if verdict.state == CiState::Passed {
                 let text = format!("{} passed, {gone} before {}", here.commit.short(), commit.short());
                 let mut evidence = own.evidence;
                 evidence.push(Evidence::present(walk, text));
-                evidence.extend(ruling.evidence);
-                return Ok(Ruling { is_earlier: true, evidence, ..ruling });
+                evidence.extend(verdict.evidence);
+                return Ok(CiVerdict { is_earlier: true, evidence, ..verdict });
             }
         };
         let mut evidence = own.evidence.clone();
         let Some(unseen) = unseen else {
             evidence.push(Evidence::absent(walk, format!("none of all {gone} passed")));
-            return Ok(Ruling { evidence, ..own });
+            return Ok(CiVerdict { evidence, ..own });
         };
         let why = format!(
             "none of the last {gone} commits before {} passed; whether an earlier one did is not known: {unseen}",
@@ -175,8 +175,8 @@ mod tests {
         let wrong: [(ListDocument<'_>, &str); 4] = [
             (&[], "does not list dddddddd itself"),
             (&[("b", &["d"])], "does not list dddddddd itself"),
-            (&[("x", &[])], "no commit"),
-            (&[("d", &["x"])], "no commit"),
+            (&[("x", &[])], "not a commit"),
+            (&[("d", &["x"])], "not a commit"),
         ];
         for (listed, says) in wrong {
             assert!(learn("d", listed).unwrap_err().contains(says), "{listed:?}");

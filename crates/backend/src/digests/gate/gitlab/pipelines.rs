@@ -1,10 +1,10 @@
-//! The ruling that a commit's pipelines make.
+//! The verdict that a commit's pipelines make.
 
 use serde::Deserialize;
 
 use super::{
     super::{
-        Ruling, RulingState,
+        CiState, CiVerdict,
         forge::{Forge, time, unknown_word},
     },
     GitlabAccept,
@@ -38,17 +38,17 @@ pub(super) struct PipelineFilter<'a> {
 }
 
 impl PipelineFilter<'_> {
-    /// The ruling of `pipelines`, which are everything that the request `asked` gave.
+    /// The verdict of `pipelines`, which are the whole answer to the request `asked`.
     ///
     /// # Errors
     /// When the deciding pipeline has an unknown status.
-    pub(super) fn rule(
+    pub(super) fn check(
         &self,
         pipelines: &[GitlabPipeline],
         asked: &str,
         forge: &Forge,
         secrets: &Secrets,
-    ) -> Result<Ruling, BackendError> {
+    ) -> Result<CiVerdict, BackendError> {
         let mut newest: Option<&GitlabPipeline> = None;
         for pipeline in pipelines {
             if self.fits(pipeline)? && newest.is_none_or(|newest| newest.id < pipeline.id) {
@@ -58,8 +58,8 @@ impl PipelineFilter<'_> {
         let commit = Some(self.commit.clone());
         let Some(newest) = newest else {
             let evidence = vec![Evidence::absent(asked, self.none_of(pipelines, secrets))];
-            let state = RulingState::Pending;
-            return Ok(Ruling { state, commit, is_earlier: false, evidence, run_url: None, built_at: None });
+            let state = CiState::Pending;
+            return Ok(CiVerdict { state, commit, is_earlier: false, evidence, run_url: None, built_at: None });
         };
         let state =
             state(&newest.status, self.accept).ok_or_else(|| unknown_word("a pipeline", &newest.status, secrets))?;
@@ -67,12 +67,12 @@ impl PipelineFilter<'_> {
         let page = run_url.as_deref().map(|url| format!(", {url}")).unwrap_or_default();
         let text = format!("pipeline {}: {}{page}", newest.id, newest.status);
         let evidence = match state {
-            RulingState::Passed => Evidence::present(asked, text),
-            RulingState::Pending | RulingState::Failed => Evidence::absent(asked, text),
+            CiState::Passed => Evidence::present(asked, text),
+            CiState::Pending | CiState::Failed => Evidence::absent(asked, text),
         };
         // The lists have no time of the end. A pipeline that ended is not updated any more, so that time is used.
-        let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != RulingState::Pending);
-        Ok(Ruling { state, commit, is_earlier: false, evidence: vec![evidence], run_url, built_at })
+        let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != CiState::Pending);
+        Ok(CiVerdict { state, commit, is_earlier: false, evidence: vec![evidence], run_url, built_at })
     }
 
     /// Whether `pipeline` counts. A server ignores filters that it does not know, so all are compared here too.
@@ -130,11 +130,11 @@ impl GitlabPipeline {
 }
 
 /// The meaning of GitLab's word. A pipeline that is being cancelled counts as cancelled.
-fn state(word: &str, accept: &[GitlabAccept]) -> Option<RulingState> {
+fn state(word: &str, accept: &[GitlabAccept]) -> Option<CiState> {
     match word {
-        "success" => Some(RulingState::Passed),
-        "skipped" if accept.contains(&GitlabAccept::Skipped) => Some(RulingState::Passed),
-        "failed" | "canceled" | "canceling" | "skipped" => Some(RulingState::Failed),
+        "success" => Some(CiState::Passed),
+        "skipped" if accept.contains(&GitlabAccept::Skipped) => Some(CiState::Passed),
+        "failed" | "canceled" | "canceling" | "skipped" => Some(CiState::Failed),
         "created"
         | "waiting_for_resource"
         | "preparing"
@@ -142,7 +142,7 @@ fn state(word: &str, accept: &[GitlabAccept]) -> Option<RulingState> {
         | "pending"
         | "running"
         | "scheduled"
-        | "manual" => Some(RulingState::Pending),
+        | "manual" => Some(CiState::Pending),
         _ => None,
     }
 }
@@ -160,21 +160,21 @@ mod tests {
     #[test]
     fn each_word_has_a_meaning() {
         let meaning = |word| state(word, &[]);
-        assert_eq!(meaning("success"), Some(RulingState::Passed));
+        assert_eq!(meaning("success"), Some(CiState::Passed));
         for word in ["failed", "canceled", "canceling", "skipped"] {
-            assert_eq!(meaning(word), Some(RulingState::Failed), "{word}");
+            assert_eq!(meaning(word), Some(CiState::Failed), "{word}");
         }
         for word in ["created", "waiting_for_resource", "preparing", "waiting_for_callback", "pending", "running"] {
-            assert_eq!(meaning(word), Some(RulingState::Pending), "{word}");
+            assert_eq!(meaning(word), Some(CiState::Pending), "{word}");
         }
         for word in ["scheduled", "manual"] {
-            assert_eq!(meaning(word), Some(RulingState::Pending), "{word}");
+            assert_eq!(meaning(word), Some(CiState::Pending), "{word}");
         }
         for word in ["", "Success", "succeeded"] {
             assert_eq!(meaning(word), None, "{word}");
         }
-        assert_eq!(state("skipped", &[GitlabAccept::Skipped]), Some(RulingState::Passed));
-        assert_eq!(state("canceled", &[GitlabAccept::Skipped]), Some(RulingState::Failed));
+        assert_eq!(state("skipped", &[GitlabAccept::Skipped]), Some(CiState::Passed));
+        assert_eq!(state("canceled", &[GitlabAccept::Skipped]), Some(CiState::Failed));
     }
 
     #[test]

@@ -40,10 +40,10 @@ fn a_key_tells_parts_apart() {
     assert_eq!(key(&[Some("ab")]), keys[3]);
 }
 
-/// Answers a given state after a given time, and counts its requests.
+/// Answers a certain state after a certain time, and counts its requests.
 #[derive(Debug)]
 struct Oracle {
-    says: Mutex<Option<RulingState>>,
+    says: Mutex<Option<CiState>>,
     takes: Duration,
     is_low: AtomicBool,
     asked: AtomicU64,
@@ -59,12 +59,12 @@ impl System for Oracle {
 
     fn write_key((): &(), _: &mut RequestKey) {}
 
-    async fn rule(&self, (): &(), deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn check(&self, (): &(), deadline: Instant) -> Result<CiVerdict, BackendError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let says = *self.says.lock().unwrap();
         timeout_at(deadline, sleep(self.takes)).await.map_err(|_| BackendError::timeout("too slow"))?;
         let state = says.ok_or_else(|| BackendError::unavailable("x"))?;
-        Ok(Ruling { state, commit: None, is_earlier: false, evidence: Vec::new(), run_url: None, built_at: None })
+        Ok(CiVerdict { state, commit: None, is_earlier: false, evidence: Vec::new(), run_url: None, built_at: None })
     }
 
     fn is_low(&self, (): &()) -> bool {
@@ -87,7 +87,7 @@ impl GateContext {
         Self { hands, gate: Arc::new(Remembered::new(oracle, &clock)) }
     }
 
-    fn says(&self, says: Option<RulingState>) {
+    fn says(&self, says: Option<CiState>) {
         *self.gate.system.says.lock().unwrap() = says;
     }
 
@@ -95,15 +95,15 @@ impl GateContext {
         self.gate.system.asked.load(Ordering::SeqCst)
     }
 
-    async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<RulingState, BackendError> {
+    async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<CiState, BackendError> {
         let (context, parameters) = (Context::here(minijinja::Value::UNDEFINED), Arc::default());
         let deadline = Instant::now() + patience;
         let asked = GateQuery { context: &context, parameters: &parameters, deadline, may_reuse };
-        self.gate.ask(asked).await.map(|ruling| ruling.state)
+        self.gate.check(asked).await.map(|verdict| verdict.state)
     }
 
     /// The same in a task of its own.
-    fn asks(&self, patience: Duration) -> tokio::task::JoinHandle<Result<RulingState, BackendError>> {
+    fn asks(&self, patience: Duration) -> tokio::task::JoinHandle<Result<CiState, BackendError>> {
         let context = self.clone();
         tokio::spawn(async move { context.ask(true, patience).await })
     }
@@ -112,14 +112,14 @@ impl GateContext {
 const PATIENT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn each_ruling_holds_for_its_time() {
+async fn each_verdict_holds_for_its_time() {
     for (state, is_low, lasts) in [
-        (RulingState::Passed, false, 600),
-        (RulingState::Failed, false, 60),
-        (RulingState::Pending, false, 0),
-        (RulingState::Passed, true, 2400),
-        (RulingState::Failed, true, 240),
-        (RulingState::Pending, true, 60),
+        (CiState::Passed, false, 600),
+        (CiState::Failed, false, 60),
+        (CiState::Pending, false, 0),
+        (CiState::Passed, true, 2400),
+        (CiState::Failed, true, 240),
+        (CiState::Pending, true, 60),
     ] {
         let context = GateContext::new(Duration::ZERO);
         context.gate.system.is_low.store(is_low, Ordering::SeqCst);
@@ -140,11 +140,11 @@ async fn each_ruling_holds_for_its_time() {
 async fn who_may_not_reuse_asks_and_corrects_what_is_remembered() {
     let context = GateContext::new(Duration::ZERO);
     for (may_reuse, says, hears) in [
-        (true, RulingState::Passed, RulingState::Passed),
-        (false, RulingState::Failed, RulingState::Failed),
-        (true, RulingState::Passed, RulingState::Failed),
-        (false, RulingState::Pending, RulingState::Pending),
-        (true, RulingState::Passed, RulingState::Passed),
+        (true, CiState::Passed, CiState::Passed),
+        (false, CiState::Failed, CiState::Failed),
+        (true, CiState::Passed, CiState::Failed),
+        (false, CiState::Pending, CiState::Pending),
+        (true, CiState::Passed, CiState::Passed),
     ] {
         context.says(Some(says));
         assert_eq!(context.ask(may_reuse, PATIENT).await.unwrap(), hears);
@@ -155,12 +155,12 @@ async fn who_may_not_reuse_asks_and_corrects_what_is_remembered() {
 #[tokio::test(start_paused = true)]
 async fn equal_questions_share_one_even_when_the_first_one_leaves() {
     let context = GateContext::new(Duration::from_secs(1));
-    context.says(Some(RulingState::Pending));
+    context.says(Some(CiState::Pending));
     let callers: Vec<_> = (0..100).map(|_| context.asks(PATIENT)).collect();
     sleep(Duration::from_millis(500)).await;
     callers[0].abort();
     for caller in callers.into_iter().skip(1) {
-        assert_eq!(caller.await.unwrap().unwrap(), RulingState::Pending);
+        assert_eq!(caller.await.unwrap().unwrap(), CiState::Pending);
     }
     assert_eq!(context.asked(), 1);
     assert!(context.gate.flights.len() == 0);
@@ -169,12 +169,12 @@ async fn equal_questions_share_one_even_when_the_first_one_leaves() {
 #[tokio::test(start_paused = true)]
 async fn who_has_more_time_waits_longer() {
     let context = GateContext::new(Duration::from_secs(1));
-    context.says(Some(RulingState::Passed));
+    context.says(Some(CiState::Passed));
     let hasty = context.asks(Duration::from_millis(100));
     tokio::task::yield_now().await;
     let patient = context.asks(PATIENT);
     assert_eq!(hasty.await.unwrap().unwrap_err().message, "too slow");
-    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (RulingState::Passed, 2));
+    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (CiState::Passed, 2));
 
     // A caller with less time stops waiting earlier.
     context.gate.forget();
@@ -183,29 +183,29 @@ async fn who_has_more_time_waits_longer() {
     let began = Instant::now();
     let error = context.ask(true, Duration::from_millis(100)).await.unwrap_err();
     assert!(error.message.contains("in time") && began.elapsed() < Duration::from_millis(200), "{error}");
-    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (RulingState::Passed, 3));
+    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (CiState::Passed, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_began_before_all_was_forgotten_is_not_remembered() {
     let context = GateContext::new(Duration::from_secs(1));
-    context.says(Some(RulingState::Failed));
+    context.says(Some(CiState::Failed));
     let slow = context.asks(PATIENT);
     sleep(Duration::from_millis(500)).await;
     context.gate.forget();
-    context.says(Some(RulingState::Passed));
-    assert_eq!(slow.await.unwrap().unwrap(), RulingState::Failed);
-    assert_eq!(context.ask(true, PATIENT).await.unwrap(), RulingState::Passed);
+    context.says(Some(CiState::Passed));
+    assert_eq!(slow.await.unwrap().unwrap(), CiState::Failed);
+    assert_eq!(context.ask(true, PATIENT).await.unwrap(), CiState::Passed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_began_before_somebody_asked_anew_is_not_remembered() {
     let context = GateContext::new(Duration::from_secs(1));
-    context.says(Some(RulingState::Failed));
+    context.says(Some(CiState::Failed));
     let slow = context.asks(PATIENT);
     sleep(Duration::from_millis(500)).await;
-    context.says(Some(RulingState::Passed));
-    assert_eq!(context.ask(false, PATIENT).await.unwrap(), RulingState::Passed);
-    assert_eq!(slow.await.unwrap().unwrap(), RulingState::Failed);
-    assert_eq!((context.ask(true, PATIENT).await.unwrap(), context.asked()), (RulingState::Passed, 2));
+    context.says(Some(CiState::Passed));
+    assert_eq!(context.ask(false, PATIENT).await.unwrap(), CiState::Passed);
+    assert_eq!(slow.await.unwrap().unwrap(), CiState::Failed);
+    assert_eq!((context.ask(true, PATIENT).await.unwrap(), context.asked()), (CiState::Passed, 2));
 }

@@ -1,4 +1,4 @@
-//! What the registry said about one image, judged.
+//! The verdict on one image.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use super::signatures::{ProofKey, Proven, SignedImage};
 use domain::generator::{Evidence, Parameters};
 use oci::{Contents, Digest};
 
-/// The result for one image.
+/// The verdict on one image.
 #[derive(Debug)]
-pub(super) struct Finding {
+pub(super) struct ImageVerdict {
     /// The image's name in the configuration.
     pub name: String,
     /// Whether the image may be deployed.
     pub state: ImageState,
     /// The contents of the tag's manifest, and of those of its images that matter, by digest; empty if they were not read.
     pub contents: Vec<(Digest, Arc<Contents>)>,
-    /// What was asked and answered.
+    /// The queries and the answers.
     pub evidence: Vec<Evidence>,
 }
 
-impl Finding {
+impl ImageVerdict {
     /// Whether the image may be deployed.
     pub(super) const fn is_built(&self) -> bool {
         matches!(self.state, ImageState::Built(_))
     }
 
-    /// Whether somebody vouches for the image.
+    /// Whether its signature is verified.
     pub(super) const fn is_proven(&self) -> bool {
         matches!(self.state, ImageState::Built(Built { proof: Some(_), .. }))
     }

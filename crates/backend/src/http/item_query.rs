@@ -1,14 +1,14 @@
-//! One question to the upstream: the query, and the item of `forEach` that the question is about.
+//! One query to the upstream: the query of the call, with the item of `forEach` that it is about.
 
 use serde_json::Value;
 use tokio::time::Instant;
 
 use domain::generator::Query;
 
-/// A query, or the part of a query that one item of `forEach` asks.
+/// A query, or its part for one item of `forEach`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ItemQuery<'a> {
-    /// What the caller asked.
+    /// The query of the call.
     pub query: &'a Query,
     /// The item of `forEach`, which templates and expressions see as `each`.
     pub each: Option<&'a Value>,

@@ -1,6 +1,6 @@
-//! One look-up: reads what is beside the digests of an image, one digest after the other, and judges each document once. All of it shares one
-//! budget and one deadline, since whoever may push decides what is there. Whatever is not read or not judged makes the result unknown,
-//! unless a good signature was among the rest.
+//! One lookup: reads what is beside the digests of an image, one digest after the other, and checks each document once. All of it shares one
+//! budget and one deadline, since anybody who may push decides how much is there. All that is not read or not checked makes the result unknown,
+//! unless a good signature was found.
 
 use std::{
     collections::VecDeque,
@@ -10,64 +10,66 @@ use std::{
 
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::{ProofKey, ProofQuery, Proven, Signatures, SignedImage, Vouched};
+use super::{ProofKey, ProofQuery, Proven, SignatureVerdict, Signatures, SignedImage};
 use crate::digests::commit::Commit;
 use domain::error::BackendError;
 use oci::{Digest, Documents, Lists, Reading, Search, Subject};
 use signature::{Candidate, PolicyCheck, PolicyVerdict};
 
-/// How long documents are judged at a stretch. Then others who wait have their turn.
-const TURN: Duration = Duration::from_millis(20);
+/// How long documents are checked at a stretch. Then another lookup gets the permit.
+const PERIOD: Duration = Duration::from_millis(20);
 
-/// What a look-up found.
+/// The result of a lookup.
 pub(super) struct LookedUp {
-    pub(super) vouched: Vouched,
+    pub(super) verdict: SignatureVerdict,
     /// What is proven for the commit that the label names, if that is another one than the expected.
     pub(super) of_label: Option<Proven>,
-    /// The fingerprint of the policy with the keys and roots by which was judged.
+    /// The fingerprint of the policy with the keys and roots of the check.
     pub(super) trust: [u8; 32],
 }
 
-/// A look-up under way.
-pub(super) struct LookUp<'a> {
+/// A lookup under way.
+pub(super) struct SignatureLookup<'a> {
     signatures: &'a Signatures,
     image: &'a SignedImage,
     query: &'a ProofQuery<'a>,
-    judgement: PolicyCheck,
+    check: PolicyCheck,
     /// What was read so far.
     reading: Arc<Reading>,
     /// The first reason for which something was not read.
     gap: Option<BackendError>,
     places: Vec<&'static str>,
-    /// The digests for which the referrers API was not asked.
+    /// The digests for which the referrers API was not called.
     unasked: Vec<&'a Digest>,
 }
 
-impl<'a> LookUp<'a> {
+impl<'a> SignatureLookup<'a> {
     pub(super) fn new(signatures: &'a Signatures, image: &'a SignedImage, query: &'a ProofQuery<'a>) -> Self {
         let digests = image.digests.iter().map(|digest| digest.hex().to_owned()).collect();
-        let judgement = signatures.policy.begin(digests);
+        let check = signatures.policy.begin(digests);
         let (reading, places, unasked) = (Arc::default(), Vec::new(), Vec::new());
-        Self { signatures, image, query, judgement, reading, gap: None, places, unasked }
+        Self { signatures, image, query, check, reading, gap: None, places, unasked }
     }
 
-    /// Asks the registry. A proof has the key `key`.
+    /// Reads from the registry. A proof has the key `key`.
     ///
     /// # Errors
     /// When it is not known whether the image is signed.
     pub(super) async fn run(mut self, key: ProofKey) -> Result<LookedUp, BackendError> {
-        let trust = self.judgement.fingerprint();
-        let (vouched, of_label) = match self.search().await? {
+        let trust = self.check.fingerprint();
+        let (verdict, of_label) = match self.search().await? {
             PolicyVerdict::Present(proof) => {
                 let proven = self.signatures.check(proof, self.query.commit)?;
-                (Vouched::Proven(key, Arc::new(proven)), None)
+                (SignatureVerdict::Proven(key, Arc::new(proven)), None)
             }
             PolicyVerdict::Unknown(why) => return Err(BackendError::unavailable(why)),
-            PolicyVerdict::Absent(why) => (Vouched::NotYet(format!("{why} (asked: {})", self.places.join("; "))), None),
-            PolicyVerdict::OtherCommit { commit, why } => (Vouched::NotYet(why), self.of_label(&commit)?),
-            PolicyVerdict::Bad(why) => (Vouched::Bad(why), None),
+            PolicyVerdict::Absent(why) => {
+                (SignatureVerdict::NotYet(format!("{why} (asked: {})", self.places.join("; "))), None)
+            }
+            PolicyVerdict::OtherCommit { commit, why } => (SignatureVerdict::NotYet(why), self.of_label(&commit)?),
+            PolicyVerdict::Bad(why) => (SignatureVerdict::Bad(why), None),
         };
-        Ok(LookedUp { vouched, of_label, trust })
+        Ok(LookedUp { verdict, of_label, trust })
     }
 
     /// The verdict over everything that is beside the image, or over what was read if that is enough.
@@ -90,7 +92,7 @@ impl<'a> LookUp<'a> {
         }
     }
 
-    /// Reads and judges what `lists` have beside `digest`, and was not read yet.
+    /// Reads and checks what `lists` have beside `digest`, and was not read yet.
     async fn read(&mut self, digest: &'a Digest, lists: Lists) -> Result<(), BackendError> {
         let SignedImage { registry, repository, .. } = self.image;
         let subject = Subject { registry, repository, digest };
@@ -99,7 +101,7 @@ impl<'a> LookUp<'a> {
         match self.signatures.registries.referrers(&subject, &search, deadline, joins).await {
             Ok(documents) => {
                 self.add(&documents, digest);
-                self.judge(documents.candidates.iter().cloned().collect()).await
+                self.check(documents.candidates.iter().cloned().collect()).await
             }
             Err(error) => {
                 self.miss(error, digest);
@@ -128,32 +130,32 @@ impl<'a> LookUp<'a> {
         self.gap.get_or_insert_with(|| error.within(format_args!("the signatures of {digest}")));
     }
 
-    /// Judges `candidates` on a thread that may block, until one of them is good. Nothing can stop such a thread, so it stops by itself.
+    /// Checks `candidates` on a thread that may block, until one of them is good. Nothing can stop such a thread, so it stops by itself.
     ///
     /// # Errors
     /// When the deadline passes before.
-    async fn judge(&mut self, mut candidates: VecDeque<Candidate>) -> Result<(), BackendError> {
+    async fn check(&mut self, mut candidates: VecDeque<Candidate>) -> Result<(), BackendError> {
         while !candidates.is_empty() && !matches!(self.verdict(), PolicyVerdict::Present(_)) {
             if Instant::now() >= self.query.deadline {
                 return Err(BackendError::timeout(
                     "there was no time to verify all signatures and attestations of the image",
                 ));
             }
-            let turn = self.signatures.registries.verification_permit(self.query.deadline).await?;
-            let (policy, judgement) = (Arc::clone(&self.signatures.policy), self.judgement.clone());
-            let judged = spawn_blocking(move || {
-                let (_turn, mut judgement, end) = (turn, judgement, StdInstant::now() + TURN);
+            let permit = self.signatures.registries.verification_permit(self.query.deadline).await?;
+            let (policy, check) = (Arc::clone(&self.signatures.policy), self.check.clone());
+            let checked = spawn_blocking(move || {
+                let (_permit, mut check, end) = (permit, check, StdInstant::now() + PERIOD);
                 while let Some(candidate) = candidates.pop_front() {
-                    judgement.add(&policy, &candidate);
+                    check.add(&policy, &candidate);
                     if StdInstant::now() >= end {
                         break;
                     }
                 }
-                (judgement, candidates)
+                (check, candidates)
             });
-            let judged = judged.await;
-            (self.judgement, candidates) =
-                judged.map_err(|error| BackendError::unavailable(format!("judging the signatures failed: {error}")))?;
+            let checked = checked.await;
+            (self.check, candidates) = checked
+                .map_err(|error| BackendError::unavailable(format!("checking the signatures failed: {error}")))?;
         }
         Ok(())
     }
@@ -165,7 +167,7 @@ impl<'a> LookUp<'a> {
 
     fn verdict_for(&self, commit: Option<&Commit>) -> PolicyVerdict {
         let commit = commit.filter(|_| self.signatures.proves_commits);
-        self.judgement.verdict(&self.signatures.policy, commit.map(Commit::as_str))
+        self.check.verdict(&self.signatures.policy, commit.map(Commit::as_str))
     }
 
     /// What is proven if the label and the proof agree on `commit`, which is not the expected one.
@@ -199,8 +201,8 @@ mod tests {
     use outbound::Outbound;
     use signature::{Form, Policy};
 
-    /// A witness with one key.
-    fn witness() -> Signatures {
+    /// Signatures with one key.
+    fn signatures() -> Signatures {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("key.pub"), KeyPair::generate().unwrap().public_key_pem()).unwrap();
         let (base, mut problems) = (BaseDir::new(folder.path()), Problems::default());
@@ -214,8 +216,8 @@ mod tests {
         Signatures { policy: Arc::new(policy), commit: None, proves_commits: false, registries, memory }
     }
 
-    /// Judges ten documents of nobody until `deadline`.
-    async fn judge(witness: &Signatures, deadline: Instant) -> Result<PolicyVerdict, BackendError> {
+    /// Checks ten documents that nobody signed until `deadline`.
+    async fn check(signatures: &Signatures, deadline: Instant) -> Result<PolicyVerdict, BackendError> {
         let (registry, repository) = ("registry.example.com".to_owned(), "org/app".to_owned());
         let image = SignedImage { registry, repository, digests: vec![Digest::of(b"image")] };
         let (noted, not_signed_for) = (BTreeMap::new(), Duration::ZERO);
@@ -228,28 +230,28 @@ mod tests {
             may_reuse: true,
             not_signed_for,
         };
-        let mut look_up = LookUp::new(witness, &image, &query);
+        let mut lookup = SignatureLookup::new(signatures, &image, &query);
         let document = |number| Candidate { place: format!("place {number}"), form: Form::Bundle("{}".into()) };
-        look_up.judge((0..10).map(document).collect()).await?;
-        Ok(look_up.verdict())
+        lookup.check((0..10).map(document).collect()).await?;
+        Ok(lookup.verdict())
     }
 
-    /// What is not judged in time is unknown, and no absence.
+    /// What is not checked in time is unknown, and no absence.
     #[tokio::test]
-    async fn judging_ends_at_the_deadline() {
-        let witness = witness();
+    async fn checking_ends_at_the_deadline() {
+        let signatures = signatures();
         let soon = || Instant::now() + Duration::from_millis(50);
-        let late = judge(&witness, Instant::now()).await.unwrap_err();
+        let late = check(&signatures, Instant::now()).await.unwrap_err();
         assert!(late.kind == ErrorKind::Timeout && late.message.contains("verify all signatures"), "{late}");
-        let turns = [
-            witness.registries.verification_permit(soon()).await,
-            witness.registries.verification_permit(soon()).await,
+        let permits = [
+            signatures.registries.verification_permit(soon()).await,
+            signatures.registries.verification_permit(soon()).await,
         ];
-        let late = judge(&witness, soon()).await.unwrap_err();
+        let late = check(&signatures, soon()).await.unwrap_err();
         assert!(late.kind == ErrorKind::Timeout && late.message.contains("no time to verify"), "{late}");
-        drop(turns);
+        drop(permits);
         for _ in 0..3 {
-            let verdict = judge(&witness, Instant::now() + Duration::from_mins(1)).await.unwrap();
+            let verdict = check(&signatures, Instant::now() + Duration::from_mins(1)).await.unwrap();
             assert!(matches!(verdict, PolicyVerdict::Absent(_)), "{verdict:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The decision: what the witnesses' findings make of the answer. A pure function; `docs/digests.md` has the table of cases.
+//! The outcome: the answer that follows from the verdicts of all checks. A pure function; `docs/digests.md` has the table of cases.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{
     commit::Commit,
-    finding::{Built, Finding, ImageState},
-    gate::{Ruling, RulingState},
+    gate::{CiState, CiVerdict},
+    image_verdict::{Built, ImageState, ImageVerdict},
     note::{Known, LazyNote, Note, Proofs},
     signatures::SignedImage,
 };
@@ -21,12 +21,12 @@ use domain::{
 
 /// How long *not built* is accepted while CI works.
 const PENDING: Duration = Duration::from_secs(15);
-/// How long *not built* is accepted after CI failed: somebody may run it again.
+/// How long *not built* is accepted after CI failed: a run may be repeated.
 const FAILED: Duration = Duration::from_mins(1);
 /// How long *not built* is accepted, at most, while a tag is missing.
 const MISSING: Duration = Duration::from_mins(2);
 
-/// The values of a parameter set that tell where the images come from.
+/// The values of a parameter set that name the origin of the images.
 const ORIGIN: [&str; 3] = ["revision", "builtAt", "runUrl"];
 
 /// What to answer while the images are not built, and no earlier build is known.
@@ -53,15 +53,15 @@ pub(super) enum Fallback {
     Placeholder(Parameters),
 }
 
-/// Everything that the decision about one question depends on.
+/// The verdicts of all checks for one query, and everything else that its outcome depends on.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct Checks {
     /// One for each image.
-    pub findings: Vec<Finding>,
-    /// CI's ruling, if there is a gate.
-    pub ruling: Option<Ruling>,
+    pub images: Vec<ImageVerdict>,
+    /// CI's verdict, if there is a gate.
+    pub ci: Option<CiVerdict>,
     /// Whether the parameter set has `revision`, `builtAt` and `runUrl`.
-    pub(crate) tells_origin: bool,
+    pub(crate) names_origin: bool,
     /// The note of the last answer.
     pub before: LazyNote,
     /// Whether each image must have a proof.
@@ -74,19 +74,19 @@ pub(super) struct Facts {
     pub now: Timestamp,
 }
 
-impl Facts {
+impl Checks {
     /// The answer.
     ///
     /// # Errors
     /// When the images are not built and neither an earlier build nor the fallback may be answered.
-    pub(super) fn decide(mut self, fallback: &Fallback) -> Result<Outcome, BackendError> {
+    pub(super) fn outcome(mut self, fallback: &Fallback) -> Result<Outcome, BackendError> {
         let evidence = self.take_evidence();
-        let state = self.ruling.as_ref().map_or(RulingState::Passed, |ruling| ruling.state);
-        let are_all_built = self.findings.iter().all(|finding| matches!(finding.state, ImageState::Built(_)));
-        if state == RulingState::Passed && are_all_built {
+        let state = self.ci.as_ref().map_or(CiState::Passed, |ci| ci.state);
+        let are_all_built = self.images.iter().all(|verdict| matches!(verdict.state, ImageState::Built(_)));
+        if state == CiState::Passed && are_all_built {
             return self.built(evidence);
         }
-        let is_missing = self.findings.iter().any(|finding| matches!(finding.state, ImageState::Missing));
+        let is_missing = self.images.iter().any(|verdict| matches!(verdict.state, ImageState::Missing));
         let mut before = std::mem::take(&mut self.before).into_note();
         let missing_since = if is_missing { Some(before.missing_since.unwrap_or(self.now)) } else { None };
         let not_built = NotBuilt {
@@ -94,16 +94,16 @@ impl Facts {
             note: Note { missing_since, known: self.known(), ..Note::default() },
             evidence,
         };
-        let Some(item) = before.item.take() else { return not_built.fall_back(fallback, self.tells_origin) };
+        let Some(item) = before.item.take() else { return not_built.fall_back(fallback, self.names_origin) };
         if before.made_by != self.made_by {
             let why = "not built yet, and the last build is of another configuration of this route; so neither that build nor \
                        an empty list can be answered; the next build ends this";
             return Err(BackendError { evidence: not_built.evidence, ..BackendError::unavailable(why) });
         }
-        // The image of this very question was built and CI passed it: it was deleted since, and does not come again.
-        let is_deleted = state == RulingState::Passed && is_missing && !before.is_earlier;
+        // The image of this very query was built and CI passed it: it was deleted since, and does not come again.
+        let is_deleted = state == CiState::Passed && is_missing && !before.is_earlier;
         if is_deleted && !matches!(fallback, Fallback::Placeholder(_)) {
-            return not_built.fall_back(fallback, self.tells_origin);
+            return not_built.fall_back(fallback, self.names_origin);
         }
         match self.last_proofs {
             Ok(proofs) => Ok(not_built.last_build(item, Note { proofs, ..before })),
@@ -120,43 +120,43 @@ impl Facts {
     /// All evidence, each with the name of its image.
     fn take_evidence(&mut self) -> Vec<Evidence> {
         let mut evidence: Vec<Evidence> = Vec::new();
-        for finding in &mut self.findings {
-            evidence.extend(finding.evidence.drain(..).map(|each| each.of(&finding.name)));
+        for verdict in &mut self.images {
+            evidence.extend(verdict.evidence.drain(..).map(|each| each.of(&verdict.name)));
         }
-        evidence.extend(self.ruling.iter_mut().flat_map(|ruling| ruling.evidence.drain(..)));
+        evidence.extend(self.ci.iter_mut().flat_map(|ci| ci.evidence.drain(..)));
         evidence
     }
 
     /// How long *not built* is accepted: the longer a tag has been missing, the longer.
-    fn life(&self, state: RulingState, missing_since: Option<Timestamp>) -> Duration {
-        let is_bad = self.findings.iter().any(|finding| matches!(finding.state, ImageState::Bad));
+    fn life(&self, state: CiState, missing_since: Option<Timestamp>) -> Duration {
+        let is_bad = self.images.iter().any(|verdict| matches!(verdict.state, ImageState::Bad));
         match (state, missing_since) {
-            (RulingState::Failed, _) => FAILED,
-            (RulingState::Passed, _) if is_bad => FAILED,
-            (RulingState::Passed, Some(since)) => {
+            (CiState::Failed, _) => FAILED,
+            (CiState::Passed, _) if is_bad => FAILED,
+            (CiState::Passed, Some(since)) => {
                 let missing_for = self.now.since(since).unwrap_or_default();
                 (missing_for / 2).clamp(PENDING, MISSING)
             }
-            (RulingState::Passed, None) | (RulingState::Pending, _) => PENDING,
+            (CiState::Passed, None) | (CiState::Pending, _) => PENDING,
         }
     }
 
     /// The answer with the images, all of which are built.
     ///
     /// # Errors
-    /// When a proof is demanded, and an image has none. No witness should have let it pass.
+    /// When a proof is demanded, and an image has none. No check should have passed it.
     fn built(mut self, evidence: Vec<Evidence>) -> Result<Outcome, BackendError> {
         if self.is_signed
-            && let Some(finding) = self.findings.iter().find(|finding| !finding.is_proven())
+            && let Some(verdict) = self.images.iter().find(|verdict| !verdict.is_proven())
         {
-            let why = format!("image {}: a signature is demanded, and nothing was proven", finding.name);
+            let why = format!("image {}: a signature is demanded, and nothing was proven", verdict.name);
             return Err(BackendError { evidence, ..BackendError::invalid_output(why) });
         }
-        let is_earlier = self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier);
+        let is_earlier = self.ci.as_ref().is_some_and(|ci| ci.is_earlier);
         let (origin, known, images, proofs) = (self.origin(), self.known(), self.images(), self.take_proofs());
-        let parts = self.findings.iter_mut().filter_map(|finding| {
-            let ImageState::Built(built) = &mut finding.state else { return None };
-            Some((finding.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
+        let parts = self.images.iter_mut().filter_map(|verdict| {
+            let ImageState::Built(built) = &mut verdict.state else { return None };
+            Some((verdict.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
         });
         let mut item: Parameters = parts.collect();
         item.insert("stale".to_owned(), is_earlier.into());
@@ -164,58 +164,58 @@ impl Facts {
         let made_by = self.made_by;
         let note = Note { item: Some(item), is_earlier, made_by, known, proofs, images, ..Note::default() };
         let outcome = with_note(note, evidence);
-        // The commit in the question may pass at any time.
+        // The commit in the query may pass at any time.
         Ok(if is_earlier { outcome.lasting_at_most(PENDING) } else { outcome })
     }
 
     /// The contents of the images, without annotations, which only lists need.
     fn known(&self) -> Known {
-        let contents = self.findings.iter().flat_map(|finding| &finding.contents);
+        let contents = self.images.iter().flat_map(|verdict| &verdict.contents);
         contents.map(|(digest, contents)| (digest.clone(), Arc::new(contents.without_annotations()))).collect()
     }
 
     /// The proofs of the images, by their names.
     fn take_proofs(&mut self) -> Proofs {
-        let proof = |finding: &mut Finding| {
-            let ImageState::Built(built) = &mut finding.state else { return None };
-            Some((finding.name.clone(), *built.proof.take()?))
+        let proof = |verdict: &mut ImageVerdict| {
+            let ImageState::Built(built) = &mut verdict.state else { return None };
+            Some((verdict.name.clone(), *built.proof.take()?))
         };
-        self.findings.iter_mut().filter_map(proof).collect()
+        self.images.iter_mut().filter_map(proof).collect()
     }
 
     /// The images without a proof that have more digests than their values show, by their names.
     fn images(&self) -> BTreeMap<String, SignedImage> {
-        let image = |finding: &Finding| {
-            let ImageState::Built(Built { parts, image: Some(image), .. }) = &finding.state else { return None };
+        let image = |verdict: &ImageVerdict| {
+            let ImageState::Built(Built { parts, image: Some(image), .. }) = &verdict.state else { return None };
             let is_shown = matches!(&image.digests[..], [only] if parts["digest"] == only.as_str());
-            (!is_shown).then(|| (finding.name.clone(), image.clone()))
+            (!is_shown).then(|| (verdict.name.clone(), image.clone()))
         };
-        self.findings.iter().filter_map(image).collect()
+        self.images.iter().filter_map(image).collect()
     }
 
     /// The values of [`ORIGIN`], which all images have in common.
     fn origin(&self) -> Parameters {
-        if !self.tells_origin {
+        if !self.names_origin {
             return Parameters::new();
         }
         let built: Vec<&Built> = self
-            .findings
+            .images
             .iter()
-            .filter_map(|finding| if let ImageState::Built(built) = &finding.state { Some(built) } else { None })
+            .filter_map(|verdict| if let ImageState::Built(built) = &verdict.state { Some(built) } else { None })
             .collect();
         let mut revisions: Vec<&str> = built.iter().filter_map(|built| built.revision.as_deref()).collect();
         revisions.dedup();
-        let ruling = self.ruling.as_ref();
+        let ci = self.ci.as_ref();
         let revision = match revisions[..] {
             // No image names its commit; the gate does.
-            [] => ruling.and_then(|ruling| ruling.commit.as_ref()).map(Commit::as_str),
+            [] => ci.and_then(|ci| ci.commit.as_ref()).map(Commit::as_str),
             [revision] => Some(revision),
             _ => None,
         };
         let time = |created: &&str| created.parse::<jiff::Timestamp>().ok();
         let created = built.iter().filter_map(|built| built.created.as_deref()).max_by_key(time);
-        let built_at = ruling.and_then(|ruling| ruling.built_at.as_deref()).or(created);
-        let run_url = ruling.and_then(|ruling| ruling.run_url.as_deref());
+        let built_at = ci.and_then(|ci| ci.built_at.as_deref()).or(created);
+        let run_url = ci.and_then(|ci| ci.run_url.as_deref());
         let values = ORIGIN.into_iter().zip([revision, built_at, run_url]);
         values.map(|(name, value)| (name.to_owned(), value.unwrap_or_default().into())).collect()
     }
@@ -247,7 +247,7 @@ impl NotBuilt {
     }
 
     /// The answer without any build.
-    fn fall_back(mut self, fallback: &Fallback, tells_origin: bool) -> Result<Outcome, BackendError> {
+    fn fall_back(mut self, fallback: &Fallback, names_origin: bool) -> Result<Outcome, BackendError> {
         match fallback {
             Fallback::Omit => {
                 Ok(Outcome::absent(self.evidence).lasting_at_most(self.life).noting(BackendNote::of(&self.note)))
@@ -255,7 +255,7 @@ impl NotBuilt {
             Fallback::Placeholder(images) => {
                 let mut item = images.clone();
                 item.insert("stale".to_owned(), true.into());
-                if tells_origin {
+                if names_origin {
                     // The origin of a placeholder is not known.
                     item.extend(ORIGIN.map(|name| (name.to_owned(), "".into())));
                 }

@@ -1,4 +1,4 @@
-//! Asks the witness of signatures about images, and about the last build before that stands in.
+//! Verifies the signatures of images, and of the last build that is the fallback.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::{
     super::{
         commit::Commit,
-        finding::{Finding, NotedProof},
-        found::{Found, ImageRules, unclear},
+        found::{FoundImage, ImageRules, unclear},
+        image_verdict::{ImageVerdict, NotedProof},
         note::{LazyNote, Proofs},
-        signatures::{ProofQuery, Signatures, SignedImage, Vouched},
+        signatures::{ProofQuery, SignatureVerdict, Signatures, SignedImage},
     },
     Images,
 };
@@ -21,28 +21,28 @@ use domain::{
 use oci::Digest;
 
 impl Images {
-    /// Judges what was found for the image called `name`. The witness of signatures is asked where it decides.
+    /// Checks the result of the lookup for the image called `name`. Its signature is verified where that decides.
     ///
     /// # Errors
-    /// When a witness does not know.
-    pub(super) async fn judge(
+    /// When a check has no clear result.
+    pub(super) async fn check(
         &self,
         name: &str,
-        found: Result<Found, BackendError>,
+        found: Result<FoundImage, BackendError>,
         rules: &ImageRules<'_>,
         before: &LazyNote,
         query: &Query,
-    ) -> Result<Finding, BackendError> {
+    ) -> Result<ImageVerdict, BackendError> {
         let found = found?;
-        let vouched = match (&self.signatures, found.to_vouch_for(rules)) {
+        let verdict = match (&self.signatures, found.image_to_verify(rules)) {
             (Some(signatures), Some(image)) => {
-                let asked = ask(rules.proven, found.label(), before, query);
-                let vouched = signatures.vouch(image, asked).await;
-                Some(vouched.map_err(|error| unclear(rules.proof_name(), error))?)
+                let of_image = proof_query(rules.proven, found.label(), before, query);
+                let verdict = signatures.verify(image, of_image).await;
+                Some(verdict.map_err(|error| unclear(rules.proof_name(), error))?)
             }
             _ => None,
         };
-        found.judge(name, rules, vouched)
+        found.check(name, rules, verdict)
     }
 
     /// The proofs of the last build's images under the present keys and roots; or why that build is not good any more. Images whose proofs
@@ -97,14 +97,19 @@ async fn last_proof(
     before: &LazyNote,
     query: &Query,
 ) -> Result<Result<NotedProof, String>, BackendError> {
-    let vouched = signatures.vouch(&image, ask(commit, None, before, query)).await;
-    Ok(match vouched.map_err(|error| unclear("the signature of the last build", error))? {
-        Vouched::Proven(key, proven) => Ok(NotedProof { image, key, proven: Arc::clone(&proven) }),
-        Vouched::NotYet(why) | Vouched::Bad(why) => Err(why),
+    let verdict = signatures.verify(&image, proof_query(commit, None, before, query)).await;
+    Ok(match verdict.map_err(|error| unclear("the signature of the last build", error))? {
+        SignatureVerdict::Proven(key, proven) => Ok(NotedProof { image, key, proven: Arc::clone(&proven) }),
+        SignatureVerdict::NotYet(why) | SignatureVerdict::Bad(why) => Err(why),
     })
 }
 
-fn ask<'a>(commit: Option<&'a Commit>, label: Option<&'a str>, before: &'a LazyNote, query: &Query) -> ProofQuery<'a> {
+fn proof_query<'a>(
+    commit: Option<&'a Commit>,
+    label: Option<&'a str>,
+    before: &'a LazyNote,
+    query: &Query,
+) -> ProofQuery<'a> {
     ProofQuery {
         commit,
         label,

@@ -8,7 +8,7 @@ use domain::generator::{BackendNote, Before, Lasting};
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
-fn built(name: &str, digest: &str) -> Finding {
+fn built(name: &str, digest: &str) -> ImageVerdict {
     let parts = json!({"digest": digest}).as_object().unwrap().clone();
     let built = Built {
         parts,
@@ -17,7 +17,7 @@ fn built(name: &str, digest: &str) -> Finding {
         image: None,
         proof: None,
     };
-    Finding {
+    ImageVerdict {
         name: name.into(),
         state: ImageState::Built(built),
         contents: Vec::new(),
@@ -25,8 +25,8 @@ fn built(name: &str, digest: &str) -> Finding {
     }
 }
 
-fn lacking(name: &str, is: ImageState) -> Finding {
-    Finding {
+fn lacking(name: &str, is: ImageState) -> ImageVerdict {
+    ImageVerdict {
         name: name.into(),
         state: is,
         contents: Vec::new(),
@@ -38,8 +38,8 @@ fn sha(digit: char) -> String {
     digit.to_string().repeat(40)
 }
 
-fn ruling(state: RulingState) -> Ruling {
-    Ruling {
+fn ci(state: CiState) -> CiVerdict {
+    CiVerdict {
         state,
         commit: Some(Commit::parse(&sha('b')).unwrap()),
         is_earlier: false,
@@ -50,8 +50,8 @@ fn ruling(state: RulingState) -> Ruling {
 }
 
 fn decide(
-    findings: Vec<Finding>,
-    ruling: Option<Ruling>,
+    images: Vec<ImageVerdict>,
+    ci: Option<CiVerdict>,
     before: Option<&Before>,
     fallback: &Fallback,
 ) -> Result<Outcome, BackendError> {
@@ -59,32 +59,32 @@ fn decide(
     let made_by = "this".to_owned();
     let last_proofs = Ok(BTreeMap::new());
     let is_signed = false;
-    Facts { findings, ruling, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }.decide(fallback)
+    Checks { images, ci, names_origin: true, before, is_signed, last_proofs, made_by, now: NOW }.outcome(fallback)
 }
 
 /// Whatever let an image pass without a proof where one is demanded: it is not answered.
 #[test]
 fn an_image_without_a_proof_is_not_built_where_one_is_demanded() {
     let decide = |is_signed: bool| {
-        let (findings, made_by, last_proofs) = (vec![built("front", "new")], "this".to_owned(), Ok(BTreeMap::new()));
+        let (images, made_by, last_proofs) = (vec![built("front", "new")], "this".to_owned(), Ok(BTreeMap::new()));
         let before = LazyNote::default();
-        Facts { findings, ruling: None, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
-            .decide(&Fallback::Omit)
+        Checks { images, ci: None, names_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
+            .outcome(&Fallback::Omit)
     };
     assert_eq!(summary(&decide(false).unwrap()), "new");
     let error = decide(true).unwrap_err();
     assert!(error.message.contains("nothing was proven") && !error.evidence.is_empty(), "{}", error.message);
 }
 
-/// A last build for which nobody vouches any more is neither served nor replaced by an empty list. A new build ends that.
+/// A last build whose signature cannot be verified any more is neither served nor replaced by an empty list. A new build ends that.
 #[test]
 fn a_last_build_without_proofs_is_not_served() {
-    let decide = |finding: Finding, is_own: bool, fallback: &Fallback| {
+    let decide = |verdict: ImageVerdict, is_own: bool, fallback: &Fallback| {
         let (before, made_by) = (LazyNote::new(&before(is_own)), "this".to_owned());
-        let (findings, last_proofs) = (vec![finding], Err("the key was removed".to_owned()));
+        let (images, last_proofs) = (vec![verdict], Err("the key was removed".to_owned()));
         let is_signed = false;
-        Facts { findings, ruling: None, tells_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
-            .decide(fallback)
+        Checks { images, ci: None, names_origin: true, before, is_signed, last_proofs, made_by, now: NOW }
+            .outcome(fallback)
     };
     for is_bad in [false, true] {
         for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {
@@ -102,7 +102,7 @@ fn before(is_own: bool) -> Before {
     follows(&decide(vec![built("front", "old")], None, None, &Fallback::Omit).unwrap(), is_own)
 }
 
-/// A question that follows `outcome`: the same one, or the next of its lineage.
+/// A query that follows `outcome`: the same one, or the next of its lineage.
 fn follows(outcome: &Outcome, is_own: bool) -> Before {
     let note = outcome.note.clone();
     if is_own { Before { own: note, lineage: None } } else { Before { own: None, lineage: note } }
@@ -120,16 +120,16 @@ fn summary(outcome: &Outcome) -> String {
     }
 }
 
-type Row<'a> = (&'a str, Finding, Option<RulingState>, Option<&'a Before>, &'a str, Option<u64>);
+type Row<'a> = (&'a str, ImageVerdict, Option<CiState>, Option<&'a Before>, &'a str, Option<u64>);
 
-/// The table of answers, row by row: the image, CI's ruling, and the last build.
+/// The table of answers, row by row: the image, CI's ci, and the last build.
 #[test]
 fn the_table() {
     let there = || built("front", "new");
     let (missing, unfit) = (|| lacking("front", ImageState::Missing), || lacking("front", ImageState::Unfit));
     let bad = || lacking("front", ImageState::Bad);
     let (own, followed) = (before(true), before(false));
-    let (passed, pending, failed) = (RulingState::Passed, RulingState::Pending, RulingState::Failed);
+    let (passed, pending, failed) = (CiState::Passed, CiState::Pending, CiState::Failed);
     let table: Vec<Row<'_>> = vec![
         ("all agree", there(), Some(passed), None, "new", None),
         ("all agree, after another", there(), Some(passed), Some(&followed), "new", None),
@@ -152,11 +152,11 @@ fn the_table() {
         ("badly signed, never seen", bad(), Some(passed), None, "[]", Some(60)),
         ("badly signed, one before", bad(), Some(passed), Some(&followed), "old, stale", Some(60)),
         ("badly signed, no gate", bad(), None, Some(&own), "old, stale", Some(60)),
-        // The image of this very question was deleted: the guard has the last word.
+        // The image of this very query was deleted: the guard has the last word.
         ("the tag was deleted", missing(), Some(passed), Some(&own), "[]", Some(15)),
     ];
-    for (name, finding, state, before, expected, seconds) in table {
-        let outcome = decide(vec![finding], state.map(ruling), before, &Fallback::Omit).unwrap();
+    for (name, verdict, state, before, expected, seconds) in table {
+        let outcome = decide(vec![verdict], state.map(ci), before, &Fallback::Omit).unwrap();
         assert_eq!(summary(&outcome), expected, "{name}");
         let lasting = seconds.map(|seconds| Lasting::AtMost(Duration::from_secs(seconds)));
         assert_eq!(outcome.lasting, lasting, "{name}");
@@ -195,17 +195,17 @@ fn a_build_of_another_configuration_is_neither_served_nor_replaced_by_an_empty_l
 #[test]
 fn the_revision_is_the_one_that_all_images_share() {
     let of = |revisions: [Option<char>; 2], state| {
-        let findings = revisions.into_iter().enumerate().map(|(index, revision)| {
-            let mut finding = built(&format!("image-{index}"), "d");
-            if let ImageState::Built(built) = &mut finding.state {
+        let images = revisions.into_iter().enumerate().map(|(index, revision)| {
+            let mut verdict = built(&format!("image-{index}"), "d");
+            if let ImageState::Built(built) = &mut verdict.state {
                 built.revision = revision.map(sha);
             }
-            finding
+            verdict
         });
-        let outcome = decide(findings.collect(), state, None, &Fallback::Omit).unwrap();
+        let outcome = decide(images.collect(), state, None, &Fallback::Omit).unwrap();
         outcome.sets[0].0["revision"].as_str().unwrap().to_owned()
     };
-    let passed = || Some(ruling(RulingState::Passed));
+    let passed = || Some(ci(CiState::Passed));
     assert_eq!(of([Some('a'), Some('a')], passed()), sha('a'));
     assert_eq!(of([Some('a'), None], passed()), sha('a'));
     assert_eq!(of([None, None], passed()), sha('b'));
@@ -241,7 +241,7 @@ fn a_tag_that_has_been_missing_for_long_is_asked_for_less_often() {
 #[test]
 fn an_error_or_a_placeholder_replaces_an_empty_list() {
     let missing = || vec![lacking("front", ImageState::Missing)];
-    let error = decide(missing(), Some(ruling(RulingState::Passed)), None, &Fallback::Error).unwrap_err();
+    let error = decide(missing(), Some(ci(CiState::Passed)), None, &Fallback::Error).unwrap_err();
     assert_eq!(error.message, "not built: front: absent, its manifest: 404");
     assert_eq!(error.evidence.len(), 2);
     assert_eq!(summary(&decide(missing(), None, Some(&before(false)), &Fallback::Error).unwrap()), "old, stale");
@@ -259,13 +259,13 @@ fn an_error_or_a_placeholder_replaces_an_empty_list() {
 
 #[test]
 fn an_earlier_commit_that_passed_is_marked() {
-    let ruling = Ruling { is_earlier: true, ..ruling(RulingState::Passed) };
-    let outcome = decide(vec![built("front", "earlier")], Some(ruling), None, &Fallback::Omit).unwrap();
+    let ci = CiVerdict { is_earlier: true, ..ci(CiState::Passed) };
+    let outcome = decide(vec![built("front", "earlier")], Some(ci), None, &Fallback::Omit).unwrap();
     assert_eq!(summary(&outcome), "earlier, stale");
     assert_eq!(outcome.lasting, Some(Lasting::AtMost(PENDING)));
-    // The commit in the question may pass before its image is pushed: the earlier build is then served, not taken for deleted.
+    // The commit in the query may pass before its image is pushed: the earlier build is then served, not taken for deleted.
     let (missing, own) = (vec![lacking("front", ImageState::Missing)], follows(&outcome, true));
-    let then = decide(missing, Some(self::ruling(RulingState::Passed)), Some(&own), &Fallback::Omit).unwrap();
+    let then = decide(missing, Some(self::ci(CiState::Passed)), Some(&own), &Fallback::Omit).unwrap();
     assert_eq!(summary(&then), "earlier, stale");
     assert_eq!(outcome.sets[0].0["runUrl"], "https://ci.example/1");
     assert_eq!(outcome.sets[0].0["builtAt"], "2026-01-02T00:00:00Z");
