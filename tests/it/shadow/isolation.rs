@@ -79,7 +79,7 @@ async fn a_host_that_fails_for_the_candidate_is_still_asked_for_the_route() {
     let report = scene.report().await;
     assert_eq!(report["counts"], counts(&json!({"candidateError": 8})));
     let last = report["differences"][0]["error"].as_str().unwrap();
-    assert!(last.contains("not asked"), "the breaker is open: {last}");
+    assert!(last.contains("no request sent"), "the breaker is open: {last}");
 }
 
 /// Both backends are scripts of which one may run at a time. The candidate's waits, and the route's own script still runs.
