@@ -151,7 +151,7 @@ async fn warn_of_lacks(app: &App) {
 fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) -> impl Future<Output = ()> + use<> {
     let containing = Arc::clone(app);
     tokio::spawn(async move { warn_of_lacks(&containing).await });
-    app.engine.ask_candidates();
+    app.engine.call_candidates();
     app.start_workers();
     let renewing = Arc::clone(app);
     tokio::spawn(async move { renewing.renew().await });

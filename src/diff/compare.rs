@@ -174,13 +174,13 @@ fn outcome(recorded: &Recorded, query: &ResolvedQuery, after: &[ParameterSet], n
     let is_guarded = is_guarded(recorded, query);
     let baseline =
         if is_guarded && known.is_some() { Baseline::of(guard.config(), &before) } else { Baseline::default() };
-    let checked = match guard.judge(Some(&baseline), || before.clone(), after, now) {
-        Ok(checked) => checked,
+    let evaluation = match guard.evaluate(Some(&baseline), || before.clone(), after, now) {
+        Ok(evaluation) => evaluation,
         Err(why) => return Outcome::Unknown(format!("route {}: {why}", query.route.name)),
     };
     let rules = guard.config();
     let is_accepted_at_once = rules.confirm_after == 0;
-    let held = checked.breach.filter(|breach| !(breach.can_be_confirmed && is_accepted_at_once)).map(|breach| {
+    let held = evaluation.breach.filter(|breach| !(breach.can_be_confirmed && is_accepted_at_once)).map(|breach| {
         let until = if breach.can_be_confirmed {
             let pause = humantime::format_duration(rules.confirm_for.0);
             format!("accepted once {} further runs, {pause} apart, agree", rules.confirm_after)

@@ -56,7 +56,7 @@ pub(super) fn query(name: &str, parameters: Arc<Parameters>) -> Query {
 
 /// `remembered`, once for the ApplicationSets whose calls name the route, and once for the others.
 fn recorded(setup: &Setup, remembered: &Remembered, names: &[Arc<str>]) -> Vec<Recorded> {
-    let Remembered { question, route, key, lineage, asked_at, sets, before, failing } = remembered;
+    let Remembered { question, route, key, lineage, queried_at, sets, before, failing } = remembered;
     let parameters = Arc::new(route.without_defaults(&question.parameters));
     let is_matched = |name: &str| setup.routes.is_matched(&route.name, &query(name, Arc::clone(&parameters)));
     let (by_match, by_path): (Vec<_>, Vec<_>) =
@@ -68,7 +68,7 @@ fn recorded(setup: &Setup, remembered: &Remembered, names: &[Arc<str>]) -> Vec<R
         by_match,
         requesters,
         input: redacted(&secrets, &parameters),
-        queried_at: asked_at.map(Timestamp::to_date),
+        queried_at: queried_at.map(Timestamp::to_date),
         sets: sets.as_ref().map(|sets| sets.iter().map(|set| redacted(&secrets, &set.0)).collect()),
         failing: failing.as_ref().map(ToString::to_string),
         key: Some(key.to_string()),

@@ -135,7 +135,7 @@ impl RememberedAnswer {
             lineage: overview.lineage.to_string(),
             route: question.route.to_string(),
             application_set: question.application_set.as_ref().map(ToString::to_string),
-            requesters: overview.asked_by.iter().map(ToString::to_string).collect(),
+            requesters: overview.requesters.iter().map(ToString::to_string).collect(),
             input: (*question.parameters).clone(),
             state: overview.state.to_owned(),
             stored: overview.answer.as_ref().map(|answer| StoredAnswer {
@@ -153,7 +153,7 @@ impl RememberedAnswer {
                 evidence: failure.evidence().to_vec(),
                 retry_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
             }),
-            held: overview.held.as_ref().map(|held| HeldAnswer::of(overview.lineage, held, &overview.asked_by)),
+            held: overview.held.as_ref().map(|held| HeldAnswer::of(overview.lineage, held, &overview.requesters)),
         }
     }
 }

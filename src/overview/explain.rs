@@ -128,7 +128,7 @@ pub(crate) async fn explain(
     let secrets = resolved.route.backend.secrets();
     let steps = steps::steps(&watch.steps(), &secrets);
     let remembered = RememberedAnswer::of(&app.engine.overview_of(resolved));
-    let Explained { found, took, refused, stand_in: fallback, unusable, identity } = explained;
+    let Explained { found, took, refused, fallback, unusable, identity } = explained;
     let (outcome, evidence) = match &found {
         Ok(FoundNow { encoded, evidence }) => {
             (if encoded.sets() == 0 { OutcomeKind::Absent } else { OutcomeKind::Present }, evidence.clone())
@@ -138,7 +138,7 @@ pub(crate) async fn explain(
     let body = |bytes: &[u8]| document::read_back(bytes).ok();
     let failure: Option<Failure> = refused.or_else(|| found.as_ref().err().cloned());
     let because =
-        failure.map(|failure| refusal(Unknown { failure, rests: None, unusable }, resolved, fallback.is_some()));
+        failure.map(|failure| refusal(Unknown { failure, retry_after: None, unusable }, resolved, fallback.is_some()));
     let answer = match (&because, &fallback, &found) {
         (None, _, Ok(found)) => {
             ExplainedAnswer { status: 200, is_fallback: false, body: body(found.encoded.body()), error: None }

@@ -90,10 +90,10 @@ impl HeldAnswer {
             parameter_sets: held.sets,
             agreed: held.agreed,
             wanted: held.wanted,
-            apart_seconds: held.apart.as_secs_f64(),
+            apart_seconds: held.interval.as_secs_f64(),
             since: date(held.since),
             seen_at: date(held.seen_at),
-            queried_at: date(held.asked_at),
+            queried_at: date(held.queried_at),
             accepted_at: held.accepted_at().map(date),
             evidence: held.evidence.clone(),
             message: held.to_string(),
@@ -108,6 +108,6 @@ pub(crate) fn held(app: &App) -> HeldAnswers {
     let mut held = app.engine.held();
     held.sort_by_key(|(_, held)| held.since);
     let view =
-        |(lineage, held): &(Key, Held)| HeldAnswer::of(*lineage, held, &app.engine.asked_by(&held.question, &held.key));
+        |(lineage, held): &(Key, Held)| HeldAnswer::of(*lineage, held, &app.engine.requesters(&held.question, &held.key));
     HeldAnswers { held: held.iter().map(view).collect() }
 }

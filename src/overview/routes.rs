@@ -167,7 +167,7 @@ fn of_route(app: &App, route: &Route, known: &Known<'_>) -> RouteView {
         misses: metrics.misses.get(),
         joined: metrics.joined.get(),
     };
-    let standing_in = known.failing.iter().filter(|failing| failing.stand_in.is_some()).count();
+    let standing_in = known.failing.iter().filter(|failing| failing.fallback.is_some()).count();
     let failing = known.failing.len() - standing_in;
     let age = |at| now.since(at).unwrap_or_default().as_secs();
     let state = match () {

@@ -133,7 +133,7 @@ pub(crate) struct Counts {
 pub(crate) fn status(app: &App) -> Status {
     let (setup, now) = (app.setup(), app.now());
     let failing = app.engine.failing(&setup.routes);
-    let standing_in = failing.iter().filter(|failing| failing.stand_in.is_some()).count();
+    let standing_in = failing.iter().filter(|failing| failing.fallback.is_some()).count();
     let held = super::held::held(app).held;
     let counts = Counts {
         routes: setup.routes.iter().count(),

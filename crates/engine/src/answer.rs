@@ -12,7 +12,7 @@ mod model;
 mod prefetch;
 
 use crate::{
-    answer::{last_good::stand_in, prefetch::Siblings},
+    answer::{last_good::fallback, prefetch::Prefetch},
     cache::{Answers, Entry, Freshness, Key, MadeUnder, Memory, Stale},
     failure::Failure,
     replica::{Replica, peers::Refusal},
@@ -74,14 +74,14 @@ pub struct Unknown {
     /// What happened.
     pub failure: Failure,
     /// Set if it happened to an earlier call: how long until the backend is asked again, at the earliest.
-    pub rests: Option<Duration>,
+    pub retry_after: Option<Duration>,
     /// Why the last good answer is not served, if there is one.
     pub unusable: Option<Unusable>,
 }
 
 impl Unknown {
-    pub(crate) fn new(failure: Failure, rests: Option<Duration>) -> Self {
-        Self { failure, rests, unusable: None }
+    pub(crate) fn new(failure: Failure, retry_after: Option<Duration>) -> Self {
+        Self { failure, retry_after, unusable: None }
     }
 }
 
@@ -93,7 +93,7 @@ pub struct Engine {
     /// Bounds the confirmations that are under way.
     pub(crate) confirmations: Arc<Semaphore>,
     pub(crate) requesters: Requesters,
-    siblings: Siblings,
+    prefetch: Prefetch,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -106,7 +106,7 @@ impl Engine {
             flights: Flights::default(),
             confirmations: Arc::new(Semaphore::new(MAX_CONFIRMATIONS)),
             requesters: Requesters::default(),
-            siblings: Siblings::default(),
+            prefetch: Prefetch::default(),
             clock,
             metrics,
         }
@@ -119,8 +119,8 @@ impl Engine {
     }
 
     /// Calls the candidates of shadows from now on. Without this, nobody is called but the routes' own backends.
-    pub fn ask_candidates(&self) {
-        self.known.asks_candidates.store(true, Ordering::Relaxed);
+    pub fn call_candidates(&self) {
+        self.known.calls_candidates.store(true, Ordering::Relaxed);
     }
 
     /// Whether a run may be started in the background: not without contact.
@@ -139,101 +139,101 @@ impl Engine {
         self.flights.len() == 0
     }
 
-    /// Answers `asked`, from the cache or its route's backend.
+    /// Answers `resolved`, from the cache or its route's backend.
     ///
     /// # Errors
     /// When no complete answer is known by the query's deadline.
-    pub async fn answer(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
-        let mut answer = self.answer_now(asked).await;
+    pub async fn answer(&self, resolved: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
+        let mut answer = self.answer_now(resolved).await;
         if let Some(replica) = self.known.peers.replica()
             && !Self::is_final(replica, &answer)
         {
-            answer = Box::pin(self.settle_answer(replica, asked, answer)).await;
+            answer = Box::pin(self.acknowledged_answer(replica, resolved, answer)).await;
         }
         let entry = answer.as_ref().ok().map(|answer| &answer.entry);
         let run = entry.map_or(NO_RUN, |entry| entry.run_number ^ entry.stored_at.0.rotate_left(32));
-        let given = || entry.map_or(0, |entry| entry.encoded.fingerprint());
-        self.requesters.note(&asked.key, &asked.query.requester(), self.clock.now(), run, given);
+        let served = || entry.map_or(0, |entry| entry.encoded.fingerprint());
+        self.requesters.note(&resolved.key, &resolved.query.requester(), self.clock.now(), run, served);
         answer
     }
 
-    async fn answer_now(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
-        let (route, key) = (&*asked.route, asked.key);
+    async fn answer_now(&self, resolved: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
+        let (route, key) = (&*resolved.route, resolved.key);
         let now = self.clock.now();
         let own = self.known.usable(route, &key, now);
-        let own = own.filter(|(entry, _)| !self.known.is_outshone(asked, entry, now));
+        let own = own.filter(|(entry, _)| !self.known.is_outshone(resolved, entry, now));
         // After the answer is chosen: what was the last one in contact may be served.
         match self.known.peers.refusal(route) {
             Some(Refusal::OutOfContact(why)) => return Err(Unknown::new(Failure::Store(why), None)),
-            Some(Refusal::Outdated(why)) => return self.answer_as_stored(asked, why),
+            Some(Refusal::Outdated(why)) => return self.answer_as_stored(resolved, why),
             None => {}
         }
         match own {
             Some((entry, Freshness::Fresh { age, left })) => {
                 route.metrics.hits.inc();
-                if entry.turn.take(now) {
-                    self.renew_ahead(asked, None, now);
+                if entry.last_served.note(now) {
+                    self.prefetch(resolved, None, now);
                 }
                 Ok(Answer { entry, source: AnswerSource::Hit { age, left } })
             }
             Some((entry, Freshness::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
-                self.take_turn(asked, &entry, now);
-                let resting = self.resting(&key, now);
-                if resting.is_none() {
+                self.note_served(resolved, &entry, now);
+                let backoff = self.backoff(&key, now);
+                if backoff.is_none() {
                     // The run goes on without a waiting caller.
-                    drop(self.join(asked, Wanted::Behind));
+                    drop(self.join(resolved, Wanted::Behind));
                 }
-                Ok(Answer { entry, source: AnswerSource::StaleWhileRevalidate(stale, resting.map(Box::new)) })
+                Ok(Answer { entry, source: AnswerSource::StaleWhileRevalidate(stale, backoff.map(Box::new)) })
             }
             Some((entry, Freshness::StaleIfError(stale))) => {
                 self.known.answers.used(key);
-                self.take_turn(asked, &entry, now);
-                let answer = Box::pin(self.ask(asked, now)).await;
+                self.note_served(resolved, &entry, now);
+                let answer = Box::pin(self.ask(resolved, now)).await;
                 answer.or_else(|unknown| {
-                    let (entry, stale) = self.stored_meanwhile(asked).unwrap_or((entry, stale));
-                    Ok(stand_in(route, entry, stale, unknown))
+                    let (entry, stale) = self.stored_meanwhile(resolved).unwrap_or((entry, stale));
+                    Ok(fallback(route, entry, stale, unknown))
                 })
             }
             None | Some((_, Freshness::Expired)) => {
-                self.renew_ahead(asked, None, now);
-                let answer = Box::pin(self.ask(asked, now)).await;
+                self.prefetch(resolved, None, now);
+                let answer = Box::pin(self.ask(resolved, now)).await;
                 answer
-                    .or_else(|unknown| self.follow(asked, unknown, now))
-                    .map_err(|unknown| Unknown { unusable: self.unusable(asked), ..unknown })
+                    .or_else(|unknown| self.follow(resolved, unknown, now))
+                    .map_err(|unknown| Unknown { unusable: self.unusable(resolved), ..unknown })
             }
         }
     }
 
-    /// Notes that a caller asks for `entry`, the answer to `asked`, which is due.
-    fn take_turn(&self, asked: &ResolvedQuery, entry: &Entry, now: Timestamp) {
-        let last = entry.turn.taken_at();
-        entry.turn.take(now);
-        self.renew_ahead(asked, last, now);
+    /// Notes that a caller asks for `entry`, the answer to `resolved`, which is due.
+    fn note_served(&self, resolved: &ResolvedQuery, entry: &Entry, now: Timestamp) {
+        let last = entry.last_served.at();
+        entry.last_served.note(now);
+        self.prefetch(resolved, last, now);
     }
 
     /// The recent failure because of which no run starts for `key` now. Also records that a caller asked, so that a held answer
     /// is not forgotten.
-    fn resting(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
-        let (rest, left) = self.known.failing.resting(key, now)?;
-        let failure = rest.failure.failure;
+    fn backoff(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
+        let (backoff, left) = self.known.failing.backoff(key, now)?;
+        let failure = backoff.failure.failure;
         if let Failure::Held(held) = &failure {
-            self.known.held.note_asked(&held.lineage, now);
+            self.known.held.note_queried(&held.lineage, now);
         }
         Some(Unknown::new(failure, Some(left)))
     }
 
     /// Waits for a run of the backend, unless the last run failed just now. Callers box this future, so that a cache hit does
     /// not pay for its size.
-    pub(crate) async fn ask(&self, asked: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
-        let metrics = &asked.route.metrics;
-        if let Some(resting) = self.resting(&asked.key, now) {
+    pub(crate) async fn ask(&self, resolved: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
+        let metrics = &resolved.route.metrics;
+        if let Some(backoff) = self.backoff(&resolved.key, now) {
             metrics.failing.inc();
-            return Err(resting);
+            return Err(backoff);
         }
-        let deadline = asked.query.deadline;
-        let (landed, shared) = match self.join(asked, Wanted::Now) {
-            FlightJoin::Finished(landed) => (landed, true),
+        let deadline = resolved.query.deadline;
+        let (finished, shared) = match self.join(resolved, Wanted::Now) {
+            FlightJoin::Finished(finished) => (finished, true),
             FlightJoin::Joined(result) => (wait(result, deadline).await, true),
             FlightJoin::Started(result) => (wait(result, deadline).await, false),
         };
@@ -242,29 +242,29 @@ impl Engine {
         } else {
             metrics.misses.inc();
         }
-        let entry = landed.map_err(|failure| Unknown::new(failure, None))?;
-        entry.turn.take(now);
+        let entry = finished.map_err(|failure| Unknown::new(failure, None))?;
+        entry.last_served.note(now);
         Ok(Answer { entry, source: AnswerSource::Miss { shared } })
     }
 
-    /// Joins the run that answers `asked`, or starts it.
-    pub(crate) fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Finished> {
-        let route = &*asked.route;
+    /// Joins the run that answers `resolved`, or starts it.
+    pub(crate) fn join(&self, resolved: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Finished> {
+        let route = &*resolved.route;
         // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
         let recheck = || {
-            let (entry, now) = (self.known.answers.memory().get_rare(&asked.key)?, self.clock.now());
+            let (entry, now) = (self.known.answers.memory().get_rare(&resolved.key)?, self.clock.now());
             let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
-            let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(asked, &entry, now);
+            let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(resolved, &entry, now);
             if is_good { Some(Ok(entry)) } else { None }
         };
         let trust = route.trust();
         let made_under = MadeUnder { revision: route.revision(), trust: trust.fingerprint };
         self.flights.join(
-            (asked.key, made_under),
+            (resolved.key, made_under),
             recheck,
-            || asked.question.clone(),
+            || resolved.question.clone(),
             |guard| {
-                let run = Run { asked: Arc::clone(asked), wanted, trust, guard };
+                let run = Run { resolved: Arc::clone(resolved), wanted, trust, guard };
                 run.start(Arc::clone(&self.known), Arc::clone(&self.clock))
             },
         )

@@ -1,13 +1,13 @@
 //! The guard (invariant I4): an answer that would delete Applications is held until further runs agree with it, or an
-//! operator releases it. [`Guard::judge`] compares an answer with the [`Baseline`], [`Guard::review`] counts the runs that agree, and both
+//! operator releases it. [`Guard::evaluate`] compares an answer with the [`Baseline`], [`Guard::check`] counts the runs that agree, and both
 //! are pure. [`HeldAnswers`] stores the held answers.
 
 pub mod baseline;
+mod check;
 mod held_answers;
 mod identities;
 pub mod identity;
-mod judge;
-mod review;
+mod rules;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) use crate::guard::identities::usual_key;
 pub use crate::guard::{
     baseline::Baseline,
+    check::{Standing, Verdict},
     held_answers::{Decision, Held, HeldAnswers},
     identities::Identities,
     identity::Identity,
-    review::{Review, Standing},
 };
 use domain::{
     problem::{Path, Problems},

@@ -55,12 +55,12 @@ pub struct Replica {
     /// Whether the store names another revision for some route.
     pub(crate) has_outdated: AtomicBool,
     /// Whether some change is not settled.
-    pub(crate) has_unsettled: AtomicBool,
+    pub(crate) has_unacknowledged: AtomicBool,
     /// Whether requests get nowhere, so that the store must be in pieces.
     pub(crate) suspects: AtomicBool,
     pub(crate) metrics: Option<StoreMetrics>,
     /// Held during a sync.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) syncing: tokio::sync::Mutex<()>,
     /// Wakes the task that syncs.
     pub(crate) wanted: Notify,
     /// How many syncs have ended well.
@@ -128,10 +128,10 @@ impl Replica {
             contact: AtomicU64::new(0),
             started: Instant::now(),
             has_outdated: AtomicBool::new(false),
-            has_unsettled: AtomicBool::new(false),
+            has_unacknowledged: AtomicBool::new(false),
             suspects: AtomicBool::new(false),
             metrics: None,
-            turn: tokio::sync::Mutex::default(),
+            syncing: tokio::sync::Mutex::default(),
             wanted: Notify::new(),
             synced: watch::Sender::new(0),
         }

@@ -184,7 +184,7 @@ impl Route {
     /// asked. `is_named` tells whether the path names the route.
     #[must_use]
     pub fn depends_on_bytes_only(&self, is_named: bool) -> bool {
-        let is_picked_by_bytes = is_named || self.matcher.as_ref().is_some_and(|matcher| !matcher.must_look());
+        let is_picked_by_bytes = is_named || self.matcher.as_ref().is_some_and(|matcher| !matcher.needs_file());
         is_picked_by_bytes && !matches!(self.input, Accepts::Announced(_))
     }
 

@@ -50,14 +50,14 @@ pub(crate) enum Wanted {
     /// The same, after an event.
     Event(Timestamp),
     /// The same, because a caller is expected to ask in a moment.
-    Ahead(Timestamp),
+    Prefetch(Timestamp),
 }
 
 impl Wanted {
     /// When a caller last asked, if the gateway itself asks now.
-    pub(crate) const fn asked_at(self) -> Option<Timestamp> {
+    pub(crate) const fn queried_at(self) -> Option<Timestamp> {
         match self {
-            Self::Since(then) | Self::Event(then) | Self::Ahead(then) => Some(then),
+            Self::Since(then) | Self::Event(then) | Self::Prefetch(then) => Some(then),
             Self::Now | Self::Behind => None,
         }
     }
@@ -65,7 +65,7 @@ impl Wanted {
 
 /// A run, and all that it needs.
 pub(crate) struct Run {
-    pub asked: Arc<ResolvedQuery>,
+    pub resolved: Arc<ResolvedQuery>,
     pub wanted: Wanted,
     /// The keys and roots of the route when the run began.
     pub trust: Trust,
@@ -101,7 +101,7 @@ impl Run {
         let span = self.span();
         let finished = span.instrument(Box::pin(self.finish(&known, &*clock))).await;
         if finished.is_ok() && matches!(self.wanted, Wanted::Behind | Wanted::Since(_)) {
-            known.notices.send(self.asked.key, &self.asked.question, || What::Renewed);
+            known.notices.send(self.resolved.key, &self.resolved.question, || What::Renewed);
         }
         span.note(|record| match &finished {
             Ok(entry) => record.set("appset_gateway.parameter_sets", entry.encoded.sets()),
@@ -112,7 +112,7 @@ impl Run {
 
     /// Takes the lease of the question, calls the backend, and commits what that changes.
     async fn finish(&self, known: &EngineState, clock: &dyn Clock) -> Finished {
-        let deadline = self.asked.query.deadline;
+        let deadline = self.resolved.query.deadline;
         let until = deadline.checked_sub(MARGIN).unwrap_or(deadline);
         let lease = match self.lease(known, clock, until).await? {
             Leased::Ours(lease) => lease,
@@ -136,7 +136,7 @@ impl Run {
             Ok(_) => OutcomeKind::Present,
             Err(_) => OutcomeKind::Unknown,
         };
-        self.asked.route.metrics.ran(outcome, took);
+        self.resolved.route.metrics.ran(outcome, took);
         if let Some(span) = trace::current() {
             span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         }
@@ -145,7 +145,7 @@ impl Run {
 
     /// `found`, if it was verified by the keys that the run began with, and by no others.
     fn check_trust(&self, found: Found) -> Result<Found, Failure> {
-        if self.asked.route.trust() == self.trust {
+        if self.resolved.route.trust() == self.trust {
             return Ok(found);
         }
         let why = "the keys or roots of the signers changed while the answer was made; the next call asks again";
@@ -154,15 +154,15 @@ impl Run {
 
     /// What its answer is made under.
     pub(crate) fn made_under(&self) -> MadeUnder {
-        MadeUnder { revision: self.asked.route.revision(), trust: self.trust.fingerprint }
+        MadeUnder { revision: self.resolved.route.revision(), trust: self.trust.fingerprint }
     }
 
     /// The run's span, in the trace of the caller that started it.
     fn span(&self) -> Span {
-        let span = trace::begin(SpanKind::Internal, || format!("run {}", self.asked.route.name));
+        let span = trace::begin(SpanKind::Internal, || format!("run {}", self.resolved.route.name));
         span.note(|record| {
-            record.set("appset_gateway.route", self.asked.route.name.to_string());
-            record.set("appset_gateway.backend", self.asked.route.kind);
+            record.set("appset_gateway.route", self.resolved.route.name.to_string());
+            record.set("appset_gateway.backend", self.resolved.route.kind);
             record.set("appset_gateway.run.wanted", if self.wanted == Wanted::Now { "now" } else { "behind" });
         });
         span
@@ -170,31 +170,31 @@ impl Run {
 
     /// The backend's notes on the last answers to this question and of its lineage.
     fn before(&self, known: &EngineState) -> Before {
-        if !self.asked.route.backend.nature().takes_notes {
+        if !self.resolved.route.backend.nature().takes_notes {
             return Before::default();
         }
         let note = |key: &Key| known.answers.get(key)?.note.clone();
-        let lineage = if self.asked.lineage() == self.asked.key { None } else { note(&self.asked.lineage()) };
-        Before { own: note(&self.asked.key), lineage }
+        let lineage = if self.resolved.lineage() == self.resolved.key { None } else { note(&self.resolved.lineage()) };
+        Before { own: note(&self.resolved.key), lineage }
     }
 
     async fn resolve(&self, before: Before) -> Result<Found, Failure> {
-        resolve_in_time(&self.asked, before).await
+        resolve_in_time(&self.resolved, before).await
     }
 }
 
-/// Asks the backend of `asked` once. Uses no stored answer, stores nothing, and asks no guard.
-pub async fn try_out(asked: &ResolvedQuery) -> Result<Vec<ParameterSet>, Failure> {
-    let found = resolve_in_time(asked, asked.query.before.clone()).await;
+/// Asks the backend of `resolved` once. Uses no stored answer, stores nothing, and asks no guard.
+pub async fn try_out(resolved: &ResolvedQuery) -> Result<Vec<ParameterSet>, Failure> {
+    let found = resolve_in_time(resolved, resolved.query.before.clone()).await;
     found.map(|found| found.sets)
 }
 
-pub(crate) async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
-    let margin = MARGIN.min(asked.route.deadline / 10);
-    let until = asked.query.deadline.checked_sub(margin).unwrap_or(asked.query.deadline);
+pub(crate) async fn resolve_in_time(resolved: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
+    let margin = MARGIN.min(resolved.route.deadline / 10);
+    let until = resolved.query.deadline.checked_sub(margin).unwrap_or(resolved.query.deadline);
     let deadline = until.checked_sub(margin).unwrap_or(until);
-    let query = Query { deadline, ttl: asked.route.policy.ttl(), before, ..asked.query.clone() };
-    let run = AssertUnwindSafe(resolve(&asked.route, &query)).catch_unwind();
+    let query = Query { deadline, ttl: resolved.route.policy.ttl(), before, ..resolved.query.clone() };
+    let run = AssertUnwindSafe(resolve(&resolved.route, &query)).catch_unwind();
     match timeout_at(until, run).await {
         Ok(Ok(result)) => result.map_err(Failure::Backend),
         Ok(Err(_)) => Err(Failure::Crashed),
@@ -203,8 +203,8 @@ pub(crate) async fn resolve_in_time(asked: &ResolvedQuery, before: Before) -> Re
 }
 
 async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
-    let asked = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
-    let Outcome { sets, evidence, lasting, note } = asked.await?;
+    let fetched = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
+    let Outcome { sets, evidence, lasting, note } = fetched.await?;
     let sets = route.shape.apply(sets, query).await?;
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;

@@ -3,7 +3,7 @@
 //! candidates of a route are asked at once, and the others are skipped.
 
 mod comparison;
-mod findings;
+mod differences;
 mod noise;
 mod pairs;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use crate::{
     cache::{Encoded, Key},
     guard::Identity,
     shadow::{
-        findings::{Findings, Report, Sighting},
+        differences::{Differences, Report, Sighting},
         noise::Noise,
     },
     shape::Shape,
@@ -65,7 +65,7 @@ pub struct Shadow {
     /// How many runs there were of each question.
     runs: Recent<Key, u64>,
     noise: Noise,
-    findings: Findings,
+    differences: Differences,
     metrics: RouteShadowMetrics,
 }
 
@@ -154,7 +154,7 @@ impl Shadow {
             documents: Arc::new(Semaphore::new(1)),
             runs: Recent::new(MAX_QUESTIONS),
             noise: Noise::default(),
-            findings: Findings::new(clock.now()),
+            differences: Differences::new(clock.now()),
             clock,
             metrics,
         }
@@ -192,7 +192,7 @@ impl Shadow {
     /// What was found out since the configuration came into use.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.findings.report(&self.route, self.kind, self.sample, self.noise.keys())
+        self.differences.report(&self.route, self.kind, self.sample, self.noise.keys())
     }
 
     /// Tries whether the candidate's sources can be reached.
@@ -222,7 +222,7 @@ impl Shadow {
 
     fn count(&self, compared: Compared) {
         self.metrics.count(compared.as_str());
-        self.findings.count(compared);
+        self.differences.count(compared);
     }
 
     /// Learns from `primary`, and compares it with the candidate's answer if there is a permit to ask.
@@ -234,7 +234,7 @@ impl Shadow {
         let candidate = self.ask(&query).await;
         let shadow = Arc::clone(&self);
         // A failure of this task is the gateway's own, and its log says where.
-        let _ = spawn_blocking(move || shadow.judge(&query, key, &primary, candidate)).await;
+        let _ = spawn_blocking(move || shadow.compare_sets(&query, key, &primary, candidate)).await;
     }
 
     /// The candidate's parameter sets, or why there are none.
@@ -257,13 +257,13 @@ impl Shadow {
     }
 
     /// Compares the lists, and notes what was found.
-    fn judge(&self, query: &Query, key: Key, primary: &Encoded, candidate: Result<Vec<ParameterSet>, String>) {
+    fn compare_sets(&self, query: &Query, key: Key, primary: &Encoded, candidate: Result<Vec<ParameterSet>, String>) {
         let (compared, sighting) = match candidate {
             Ok(candidate) => {
                 let known = self.noise.of(&key);
                 let compared =
                     comparison::compare(primary.decode(), candidate, &self.identity, &self.ignore, known.as_deref());
-                self.findings.subtracted(compared.subtracted);
+                self.differences.subtracted(compared.subtracted);
                 let difference = compared.difference;
                 if difference.is_empty() {
                     return self.count(Compared::Same);
@@ -280,7 +280,7 @@ impl Shadow {
             Err(error) => (Compared::CandidateError, Sighting::Error(error)),
         };
         // Whoever sees the count finds what was counted.
-        self.findings.note(self.clock.now(), query, sighting, &self.secrets());
+        self.differences.note(self.clock.now(), query, sighting, &self.secrets());
         self.count(compared);
     }
 

@@ -226,11 +226,12 @@ impl Shape {
         if self.nulls == Nulls::Drop {
             map.retain(|_, value| !value.is_null());
         }
-        map.iter_mut()
-            .try_for_each(|(key, value)| self.settle(value, left).map_err(|misfit| misfit.within(&format!(".{key}"))))
+        map.iter_mut().try_for_each(|(key, value)| {
+            self.acknowledge(value, left).map_err(|misfit| misfit.within(&format!(".{key}")))
+        })
     }
 
-    fn settle(&self, value: &mut Value, left: usize) -> Result<(), Misfit> {
+    fn acknowledge(&self, value: &mut Value, left: usize) -> Result<(), Misfit> {
         match value {
             Value::Array(_) | Value::Object(_) if left == 0 => {
                 Err(Misfit::new(format!(" is more than {DEEPEST} levels deep")))
@@ -251,7 +252,7 @@ impl Shape {
                 Err(Misfit::new(format!(": the number {number} {why}")))
             }
             Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(index, item)| {
-                self.settle(item, left - 1).map_err(|misfit| misfit.within(&format!("[{index}]")))
+                self.acknowledge(item, left - 1).map_err(|misfit| misfit.within(&format!("[{index}]")))
             }),
             Value::Object(map) => self.settle_map(map, left - 1),
             Value::Bool(_) | Value::String(_) => Ok(()),

@@ -63,9 +63,9 @@ pub(crate) struct EngineState {
     pub peers: Peers,
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
     /// would both be compared with the same earlier answer.
-    pub(crate) judging: Mutex<()>,
+    pub(crate) deciding: Mutex<()>,
     /// Whether the candidates of shadows are asked.
-    pub(crate) asks_candidates: AtomicBool,
+    pub(crate) calls_candidates: AtomicBool,
 }
 
 impl EngineState {
@@ -78,8 +78,8 @@ impl EngineState {
             served: Served::default(),
             notices: Notices::default(),
             peers,
-            judging: Mutex::default(),
-            asks_candidates: AtomicBool::default(),
+            deciding: Mutex::default(),
+            calls_candidates: AtomicBool::default(),
         }
     }
 
@@ -96,14 +96,14 @@ impl EngineState {
         self.held.hold(held);
     }
 
-    /// The baseline of the lineage of `asked`; empty if there never was an answer, also under another name of its route.
+    /// The baseline of the lineage of `resolved`; empty if there never was an answer, also under another name of its route.
     ///
     /// # Errors
     /// When there may have been an answer, and its record is lost, here or in the shared store.
-    pub(crate) fn baseline(&self, asked: &ResolvedQuery) -> Result<Arc<Baseline>, Unreadable> {
-        let (key, lineage, guard) = (asked.key, asked.lineage(), &asked.route.guard);
+    pub(crate) fn baseline(&self, resolved: &ResolvedQuery) -> Result<Arc<Baseline>, Unreadable> {
+        let (key, lineage, guard) = (resolved.key, resolved.lineage(), &resolved.route.guard);
         let own = self.baselines.get(&lineage, &key, &self.answers, guard)?;
-        let mut others = asked.other_keys();
+        let mut others = resolved.other_keys();
         let other = loop {
             let Some(OtherKeys { key, lineage }) = others.next().filter(|_| own.is_none()) else { break None };
             if let Some(baseline) = self.baselines.get(&lineage, &key, &self.answers, guard)? {
@@ -117,29 +117,29 @@ impl EngineState {
         Ok(own.or(other).unwrap_or_default())
     }
 
-    /// What is held in the lineage of `asked`, also under another name of its route.
-    pub(crate) fn held_of(&self, asked: &ResolvedQuery, now: Timestamp) -> Option<Held> {
+    /// What is held in the lineage of `resolved`, also under another name of its route.
+    pub(crate) fn held_of(&self, resolved: &ResolvedQuery, now: Timestamp) -> Option<Held> {
         let renamed = || {
-            let held = asked.other_keys().find_map(|other| self.held.get(&other.lineage, now))?;
-            Some(held.asked_as(asked.question.clone(), asked.key, asked.lineage()))
+            let held = resolved.other_keys().find_map(|other| self.held.get(&other.lineage, now))?;
+            Some(held.requeried_as(resolved.question.clone(), resolved.key, resolved.lineage()))
         };
-        self.held.get(&asked.lineage(), now).or_else(renamed)
+        self.held.get(&resolved.lineage(), now).or_else(renamed)
     }
 
-    /// Removes what is held in the lineage of `asked` under other names of its route.
-    pub(crate) fn end_holds_under_other_names(&self, asked: &ResolvedQuery) {
-        for other in asked.other_keys() {
+    /// Removes what is held in the lineage of `resolved` under other names of its route.
+    pub(crate) fn end_holds_under_other_names(&self, resolved: &ResolvedQuery) {
+        for other in resolved.other_keys() {
             if self.held.remove(&other.lineage) {
                 self.erase(other.lineage);
             }
         }
     }
 
-    /// The last answer of the lineage of `asked`, also under another name of its route.
-    pub(crate) fn last_answer(&self, asked: &ResolvedQuery) -> Option<Arc<Entry>> {
+    /// The last answer of the lineage of `resolved`, also under another name of its route.
+    pub(crate) fn last_answer(&self, resolved: &ResolvedQuery) -> Option<Arc<Entry>> {
         let last = |lineage: &Key, key: &Key| last_answer(lineage, key, &self.answers);
-        match last(&asked.lineage(), &asked.key) {
-            Ok(None) => asked.other_keys().find_map(|other| last(&other.lineage, &other.key).ok().flatten()),
+        match last(&resolved.lineage(), &resolved.key) {
+            Ok(None) => resolved.other_keys().find_map(|other| last(&other.lineage, &other.key).ok().flatten()),
             own => own.ok().flatten(),
         }
     }
@@ -172,13 +172,13 @@ impl EngineState {
         (state != Freshness::Expired).then_some((entry, state))
     }
 
-    /// Whether `entry`, the stored answer to `asked`, is empty, and the lineage has a later answer that is not. The older, empty
+    /// Whether `entry`, the stored answer to `resolved`, is empty, and the lineage has a later answer that is not. The older, empty
     /// answer must not delete what the later one created.
-    pub(crate) fn is_outshone(&self, asked: &ResolvedQuery, entry: &Entry, now: Timestamp) -> bool {
+    pub(crate) fn is_outshone(&self, resolved: &ResolvedQuery, entry: &Entry, now: Timestamp) -> bool {
         entry.encoded.sets() == 0
-            && asked.lineage() != asked.key
+            && resolved.lineage() != resolved.key
             && self
-                .usable(&asked.route, &asked.lineage(), now)
+                .usable(&resolved.route, &resolved.lineage(), now)
                 .is_some_and(|(last, _)| last.encoded.sets() > 0 && last.stored_at > entry.stored_at)
     }
 }

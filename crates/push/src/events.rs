@@ -234,7 +234,7 @@ impl Push {
             tracing::warn!(%error, route = &*question.route, "a recheck after an event failed and is repeated: the shared store does not answer");
             Rechecked::from(Recheck::Failed)
         });
-        let recheck = rechecked.look;
+        let recheck = rechecked.result;
         self.metrics.hooks.rechecked(recheck.as_str());
         self.deliveries.rechecked(&origins.map_or_else(Vec::new, |origins| origins.numbers), key, question, recheck);
         tracing::info!(route = &*question.route, result = recheck.as_str(), "rechecked after an event");

@@ -183,7 +183,7 @@ impl Push {
         }
         match cause.filter(|cause| argocd.follows(*cause)) {
             Some(cause) => {
-                let (names, change) = self.engine.given_other(&current.routes, &question).await;
+                let (names, change) = self.engine.served_other(&current.routes, &question).await;
                 if let Cause::Events = cause {
                     self.deliveries.refresh_after(&key, &names);
                 }

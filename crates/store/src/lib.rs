@@ -155,7 +155,7 @@ pub struct SyncReply {
     /// How many replicas are live.
     pub replicas: usize,
     /// All replicas that answer know the changes up to this version.
-    pub settled: u64,
+    pub acknowledged: u64,
     /// How many live replicas have all the revisions that the store names.
     pub current: usize,
 }

@@ -207,7 +207,7 @@ impl MemoryStore {
             },
             revisions: epoch.revisions.clone().into_iter().collect(),
             replicas: epoch.replicas.len(),
-            settled: epoch.settled,
+            acknowledged: epoch.acknowledged,
             current: epoch.replicas.values().filter(|member| member.is_current).count(),
         };
         drop(data);

@@ -152,19 +152,19 @@ async fn settles(store: &dyn Store) {
     sync("b", 0, false).await;
     let version = stored(store, &epoch, &commit(A, 0, Some("x"))).await;
     // Both have read everything before the commit, so both may still serve what was there before.
-    assert!(sync("a", 0, true).await.settled < version);
-    assert!(sync("a", version, true).await.settled < version, "b does not know it");
-    assert!(sync("b", 0, true).await.settled < version, "b has it with this reply");
-    assert_eq!(sync("b", version, true).await.settled, version);
-    assert_eq!(sync("a", version, true).await.settled, version);
+    assert!(sync("a", 0, true).await.acknowledged < version);
+    assert!(sync("a", version, true).await.acknowledged < version, "b does not know it");
+    assert!(sync("b", 0, true).await.acknowledged < version, "b has it with this reply");
+    assert_eq!(sync("b", version, true).await.acknowledged, version);
+    assert_eq!(sync("a", version, true).await.acknowledged, version);
     // A request of b that was under way for long says nothing about b now.
     let later = stored(store, &epoch, &commit(B, 0, Some("y"))).await;
     let old = SyncRequest { epoch: Some("earlier".to_owned()), ..request("b", None) };
     store.sync(&old).await.unwrap();
-    assert!(sync("a", later, true).await.settled < later, "b still answers");
+    assert!(sync("a", later, true).await.acknowledged < later, "b still answers");
     // A replica without contact answers nothing.
     tokio::time::sleep(ANSWERING + Duration::from_millis(100)).await;
-    assert_eq!(sync("a", later, true).await.settled, later);
+    assert_eq!(sync("a", later, true).await.acknowledged, later);
 }
 
 /// One replica at a time runs a question, with a number above all before.

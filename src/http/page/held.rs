@@ -31,7 +31,7 @@ pub(crate) struct Shown {
     /// How many parameter sets the last good answer has, if it is still known.
     pub(crate) last_good: Option<usize>,
     /// Whether Argo CD gets a last good answer meanwhile.
-    pub(crate) is_stood_in: bool,
+    pub(crate) has_fallback: bool,
     /// The parameter sets of the last good answer that stay, for the view of one answer.
     pub(crate) stays: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub(crate) fn list(shown: &[Shown], page: Page, visitor: &Visitor, now: Timestam
             }
         } @else {
             p.lead {
-                @if shown.iter().all(|each| each.is_stood_in) { "Argo CD still gets the last good answers. " }
+                @if shown.iter().all(|each| each.has_fallback) { "Argo CD still gets the last good answers. " }
                 "Nothing of this is deleted before it is released here, or confirmed by the source."
             }
             @for each in shown { (card(each, visitor, now, false)) }
@@ -84,7 +84,7 @@ fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Mar
             (parameters(&held.question.parameters))
             p.reason { (prose(&held.breach.reason)) }
             @if let Some(at) = held.accepted_at() { (acceptance(at, now)) }
-            @if !shown.is_stood_in {
+            @if !shown.has_fallback {
                 p { "There is no last good answer that may be served, so Argo CD gets an error meanwhile. It changes nothing." }
             }
             (difference(shown, is_whole))
@@ -152,7 +152,7 @@ fn confirmed(held: &Held) -> Markup {
             (Some(Decision::Rejected), _) => "never, because it was rejected",
             (_, false) => "not by the source, however often it says this",
             (_, true) => {
-                (held.agreed) " of " (held.wanted) " further runs, " (duration(held.apart)) " apart"
+                (held.agreed) " of " (held.wanted) " further runs, " (duration(held.interval)) " apart"
             }
         }
     }
@@ -187,7 +187,7 @@ pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
 
 /// The form. Rejecting comes first: a press of Enter must not delete anything.
 fn decide(shown: &Shown, id: &str, visitor: &Visitor) -> Markup {
-    let Shown { held, is_stood_in, .. } = shown;
+    let Shown { held, has_fallback, .. } = shown;
     html! {
         @if visitor.may_decide {
             form.decide method="post" action={ "/held/" (segment(id)) "/reject" } {
@@ -196,7 +196,7 @@ fn decide(shown: &Shown, id: &str, visitor: &Visitor) -> Markup {
                 label for={ "r-" (id) } { "Reason, for the log" }
                 input id={ "r-" (id) } name="reason" type="text" required maxlength=(MAX_REASON) autocomplete="off";
                 div.buttons {
-                    button type="submit" { "Reject" span.what { @if *is_stood_in { "keep the last good answer" } @else { "never accept this answer" } } }
+                    button type="submit" { "Reject" span.what { @if *has_fallback { "keep the last good answer" } @else { "never accept this answer" } } }
                     button.danger type="submit" formaction={ "/held/" (segment(id)) "/release" } {
                         "Release"
                         span.what {

@@ -254,8 +254,8 @@ impl ApiError {
     pub(crate) fn of(unknown: Unknown, route: &Route) -> Self {
         let mut error = Self::of_failure(unknown.failure, route);
         // The time of the next run is in `Retry-After` only. A message that changes would make Argo CD rewrite its condition.
-        if let Some(rests) = unknown.rests {
-            error = error.retry_after(rests + Duration::from_secs(1));
+        if let Some(left) = unknown.retry_after {
+            error = error.retry_after(left + Duration::from_secs(1));
         }
         error
     }
@@ -313,7 +313,7 @@ impl ApiError {
                 format!("route {name} ({kind}): no answer within {} s", route.deadline.as_secs_f32()),
             ),
             Failure::Held(held) => {
-                Self::new(Code::Held, format!("route {name} ({kind}): {held}")).retry_after(held.apart)
+                Self::new(Code::Held, format!("route {name} ({kind}): {held}")).retry_after(held.interval)
             }
             Failure::Store(why) => {
                 let message = format!("route {name} ({kind}): the shared store cannot be used: {why}");

@@ -85,14 +85,14 @@ fn of_held(held: &HeldAnswer) -> Alert {
 
 fn of_failing(app: &App, failing: &FailingQuestion) -> Alert {
     let why = &failing.failure;
-    let (kind, severity, message) = match failing.stand_in {
+    let (kind, severity, message) = match failing.fallback {
         None => (AlertKind::Failing, Severity::Critical, format!("callers get an error: {why}")),
         Some(at) => {
             let message = format!("callers get the last good answer, of {}: {why}", at.to_date());
             (AlertKind::StandingIn, Severity::Warning, message)
         }
     };
-    let requesters = app.engine.asked_by(&failing.question, &failing.key);
+    let requesters = app.engine.requesters(&failing.question, &failing.key);
     Alert {
         route: Some(failing.question.route.to_string()),
         id: Some(failing.key.to_string()),

@@ -117,7 +117,7 @@ impl TestApp {
             Ok(app) => Arc::new(app),
             Err(report) => panic!("{}", report.lines().join("\n")),
         };
-        app.engine.ask_candidates();
+        app.engine.call_candidates();
         let (stop, phase) = watch::channel(Phase::Serving);
         let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (main, admin) = (listen().await, listen().await);

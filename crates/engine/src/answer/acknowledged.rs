@@ -9,7 +9,7 @@ use crate::{
     answer::{Answer, AnswerSource, Engine, Unknown},
     cache::Freshness,
     failure::Failure,
-    replica::{Replica, acknowledge::Settled, contact::Pauses},
+    replica::{Replica, acknowledge::Acknowledged, contact::Pauses},
     route::ResolvedQuery,
 };
 
@@ -24,31 +24,31 @@ fn is_stored(answer: &Result<Answer, Unknown>) -> bool {
 impl Engine {
     /// Whether `answer`, which was chosen in contact a moment ago, may be given as it is.
     pub(crate) fn is_final(shared: &Replica, answer: &Result<Answer, Unknown>) -> bool {
-        is_stored(answer) && !shared.has_unsettled()
+        is_stored(answer) && !shared.has_unacknowledged()
     }
 
-    /// The answer to `asked`, of which `answer` is the first that was chosen: one that is settled while this replica is in contact.
+    /// The answer to `resolved`, of which `answer` is the first that was chosen: one that is settled while this replica is in contact.
     ///
     /// # Errors
     /// When there is none by the deadline.
-    pub(crate) async fn settle_answer(
+    pub(crate) async fn acknowledged_answer(
         &self,
         shared: &Replica,
-        asked: &Arc<ResolvedQuery>,
+        resolved: &Arc<ResolvedQuery>,
         mut answer: Result<Answer, Unknown>,
     ) -> Result<Answer, Unknown> {
-        let deadline = asked.query.deadline;
-        let margin = MARGIN.min(asked.route.deadline / 10);
+        let deadline = resolved.query.deadline;
+        let margin = MARGIN.min(resolved.route.deadline / 10);
         let until = deadline.checked_sub(margin).unwrap_or(deadline);
-        let keys = [asked.key, asked.lineage()];
+        let keys = [resolved.key, resolved.lineage()];
         let mut pauses = Pauses::default();
         loop {
-            let settled = shared.settled(&keys, until).await;
-            if settled == Settled::TooLate {
+            let acknowledged = shared.acknowledged(&keys, until).await;
+            if acknowledged == Acknowledged::TooLate {
                 let why = "other replicas have not read the new answer yet";
                 return Err(Unknown::new(Failure::Store(why.to_owned()), None));
             }
-            if let Some(later) = self.later_than(asked, &answer) {
+            if let Some(later) = self.later_than(resolved, &answer) {
                 answer = Ok(later);
                 continue;
             }
@@ -56,37 +56,40 @@ impl Engine {
                 if let Err(error) = shared.regain(until).await {
                     return Err(Unknown::new(error.into(), None));
                 }
-            } else if Self::may_be_repeated(shared, asked, &answer) {
+            } else if Self::may_be_repeated(shared, resolved, &answer) {
                 if !pauses.next(until).await {
                     return answer;
                 }
-            } else if settled == Settled::Already || Instant::now() >= until || !self.may_choose_again(asked, &answer) {
+            } else if acknowledged == Acknowledged::Already
+                || Instant::now() >= until
+                || !self.may_choose_again(resolved, &answer)
+            {
                 return answer;
             }
-            answer = self.answer_now(asked).await;
+            answer = self.answer_now(resolved).await;
         }
     }
 
     /// Whether another answer may be there by now: `answer` was stored before, or there was none.
-    fn may_choose_again(&self, asked: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> bool {
-        let has_one = || self.known.usable(&asked.route, &asked.key, self.clock.now()).is_some();
+    fn may_choose_again(&self, resolved: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> bool {
+        let has_one = || self.known.usable(&resolved.route, &resolved.key, self.clock.now()).is_some();
         is_stored(answer) || (answer.is_err() && has_one())
     }
 
     /// Whether the store was the reason for there being no answer, and may do better the next time.
-    fn may_be_repeated(shared: &Replica, asked: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> bool {
+    fn may_be_repeated(shared: &Replica, resolved: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> bool {
         let is_of_store = matches!(answer, Err(Unknown { failure: Failure::Store(_), .. }));
-        is_of_store && shared.why_outdated(&asked.route).is_none()
+        is_of_store && shared.why_outdated(&resolved.route).is_none()
     }
 
     /// The answer that another run stored while `answer` was waited for.
-    fn later_than(&self, asked: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> Option<Answer> {
+    fn later_than(&self, resolved: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> Option<Answer> {
         let Ok(Answer { entry, source }) = answer else { return None };
-        let latest = self.known.answers.memory().get_rare(&asked.key)?;
+        let latest = self.known.answers.memory().get_rare(&resolved.key)?;
         if latest.run_number <= entry.run_number {
             return None;
         }
-        let (entry, freshness) = self.known.usable(&asked.route, &asked.key, self.clock.now())?;
+        let (entry, freshness) = self.known.usable(&resolved.route, &resolved.key, self.clock.now())?;
         let source = match (freshness, source) {
             (Freshness::Fresh { age, left }, _) => AnswerSource::Hit { age, left },
             (_, AnswerSource::Miss { .. }) => AnswerSource::Miss { shared: true },

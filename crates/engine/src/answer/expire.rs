@@ -47,7 +47,7 @@ impl Engine {
         if selector.is_exact {
             // A source that asked not to be called is not called.
             let is_free = |failure: &Failure| failure.retry_after().is_none();
-            self.known.failing.end_rests(|failed| selector.selects(&failed.question) && is_free(&failed.failure));
+            self.known.failing.end_backoffs(|failed| selector.selects(&failed.question) && is_free(&failed.failure));
         } else {
             self.known.failing.forget(|failed| selector.selects(&failed.question));
         }

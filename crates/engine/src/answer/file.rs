@@ -17,8 +17,8 @@ impl Engine {
         // What was held before the file was open is newer than what the file has.
         let newer = self.known.held.all();
         for (lineage, held) in disk.held::<Held>() {
-            match live_under(routes, &held.question, &held.key).filter(|asked| asked.lineage() == lineage) {
-                Some(asked) => self.known.held.restore(held.asked_as(asked.question, asked.key, lineage)),
+            match live_under(routes, &held.question, &held.key).filter(|resolved| resolved.lineage() == lineage) {
+                Some(resolved) => self.known.held.restore(held.requeried_as(resolved.question, resolved.key, lineage)),
                 // No route answers this question any more. A decision stands all the same: the route may come back.
                 None if held.decision.is_some() && held.lineage == lineage => self.known.held.restore(held),
                 None => disk.hold(lineage, None::<&()>),
@@ -38,9 +38,11 @@ impl Engine {
     /// Takes over from the file what each route served before the start, for metrics and views. Reads the whole file, if there is one.
     pub fn restore_served(&self, routes: &RouteTable) {
         for (key, answer) in self.answers().disk().map(Disk::list).into_iter().flatten() {
-            let Some(asked) = live(routes, &answer.question).filter(|asked| asked.lineage() == key) else { continue };
-            asked.route.metrics.now.restored(answer.stored_at);
-            self.known.served.restore(key, &asked.route.name, &answer);
+            let Some(resolved) = live(routes, &answer.question).filter(|resolved| resolved.lineage() == key) else {
+                continue;
+            };
+            resolved.route.metrics.now.restored(answer.stored_at);
+            self.known.served.restore(key, &resolved.route.name, &answer);
         }
     }
 }

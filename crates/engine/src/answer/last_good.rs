@@ -33,7 +33,7 @@ impl Engine {
 
     /// Whether a last good answer is served instead of `held`.
     #[must_use]
-    pub fn is_stood_in(&self, routes: &RouteTable, held: &Held) -> bool {
+    pub fn has_fallback(&self, routes: &RouteTable, held: &Held) -> bool {
         let Some(route) = routes.by_any_name(&held.question.route) else { return false };
         let is_usable = |key| self.known.usable(route, key, self.clock.now()).is_some();
         self.may_run() && [&held.key, &held.lineage].into_iter().any(is_usable)
@@ -56,24 +56,24 @@ impl Engine {
     }
 
     /// The answer that is stored now, perhaps by another replica while a caller waited here.
-    pub(crate) fn stored_meanwhile(&self, asked: &ResolvedQuery) -> Option<(Arc<Entry>, Stale)> {
-        let (entry, freshness) = self.known.usable(&asked.route, &asked.key, self.clock.now())?;
+    pub(crate) fn stored_meanwhile(&self, resolved: &ResolvedQuery) -> Option<(Arc<Entry>, Stale)> {
+        let (entry, freshness) = self.known.usable(&resolved.route, &resolved.key, self.clock.now())?;
         Some((entry, freshness.stale()?))
     }
 
     /// The last good answer of the lineage, for a question without an answer of its own. An invalid question gets none: it
     /// belongs to no lineage.
-    pub(crate) fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
-        if unknown.failure.is_invalid_question() || self.is_missing_here(&asked.key) {
+    pub(crate) fn follow(&self, resolved: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+        if unknown.failure.is_invalid_question() || self.is_missing_here(&resolved.key) {
             return Err(unknown);
         }
-        let (route, lineage) = (&*asked.route, asked.lineage());
+        let (route, lineage) = (&*resolved.route, resolved.lineage());
         let usable = |key: Key| self.known.usable(route, &key, now).map(|found| (key, found));
-        let others = || asked.other_keys().find_map(|other| usable(other.key).or_else(|| usable(other.lineage)));
+        let others = || resolved.other_keys().find_map(|other| usable(other.key).or_else(|| usable(other.lineage)));
         let Some((key, (entry, freshness))) = usable(lineage).or_else(others) else { return Err(unknown) };
         let Some(stale) = freshness.stale() else { return Err(unknown) };
         self.known.answers.used(key);
-        Ok(stand_in(route, entry, stale, unknown))
+        Ok(fallback(route, entry, stale, unknown))
     }
 
     /// Whether the store has an answer to the question with `key` that is not here any more. Other replicas may still serve it.
@@ -82,15 +82,16 @@ impl Engine {
     }
 
     /// Why the last good answer of the question, else of its lineage, is not served.
-    pub(crate) fn unusable(&self, asked: &ResolvedQuery) -> Option<Unusable> {
-        let (key, last) =
-            [asked.key, asked.lineage()].into_iter().find_map(|key| Some((key, self.known.answers.get(&key)?)))?;
-        Some(self.why_unusable(asked, &key, &last))
+    pub(crate) fn unusable(&self, resolved: &ResolvedQuery) -> Option<Unusable> {
+        let (key, last) = [resolved.key, resolved.lineage()]
+            .into_iter()
+            .find_map(|key| Some((key, self.known.answers.get(&key)?)))?;
+        Some(self.why_unusable(resolved, &key, &last))
     }
 
     /// Why `last`, the answer under `key`, is not served.
-    pub(crate) fn why_unusable(&self, asked: &ResolvedQuery, key: &Key, last: &Entry) -> Unusable {
-        let why = if last.made_under != asked.route.made_under() {
+    pub(crate) fn why_unusable(&self, resolved: &ResolvedQuery, key: &Key, last: &Entry) -> Unusable {
+        let why = if last.made_under != resolved.route.made_under() {
             Unusable::OtherConfiguration
         } else if !self.known.peers.may_serve(key) {
             Unusable::OfBefore
@@ -102,7 +103,7 @@ impl Engine {
 }
 
 /// Serves `entry`, because the current answer is not known.
-pub(crate) fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
+pub(crate) fn fallback(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
     route.metrics.stale_if_error.inc();
     Answer { entry, source: AnswerSource::StaleIfError(stale, Box::new(unknown)) }
 }

@@ -17,7 +17,7 @@ pub(crate) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQ
 /// `question`, which is remembered under `key`, asked again on the route that has this key; `None` when there is none. If no route has or had
 /// the name, a route may have its former name again.
 pub(crate) fn live_under(routes: &RouteTable, question: &Question, key: &Key) -> Option<ResolvedQuery> {
-    let has_key = |asked: &ResolvedQuery| asked.key == *key;
+    let has_key = |resolved: &ResolvedQuery| resolved.key == *key;
     if routes.by_any_name(&question.route).is_some() {
         return live(routes, question).filter(has_key);
     }

@@ -6,13 +6,13 @@
 
 mod expect;
 mod invariants;
-mod judgement;
 mod oracle;
 mod replicas;
 mod rules;
 mod source;
 mod stage;
 mod store_faults;
+mod verdict;
 mod world;
 
 use std::{cell::RefCell, collections::BTreeMap};
@@ -83,7 +83,7 @@ enum Op {
     /// The source gives another answer from now on.
     Say { says: Says, version: u8 },
     /// One of the waiting runs ends.
-    Land(usize),
+    Finish(usize),
     /// Seconds pass.
     Pass(u64),
     /// The clock is put forward or back, by seconds.
@@ -130,7 +130,7 @@ fn says() -> impl Strategy<Value = Says> {
     prop_oneof![
         10 => (0..3_u8, 1..=6_u8, lasting).prop_map(|(first, count, lasting)| Says::List { first, count, lasting }),
         2 => Just(Says::Nothing),
-        1 => Just(Says::Twins),
+        1 => Just(Says::Duplicates),
         3 => fault.prop_map(Says::Unknown),
         1 => Just(Says::Crash),
     ]
@@ -154,7 +154,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => ask,
         4 => reconcile.prop_map(|(which, times, every)| Op::Reconcile { which, times, every }),
         5 => (says(), version).prop_map(|(says, version)| Op::Say { says, version }),
-        3 => (0..4_usize).prop_map(Op::Land),
+        3 => (0..4_usize).prop_map(Op::Finish),
         8 => pass.prop_map(Op::Pass),
         1 => jump.prop_map(Op::Jump),
         2 => selector.prop_map(|(route, branch, commit)| Op::Invalidate { route, branch, commit }),
@@ -209,7 +209,7 @@ fn the_model_knows_every_guard_rule() {
         assert!(
             missing.is_empty(),
             "guard rules that the model lacks: {missing:?}; add each to `Rules` and `Rules::config` in model/rules.rs and to \
-             `Rules::judge` in model/judgement.rs"
+             `Rules::evaluate` in model/verdict.rs"
         );
     }
 }
@@ -242,7 +242,7 @@ fn a_run_that_was_cut_off_ends_confirmations_if_it_disagrees() {
         let mut ops = vec![say(6), ask(false), say(1), Op::Pass(400), ask(false)];
         for _ in 0..4 {
             let cut_off = Op::Invalidate { route: None, branch: None, commit: None };
-            ops.extend([Op::Pass(2), say(other), ask(true), cut_off, Op::Land(0), say(1), Op::Pass(70)]);
+            ops.extend([Op::Pass(2), say(other), ask(true), cut_off, Op::Finish(0), say(1), Op::Pass(70)]);
         }
         let (stage, seen) = (Stage::default(), Seen::default());
         World::play(&stage, Setup::Memory, &[0, 1], &ops, &seen).unwrap();
@@ -262,7 +262,7 @@ fn a_release_holds_after_an_outdated_run() {
         Op::Say { says: Says::Nothing, version: 0 },
         Op::Invalidate { route: None, branch: None, commit: None },
         ask(0, false),
-        Op::Land(0),
+        Op::Finish(0),
         Op::Decide { which: which(0), decision: Decision::Released },
     ];
     let (stage, seen) = (Stage::default(), Seen::default());
@@ -302,7 +302,7 @@ fn a_release_counts_from_the_latest_time_at_which_a_caller_asked() {
         ask(0, true),
         ask(1, false),
         Op::Jump(-1),
-        Op::Land(0),
+        Op::Finish(0),
         Op::Pass(86_400),
         Op::Decide { which: which(0), decision: Decision::Released },
     ];

@@ -24,7 +24,7 @@ use domain::clock::Timestamp;
 /// How many answers are renewed ahead of the caller.
 const AT_ONCE: usize = 8;
 /// The number of questions that are known of one ApplicationSet at one route.
-const MAX_SIBLINGS: usize = 5_000;
+const MAX_PER_GROUP: usize = 5_000;
 /// The number of questions that are known in all. If there are more, those of the route with the most of them are forgotten, and learned again
 /// by the next calls.
 const MAX_KNOWN: usize = 100_000;
@@ -35,42 +35,43 @@ const PLANNED_EVERY: Duration = Duration::from_secs(1);
 
 /// What each ApplicationSet asks of each route.
 #[derive(Debug, Default)]
-pub(crate) struct Siblings(Mutex<Book>);
+pub(crate) struct Prefetch(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
-    families: HashMap<(Arc<str>, Box<str>), Family, RandomState>,
+    groups: HashMap<(Arc<str>, Box<str>), Group, RandomState>,
     /// The number of questions of all families.
     known: usize,
 }
 
 /// The questions of one ApplicationSet at one route.
 #[derive(Debug, Default)]
-struct Family {
+struct Group {
     /// In the order in which they came first, which counts where several were asked in the same millisecond.
     known: IndexSet<Key, RandomState>,
     /// Those that come next, in the order of the reconcile before.
     next: VecDeque<Key>,
     /// Those that were renewed ahead, and when. A caller is expected to ask for them in a moment.
-    ahead: Vec<(Key, Timestamp)>,
+    prefetched: Vec<(Key, Timestamp)>,
     planned_at: Option<Timestamp>,
 }
 
-impl Siblings {
-    /// Notes that `asked` is asked at `now`, and calls `work` with what is known of its siblings.
-    fn note<T>(&self, asked: &ResolvedQuery, now: Timestamp, work: impl FnOnce(&mut Family) -> T) -> T {
+impl Prefetch {
+    /// Notes that `resolved` is asked at `now`, and calls `work` with what is known of its siblings.
+    fn note<T>(&self, resolved: &ResolvedQuery, now: Timestamp, work: impl FnOnce(&mut Group) -> T) -> T {
         let mut book = self.0.lock();
         if book.known >= MAX_KNOWN {
             book.forget_most();
         }
-        let family = book.families.entry((Arc::clone(&asked.route.name), asked.query.requester().into())).or_default();
-        let before = family.known.len();
-        if before < MAX_SIBLINGS {
-            family.known.insert(asked.key);
+        let group =
+            book.groups.entry((Arc::clone(&resolved.route.name), resolved.query.requester().into())).or_default();
+        let before = group.known.len();
+        if before < MAX_PER_GROUP {
+            group.known.insert(resolved.key);
         }
-        family.ahead.retain(|(key, at)| *key != asked.key && now.since(*at).is_some_and(|age| age < PATIENCE));
-        let result = work(family);
-        let after = family.known.len();
+        group.prefetched.retain(|(key, at)| *key != resolved.key && now.since(*at).is_some_and(|age| age < PATIENCE));
+        let result = work(group);
+        let after = group.known.len();
         book.known = (book.known + after).saturating_sub(before);
         result
     }
@@ -80,61 +81,61 @@ impl Book {
     /// Forgets the questions of the route with the most of them.
     fn forget_most(&mut self) {
         let mut counts = HashMap::<Arc<str>, usize, RandomState>::default();
-        for ((route, _), family) in &self.families {
+        for ((route, _), group) in &self.groups {
             // A family without questions takes room too.
-            *counts.entry(Arc::clone(route)).or_default() += 1 + family.known.len();
+            *counts.entry(Arc::clone(route)).or_default() += 1 + group.known.len();
         }
         let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return };
-        self.families.retain(|(route, _), _| *route != most);
-        self.known = self.families.values().map(|family| family.known.len()).sum();
+        self.groups.retain(|(route, _), _| *route != most);
+        self.known = self.groups.values().map(|group| group.known.len()).sum();
     }
 }
 
 impl Engine {
-    /// Renews siblings of `asked`, which a caller asks at `now`, ahead of their turn. `last` is when a caller asked it before, if it is
+    /// Renews siblings of `resolved`, which a caller asks at `now`, ahead of their turn. `last` is when a caller asked it before, if it is
     /// due now; without that, only what was planned before goes on.
-    pub(crate) fn renew_ahead(&self, asked: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
-        if !asked.route.policy.renews_ahead() {
+    pub(crate) fn prefetch(&self, resolved: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
+        if !resolved.route.policy.prefetches() {
             return;
         }
-        let started = self.siblings.note(asked, now, |family| {
+        let started = self.prefetch.note(resolved, now, |group| {
             let is_planned = |at| now.since(at).is_some_and(|age: Duration| age < PLANNED_EVERY);
             if let Some(last) = last
-                && !family.planned_at.is_some_and(is_planned)
+                && !group.planned_at.is_some_and(is_planned)
             {
-                family.planned_at = Some(now);
-                self.plan(family, &asked.route, last, now);
+                group.planned_at = Some(now);
+                self.plan(group, &resolved.route, last, now);
             }
             let mut started = Vec::new();
-            while family.ahead.len() < AT_ONCE
-                && let Some(key) = family.next.pop_front()
+            while group.prefetched.len() < AT_ONCE
+                && let Some(key) = group.next.pop_front()
             {
-                if key != asked.key
-                    && let Some(entry) = self.due(&asked.route, &key, now)
+                if key != resolved.key
+                    && let Some(entry) = self.due(&resolved.route, &key, now)
                 {
-                    family.ahead.push((key, now));
+                    group.prefetched.push((key, now));
                     started.push((key, entry));
                 }
             }
             started
         });
         for (key, entry) in started {
-            let query = ResolvedQuery::again(Arc::clone(&asked.route), &entry.question.open());
-            if query.key == key && asked.route.accepts(&query.query.parameters) {
+            let query = ResolvedQuery::again(Arc::clone(&resolved.route), &entry.question.open());
+            if query.key == key && resolved.route.accepts(&query.query.parameters) {
                 // The run goes on without a waiting caller.
-                drop(self.join(&Arc::new(query), Wanted::Ahead(entry.turn.taken_at().unwrap_or(entry.asked_at))));
+                drop(self.join(&Arc::new(query), Wanted::Prefetch(entry.last_served.at().unwrap_or(entry.queried_at))));
             }
         }
     }
 
     /// Puts the siblings that are due in the order in which they were asked, beginning after `last`. Forgets those that were
     /// not asked in the two reconciles before `now`, as far as that can be known from the time since `last`.
-    fn plan(&self, family: &mut Family, route: &Route, last: Timestamp, now: Timestamp) {
+    fn plan(&self, group: &mut Group, route: &Route, last: Timestamp, now: Timestamp) {
         let since_last = now.since(last).unwrap_or_default();
         let mut order = Vec::new();
-        family.known.retain(|key| {
+        group.known.retain(|key| {
             let Some(entry) = self.known.answers.memory().get_rare(key) else { return false };
-            let Some(at) = entry.turn.taken_at() else { return true };
+            let Some(at) = entry.last_served.at() else { return true };
             let is_recent = last.since(at).is_none_or(|before| before <= since_last + PATIENCE);
             // Otherwise it was asked in this reconcile already.
             let is_to_come = now.since(at).is_some_and(|age| age > since_last / 2);
@@ -144,14 +145,14 @@ impl Engine {
             is_recent
         });
         order.sort_by_key(|(is_before, at, _)| (*is_before, *at));
-        family.next = order.into_iter().map(|(_, _, key)| key).collect();
+        group.next = order.into_iter().map(|(_, _, key)| key).collect();
     }
 
     /// The answer under `key`, if it is to be renewed: it is not fresh, and does not rest after a failure.
     fn due(&self, route: &Route, key: &Key, now: Timestamp) -> Option<Arc<Entry>> {
         let entry = self.known.answers.memory().get_rare(key)?;
         let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
-        let is_due = !matches!(state, Freshness::Fresh { .. }) && self.known.failing.resting(key, now).is_none();
+        let is_due = !matches!(state, Freshness::Fresh { .. }) && self.known.failing.backoff(key, now).is_none();
         is_due.then_some(entry)
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cache::{Life, MadeUnder, Turn};
+use crate::cache::{LastServed, Life, MadeUnder};
 use domain::{
     clock::Timestamp,
     document::{self, exact, memory_of},
@@ -170,7 +170,7 @@ pub struct Entry {
     /// When the backend had it.
     pub stored_at: Timestamp,
     /// When a caller last waited for it, or caused its renewal.
-    pub asked_at: Timestamp,
+    pub queried_at: Timestamp,
     /// When its question was answered for the first time. A later time moves a lineage on.
     pub first_at: Timestamp,
     /// The number of the run that brought it. A later run has a higher number. 0 after a restart.
@@ -184,7 +184,7 @@ pub struct Entry {
     /// What the backend wants to get back with the next question of the lineage.
     pub note: Option<BackendNote>,
     /// When a caller last asked for it.
-    pub turn: Turn,
+    pub last_served: LastServed,
 }
 
 impl Entry {

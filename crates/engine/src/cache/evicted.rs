@@ -42,19 +42,19 @@ impl Default for EvictedKeys {
 impl EvictedKeys {
     /// Notes that `key` was evicted.
     pub fn insert(&mut self, key: &Key) {
-        self.turn(Instant::now());
+        self.rotate(Instant::now());
         self.young.insert(key);
     }
 
     /// Whether `key` may have been evicted.
     #[must_use]
     pub fn contains(&mut self, key: &Key) -> bool {
-        self.turn(Instant::now());
+        self.rotate(Instant::now());
         self.young.contains(key) || self.old.contains(key)
     }
 
     /// Begins a new generation if it is time.
-    fn turn(&mut self, now: Instant) {
+    fn rotate(&mut self, now: Instant) {
         let lasted = now.saturating_duration_since(self.since);
         if lasted < LASTS {
             return;
@@ -113,13 +113,13 @@ mod tests {
         let mut evicted = EvictedKeys::default();
         evicted.insert(&key(1));
         let began = evicted.since;
-        evicted.turn(began + LASTS);
+        evicted.rotate(began + LASTS);
         evicted.insert(&key(2));
         assert!(evicted.contains(&key(1)) && evicted.contains(&key(2)) && !evicted.contains(&key(3)));
-        evicted.turn(began + LASTS * 2);
-        // The generation of `turn` begins in the future here, so that the present time changes nothing.
+        evicted.rotate(began + LASTS * 2);
+        // The generation of `rotate` begins in the future here, so that the present time changes nothing.
         assert!(!evicted.contains(&key(1)) && evicted.contains(&key(2)));
-        evicted.turn(began + LASTS * 5);
+        evicted.rotate(began + LASTS * 5);
         assert!(!evicted.contains(&key(2)), "nothing happened for two weeks");
     }
 
@@ -131,12 +131,12 @@ mod tests {
         (0..10).for_each(|n| evicted.insert(&other(n)));
         (0..=u32::try_from(MAX_KEYS).unwrap()).for_each(|n| evicted.insert(&key(n)));
         (10..20).for_each(|n| evicted.insert(&other(n)));
-        let stranger = key(u32::MAX);
-        assert!(evicted.contains(&stranger));
+        let absent = key(u32::MAX);
+        assert!(evicted.contains(&absent));
         assert!((0..20).all(|n| evicted.contains(&other(n))) && !evicted.contains(&other(20)), "another route");
-        evicted.turn(began + LASTS);
-        assert!(evicted.contains(&stranger), "they may have been evicted a moment ago");
-        evicted.turn(began + LASTS * 2);
-        assert!(!evicted.contains(&stranger));
+        evicted.rotate(began + LASTS);
+        assert!(evicted.contains(&absent), "they may have been evicted a moment ago");
+        evicted.rotate(began + LASTS * 2);
+        assert!(!evicted.contains(&absent));
     }
 }

@@ -14,13 +14,13 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The longest rest of our own choosing.
 const LONGEST: Duration = Duration::from_mins(1);
 /// The longest rest that a source may ask for.
-const LONGEST_ASKED: Duration = Duration::from_mins(10);
+const LONGEST_REQUESTED: Duration = Duration::from_mins(10);
 /// How many bytes of failures are stored: about ten thousand.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The failures, by question. Routes share the room for them; those of the greatest user that were looked at longest ago are dropped first.
 #[derive(Debug, Clone)]
-pub struct Failing<F: Failed>(Arc<Mutex<Shares<Key, Rest<F>>>>);
+pub struct Failing<F: Failed>(Arc<Mutex<Shares<Key, Backoff<F>>>>);
 
 /// What is stored of a failure.
 pub trait Failed: Clone + Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub trait Failed: Clone + Send + Sync + 'static {
 
 /// A wish for the length of a rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Delay {
     /// No wish: the usual time.
     Usual,
     /// At least this long, because the source asked for it.
@@ -41,7 +41,7 @@ pub enum Wish {
 
 /// One question's rest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Rest<F> {
+pub struct Backoff<F> {
     /// How often in a row it failed.
     pub times: u32,
     /// What happened the last time.
@@ -52,7 +52,7 @@ pub struct Rest<F> {
     pub lasts: Duration,
 }
 
-impl<F> Rest<F> {
+impl<F> Backoff<F> {
     /// How long the rest still lasts; `None` when it is over, or the clock jumped.
     #[must_use]
     pub fn left(&self, now: Timestamp) -> Option<Duration> {
@@ -69,73 +69,73 @@ impl<F: Failed> Default for Failing<F> {
 impl<F: Failed> Failing<F> {
     /// The failure of `key`, if it still rests at `now`.
     #[must_use]
-    pub fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
-        let rest = self.get(key)?;
-        let left = rest.left(now)?;
-        Some((rest, left))
+    pub fn backoff(&self, key: &Key, now: Timestamp) -> Option<(Backoff<F>, Duration)> {
+        let backoff = self.get(key)?;
+        let left = backoff.left(now)?;
+        Some((backoff, left))
     }
 
     /// All questions whose last run failed, whether they still rest or not.
     pub fn all(&self) -> impl Iterator<Item = (Key, F)> {
-        self.rests().map(|(key, rest)| (key, rest.failure))
+        self.backoffs().map(|(key, backoff)| (key, backoff.failure))
     }
 
     /// All questions whose last run failed, with their rests, which may be over.
-    pub fn rests(&self) -> impl Iterator<Item = (Key, Rest<F>)> {
-        let rests: Vec<_> = self.0.lock().iter().map(|(key, rest)| (*key, rest.clone())).collect();
-        rests.into_iter()
+    pub fn backoffs(&self) -> impl Iterator<Item = (Key, Backoff<F>)> {
+        let backoffs: Vec<_> = self.0.lock().iter().map(|(key, backoff)| (*key, backoff.clone())).collect();
+        backoffs.into_iter()
     }
 
-    fn get(&self, key: &Key) -> Option<Rest<F>> {
+    fn get(&self, key: &Key) -> Option<Backoff<F>> {
         self.0.lock().get(key).cloned()
     }
 
     /// All questions whose last run failed, and for how long they rest at `now`. Zero: the rest is over.
-    pub(crate) fn all_with_rests(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
-        self.rests().map(move |(key, rest)| {
-            let left = rest.left(now).unwrap_or_default();
-            (key, rest, left)
+    pub(crate) fn all_with_backoffs(&self, now: Timestamp) -> impl Iterator<Item = (Key, Backoff<F>, Duration)> {
+        self.backoffs().map(move |(key, backoff)| {
+            let left = backoff.left(now).unwrap_or_default();
+            (key, backoff, left)
         })
     }
 
     /// Forgets the failures that `is_meant`.
     pub fn forget(&self, is_meant: impl Fn(&F) -> bool) {
-        for (key, _) in self.rests().filter(|(_, rest)| is_meant(&rest.failure)) {
+        for (key, _) in self.backoffs().filter(|(_, backoff)| is_meant(&backoff.failure)) {
             self.recovered(&key);
         }
     }
 
     /// Ends the rests of the failures that `is_meant`. How often they failed is still known.
-    pub(crate) fn end_rests(&self, is_meant: impl Fn(&F) -> bool) {
-        for (key, rest) in self.rests().filter(|(_, rest)| is_meant(&rest.failure)) {
-            self.put(key, Rest { lasts: Duration::ZERO, ..rest });
+    pub(crate) fn end_backoffs(&self, is_meant: impl Fn(&F) -> bool) {
+        for (key, backoff) in self.backoffs().filter(|(_, backoff)| is_meant(&backoff.failure)) {
+            self.put(key, Backoff { lasts: Duration::ZERO, ..backoff });
         }
     }
 
     /// The rest after one more failure. The first is one second, and each next one is twice as long, up to a minute, plus or
     /// minus a tenth.
     #[must_use]
-    pub fn next(&self, key: &Key, failure: F, wish: Wish, now: Timestamp) -> Rest<F> {
+    pub fn next(&self, key: &Key, failure: F, delay: Delay, now: Timestamp) -> Backoff<F> {
         let times = self.times(key).saturating_add(1);
         let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
         let usual = doubled.mul_f64(0.9 + 0.2 * key.spread(now));
-        let lasts = match wish {
-            Wish::Usual => usual,
-            Wish::AtLeast(least) => usual.max(least.min(LONGEST_ASKED)),
-            Wish::AtMost(max) => usual.min(max),
+        let lasts = match delay {
+            Delay::Usual => usual,
+            Delay::AtLeast(least) => usual.max(least.min(LONGEST_REQUESTED)),
+            Delay::AtMost(max) => usual.min(max),
         };
-        Rest { times, failure, since: now, lasts }
+        Backoff { times, failure, since: now, lasts }
     }
 
     /// How often in a row `key` has failed.
     pub fn times(&self, key: &Key) -> u32 {
-        self.0.lock().get(key).map_or(0, |rest| rest.times)
+        self.0.lock().get(key).map_or(0, |backoff| backoff.times)
     }
 
     /// Lets `key` rest.
-    pub fn put(&self, key: Key, rest: Rest<F>) {
-        let weight = (size_of::<(Key, Rest<F>)>() + rest.failure.weight()) as u64;
-        let left = self.0.lock().insert(key, rest, weight);
+    pub fn put(&self, key: Key, backoff: Backoff<F>) {
+        let weight = (size_of::<(Key, Backoff<F>)>() + backoff.failure.weight()) as u64;
+        let left = self.0.lock().insert(key, backoff, weight);
         drop(left);
     }
 
@@ -172,40 +172,40 @@ mod tests {
             bytes[..4].copy_from_slice(&n.to_le_bytes());
             Key::of_bytes(bytes)
         };
-        let fail = |key: Key| failing.put(key, failing.next(&key, LONG, Wish::Usual, Timestamp(0)));
+        let fail = |key: Key| failing.put(key, failing.next(&key, LONG, Delay::Usual, Timestamp(0)));
         (0..100).for_each(|n| fail(key(1, n)));
         (0..20_000).for_each(|n| fail(key(2, n)));
-        assert!((0..100).all(|n| failing.resting(&key(1, n), Timestamp(0)).is_some()));
-        let kept = failing.rests().count();
+        assert!((0..100).all(|n| failing.backoff(&key(1, n), Timestamp(0)).is_some()));
+        let kept = failing.backoffs().count();
         assert!((10_000..20_000).contains(&kept), "{kept}");
     }
 
     /// As long as a usual question and its failure.
-    const LONG: &str = include_str!("turn.rs").split_at(1000).0;
+    const LONG: &str = include_str!("last_served.rs").split_at(1000).0;
 
     #[test]
     fn rests_double_up_to_a_minute() {
         let failing = Failing::default();
         let mut now = Timestamp(1_000_000);
         for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
-            failing.put(KEY, failing.next(&KEY, "why", Wish::Usual, now));
-            let (rest, left) = failing.resting(&KEY, now).unwrap();
+            failing.put(KEY, failing.next(&KEY, "why", Delay::Usual, now));
+            let (backoff, left) = failing.backoff(&KEY, now).unwrap();
             assert!((expected * 0.9..=expected * 1.1).contains(&left.as_secs_f64()), "{expected}: {left:?}");
-            assert_eq!(rest.failure, "why");
+            assert_eq!(backoff.failure, "why");
             now = Timestamp(now.0 + 70_000);
-            assert!(failing.resting(&KEY, now).is_none());
+            assert!(failing.backoff(&KEY, now).is_none());
         }
         failing.recovered(&KEY);
-        failing.put(KEY, failing.next(&KEY, "why", Wish::Usual, now));
-        assert_eq!(failing.resting(&KEY, now).unwrap().0.times, 1);
+        failing.put(KEY, failing.next(&KEY, "why", Delay::Usual, now));
+        assert_eq!(failing.backoff(&KEY, now).unwrap().0.times, 1);
     }
 
     #[test]
     fn a_source_may_ask_for_more_within_reason() {
         let failing = Failing::default();
-        let left = |asked| {
-            failing.put(KEY, failing.next(&KEY, (), Wish::AtLeast(Duration::from_secs(asked)), Timestamp(0)));
-            failing.resting(&KEY, Timestamp(0)).unwrap().1.as_secs()
+        let left = |resolved| {
+            failing.put(KEY, failing.next(&KEY, (), Delay::AtLeast(Duration::from_secs(resolved)), Timestamp(0)));
+            failing.backoff(&KEY, Timestamp(0)).unwrap().1.as_secs()
         };
         assert_eq!((left(120), left(1_000_000)), (120, 600));
     }
@@ -214,16 +214,16 @@ mod tests {
     fn what_is_due_does_not_rest_on() {
         let failing = Failing::default();
         for _ in 0..10 {
-            failing.put(KEY, failing.next(&KEY, (), Wish::AtMost(Duration::from_secs(8)), Timestamp(0)));
+            failing.put(KEY, failing.next(&KEY, (), Delay::AtMost(Duration::from_secs(8)), Timestamp(0)));
         }
-        assert_eq!(failing.resting(&KEY, Timestamp(0)).unwrap().1, Duration::from_secs(8));
-        assert!(failing.resting(&KEY, Timestamp(8000)).is_none());
+        assert_eq!(failing.backoff(&KEY, Timestamp(0)).unwrap().1, Duration::from_secs(8));
+        assert!(failing.backoff(&KEY, Timestamp(8000)).is_none());
     }
 
     #[test]
     fn a_clock_that_jumps_ends_the_rest() {
         let failing = Failing::default();
-        failing.put(KEY, failing.next(&KEY, (), Wish::Usual, Timestamp(1000)));
-        assert!(failing.resting(&KEY, Timestamp(999)).is_none());
+        failing.put(KEY, failing.next(&KEY, (), Delay::Usual, Timestamp(1000)));
+        assert!(failing.backoff(&KEY, Timestamp(999)).is_none());
     }
 }

@@ -18,7 +18,7 @@ pub struct Listed {
     /// When the backend had it.
     pub stored_at: Timestamp,
     /// When a caller last asked for a new answer.
-    pub asked_at: Timestamp,
+    pub queried_at: Timestamp,
     /// For how long it is fresh.
     pub life: Life,
     /// How long the backend took.
@@ -40,7 +40,7 @@ impl Listed {
             made_under: head.made_under(),
             question: head.question,
             stored_at: head.stored_at,
-            asked_at: head.asked_at,
+            queried_at: head.queried_at,
             took: Duration::from_micros(head.took_us),
             size,
             sets: head.sets,
@@ -54,7 +54,7 @@ impl Listed {
             question: entry.question.open(),
             made_under: entry.made_under,
             stored_at: entry.stored_at,
-            asked_at: entry.asked_at,
+            queried_at: entry.queried_at,
             life: entry.life,
             took: entry.took,
             size: entry.weight(),

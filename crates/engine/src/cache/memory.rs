@@ -44,9 +44,9 @@ impl Default for CacheLimits {
 }
 
 /// How many answers that were asked for since they were last looked at are passed over before one leaves all the same.
-const MAX_LOOKS: usize = 64;
+const MAX_CHECKS: usize = 64;
 
-/// A bounded map that routes share. A hit takes no lock here: the time of the call is in the answer itself ([`super::Turn`]), and it is
+/// A bounded map that routes share. A hit takes no lock here: the time of the call is in the answer itself ([`super::LastServed`]), and it is
 /// looked at when an answer has to leave.
 #[derive(Debug, Clone)]
 pub struct Memory {
@@ -91,7 +91,7 @@ impl Memory {
     /// Stores `entry`, which takes over when a caller last asked its question.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) {
         if let Some(before) = self.get_rare(&key).filter(|before| before.question == entry.question) {
-            entry.turn.follow(&before.turn);
+            entry.last_served.follow(&before.last_served);
         }
         let mut book = self.book.lock();
         self.put(&mut book, key, entry);
@@ -114,7 +114,7 @@ impl Memory {
             book.shares.note_left(key.route());
             return self.leave(book, &key);
         }
-        book.shares.put(key, entry.turn.stamp(), weight);
+        book.shares.put(key, entry.last_served.stamp(), weight);
         self.entries.insert(key, entry);
         while let Some(victim) = self.next(&mut book.shares, &key) {
             self.leave(book, &victim);
@@ -131,15 +131,15 @@ impl Memory {
     /// The answer that leaves next, if there is too little room: the one that was not asked for since it was last looked at. If all were,
     /// the one that was looked at first. The answer under `new` has just come, and leaves last.
     fn next(&self, shares: &mut Shares<Key, u64>, new: &Key) -> Option<Key> {
-        let mut looks = 0;
+        let mut checks = 0;
         let victim = shares.next(|key, seen| {
             if key == new {
                 return true;
             }
             let Some(entry) = self.get_rare(key) else { return false };
-            let before = std::mem::replace(seen, entry.turn.stamp());
-            looks += 1;
-            *seen != before && looks <= MAX_LOOKS
+            let before = std::mem::replace(seen, entry.last_served.stamp());
+            checks += 1;
+            *seen != before && checks <= MAX_CHECKS
         });
         victim.or_else(|| shares.next(|_, _| false)).map(|(key, _)| key)
     }
@@ -182,7 +182,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cache::{Encoded, Life, MadeUnder, PackedQuestion, Revision, Turn};
+    use crate::cache::{Encoded, LastServed, Life, MadeUnder, PackedQuestion, Revision};
     use domain::{clock::Timestamp, generator::Question};
 
     fn entry(question: &str) -> Arc<Entry> {
@@ -195,14 +195,14 @@ mod tests {
             }),
             made_under: MadeUnder { revision: Revision::of(&json!({})), trust: 0 },
             stored_at: Timestamp(0),
-            asked_at: Timestamp(0),
+            queried_at: Timestamp(0),
             first_at: Timestamp(0),
             run_number: 1,
             life: Life::For(Duration::ZERO),
             took: Duration::ZERO,
             evidence: Vec::new(),
             note: None,
-            turn: Turn::default(),
+            last_served: LastServed::default(),
         })
     }
 
@@ -241,14 +241,14 @@ mod tests {
         let mut now = 1;
         for n in 0..200 {
             memory.insert(key(1, n), entry("r"));
-            memory.get(&key(1, 0)).unwrap().turn.take(Timestamp(now));
+            memory.get(&key(1, 0)).unwrap().last_served.note(Timestamp(now));
             now += 1;
         }
         let left: Vec<u32> = std::iter::once(0).chain(191..200).collect();
         assert_eq!(there(&memory, 1, 0..200), left);
         // If all were, the one that came first leaves, and not the new one.
         for n in left {
-            memory.get(&key(1, n)).unwrap().turn.take(Timestamp(now));
+            memory.get(&key(1, n)).unwrap().last_served.note(Timestamp(now));
         }
         memory.insert(key(1, 300), entry("r"));
         assert_eq!((memory.len(), there(&memory, 1, 300..301)), (10, vec![300]));

@@ -130,7 +130,7 @@ impl Policy {
 
     /// Whether answers are renewed ahead of their turn. An answer that is never fresh would be asked for again at its turn.
     #[must_use]
-    pub(crate) const fn renews_ahead(&self) -> bool {
+    pub(crate) const fn prefetches(&self) -> bool {
         self.prefetch && !self.ttl.is_zero()
     }
 
@@ -148,8 +148,8 @@ impl Policy {
             },
         };
         let stale = Stale { age: age.unwrap_or_default(), over };
-        let is_asked_first = matches!(life, Life::Brief(_)) || life == Life::For(Duration::ZERO);
-        let while_revalidate = if is_asked_first { Duration::ZERO } else { self.while_revalidate };
+        let must_renew = matches!(life, Life::Brief(_)) || life == Life::For(Duration::ZERO);
+        let while_revalidate = if must_renew { Duration::ZERO } else { self.while_revalidate };
         // Only the age decides whether an answer may be served. An answer that is never fresh may be served as long as others.
         let was_fresh = if matches!(life, Life::For(life) | Life::Brief(life) if !life.is_zero()) {
             Duration::ZERO

@@ -237,7 +237,7 @@ impl<K: OfRoute, V> Shares<K, V> {
 
 /// `items` so that routes take turns: the first of each route, then the second of each, and so on.
 #[must_use]
-pub(crate) fn in_turns<T>(items: Vec<T>, route: impl Fn(&T) -> RouteId) -> Vec<T> {
+pub(crate) fn round_robin<T>(items: Vec<T>, route: impl Fn(&T) -> RouteId) -> Vec<T> {
     let mut counts = HashMap::<RouteId, usize, RandomState>::default();
     let mut ranked: Vec<(usize, T)> = Vec::with_capacity(items.len());
     for item in items {

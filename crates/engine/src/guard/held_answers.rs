@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::cache::{Key, KeyStart, NotOne, RouteId, Shares, Usage, in_turns};
+use crate::cache::{Key, KeyStart, NotOne, RouteId, Shares, Usage, round_robin};
 pub use crate::guard::held_answers::held::{Decision, Held};
 use domain::clock::Timestamp;
 
@@ -80,9 +80,9 @@ impl HeldAnswers {
     }
 
     /// Records that a caller asks a question whose answer is held under `lineage`.
-    pub(crate) fn note_asked(&self, lineage: &Key, now: Timestamp) {
+    pub(crate) fn note_queried(&self, lineage: &Key, now: Timestamp) {
         if let Some(held) = self.lock().held.peek_mut(lineage) {
-            held.asked_at = now;
+            held.queried_at = now;
         }
     }
 
@@ -97,7 +97,7 @@ impl HeldAnswers {
             book.held.iter().filter_map(|(_, held)| Some((held.due_at()?, held.clone()))).collect();
         due.retain(|(at, _)| *at <= now);
         due.sort_by_key(|(at, held)| (*at, *held.lineage.as_bytes()));
-        in_turns(due.into_iter().map(|(_, held)| held).collect(), |held| held.lineage.route())
+        round_robin(due.into_iter().map(|(_, held)| held).collect(), |held| held.lineage.route())
     }
 
     /// The answer held under `lineage`.
@@ -174,7 +174,7 @@ impl Book {
         let (lineage, now) = (held.lineage, held.seen_at.max(held.decided_at));
         if let Some(before) = self.held.peek(&lineage) {
             // A caller may have asked during the review.
-            held.asked_at = held.asked_at.max(before.asked_at);
+            held.queried_at = held.queried_at.max(before.queried_at);
         }
         let weight = held.weight() as u64;
         self.held.put(lineage, held, weight);

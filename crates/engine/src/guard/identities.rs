@@ -49,7 +49,7 @@ impl Identities {
     /// Whether two of `sets`, which these are, may be equal as a whole. They cannot if all have another text under a key. Equal numbers
     /// may be written in two ways.
     #[must_use]
-    pub(super) fn may_have_twins(&self, sets: &[ParameterSet]) -> bool {
+    pub(super) fn may_have_duplicates(&self, sets: &[ParameterSet]) -> bool {
         let differs = |key: &String| sets.iter().all(|set| set.0.get(key).is_some_and(Value::is_string));
         !matches!(&self.keys[..], [key] if differs(key))
     }

@@ -30,7 +30,7 @@ pub struct FailingQuestion {
     /// When the last run failed.
     pub failed_at: Timestamp,
     /// When the answer was stored that callers get meanwhile. `None` if they get an error.
-    pub stand_in: Option<Timestamp>,
+    pub fallback: Option<Timestamp>,
 }
 
 impl Engine {
@@ -38,40 +38,42 @@ impl Engine {
     #[must_use]
     pub fn failing(&self, routes: &RouteTable) -> Vec<FailingQuestion> {
         let now = self.clock.now();
-        let rests = self.known.failing.rests().filter(|(_, rest)| {
-            let is_held = matches!(rest.failure.failure, Failure::Held(_));
-            !is_held && now.since(rest.since).is_some_and(|passed| passed < RECENT)
+        let backoffs = self.known.failing.backoffs().filter(|(_, backoff)| {
+            let is_held = matches!(backoff.failure.failure, Failure::Held(_));
+            !is_held && now.since(backoff.since).is_some_and(|passed| passed < RECENT)
         });
-        let failed: Vec<_> = rests
-            .filter_map(|(key, rest)| {
-                let asked = live_under(routes, &rest.failure.question, &key)?;
-                Some((asked, rest))
+        let failed: Vec<_> = backoffs
+            .filter_map(|(key, backoff)| {
+                let resolved = live_under(routes, &backoff.failure.question, &key)?;
+                Some((resolved, backoff))
             })
             .collect();
-        let replaced: Vec<_> =
-            failed.iter().map(|(asked, rest)| (asked, rest.failure.failure.is_invalid_question())).collect();
-        let stand_ins = self.stand_ins(&replaced, now);
+        let replaced: Vec<_> = failed
+            .iter()
+            .map(|(resolved, backoff)| (resolved, backoff.failure.failure.is_invalid_question()))
+            .collect();
+        let fallbacks = self.fallbacks(&replaced, now);
         let mut failing: Vec<FailingQuestion> = failed
             .into_iter()
-            .map(|(asked, rest)| FailingQuestion {
-                stand_in: stand_ins.get(&asked.key).copied(),
-                key: asked.key,
-                failed_at: rest.since,
-                failure: rest.failure.failure,
-                question: asked.question,
+            .map(|(resolved, backoff)| FailingQuestion {
+                fallback: fallbacks.get(&resolved.key).copied(),
+                key: resolved.key,
+                failed_at: backoff.since,
+                failure: backoff.failure.failure,
+                question: resolved.question,
             })
             .collect();
         failing.sort_unstable_by_key(|failing| (std::cmp::Reverse(failing.failed_at), *failing.key.as_bytes()));
         failing
     }
 
-    /// When the answers were stored that may be served in place of new ones to `asked`, by key. A question's own answer comes before its
+    /// When the answers were stored that may be served in place of new ones to `resolved`, by key. A question's own answer comes before its
     /// lineage's. An invalid question belongs to no lineage.
-    fn stand_ins(&self, asked: &[(&ResolvedQuery, bool)], now: Timestamp) -> HashMap<Key, Timestamp> {
-        let keys = |(asked, is_invalid): &(&ResolvedQuery, bool)| {
-            [asked.key, if *is_invalid { asked.key } else { asked.lineage() }]
+    fn fallbacks(&self, resolved: &[(&ResolvedQuery, bool)], now: Timestamp) -> HashMap<Key, Timestamp> {
+        let keys = |(resolved, is_invalid): &(&ResolvedQuery, bool)| {
+            [resolved.key, if *is_invalid { resolved.key } else { resolved.lineage() }]
         };
-        let wanted: HashSet<Key> = asked.iter().flat_map(keys).collect();
+        let wanted: HashSet<Key> = resolved.iter().flat_map(keys).collect();
         // Without contact, a replica answers nothing.
         if wanted.is_empty() || !self.may_run() {
             return HashMap::new();
@@ -79,23 +81,23 @@ impl Engine {
         // Not `get`, which counts as a use of the answer.
         let entries: HashMap<Key, _> = self.answers().memory().iter().filter(|(key, _)| wanted.contains(key)).collect();
         let usable = |each: &(&ResolvedQuery, bool)| {
-            let asked = each.0;
+            let resolved = each.0;
             let stored_at = keys(each).into_iter().find_map(|key| {
                 let entry = entries.get(&key)?;
                 let of = (entry.made_under, entry.stored_at, entry.life);
-                let state = self.known.state(&asked.route, &key, of, now);
+                let state = self.known.state(&resolved.route, &key, of, now);
                 (state != Freshness::Expired).then_some(entry.stored_at)
             })?;
-            Some((asked.key, stored_at))
+            Some((resolved.key, stored_at))
         };
-        asked.iter().filter_map(usable).collect()
+        resolved.iter().filter_map(usable).collect()
     }
 
     /// When the oldest answer was stored that stands in for a failing source, by route.
-    pub(crate) fn oldest_stand_ins(&self, routes: &RouteTable) -> HashMap<Arc<str>, Timestamp> {
+    pub(crate) fn oldest_fallbacks(&self, routes: &RouteTable) -> HashMap<Arc<str>, Timestamp> {
         let mut oldest = HashMap::<Arc<str>, Timestamp>::new();
-        for FailingQuestion { question, stand_in, .. } in self.failing(routes) {
-            let Some(at) = stand_in else { continue };
+        for FailingQuestion { question, fallback, .. } in self.failing(routes) {
+            let Some(at) = fallback else { continue };
             oldest.entry(question.route).and_modify(|oldest| *oldest = at.min(*oldest)).or_insert(at);
         }
         oldest
@@ -105,11 +107,11 @@ impl Engine {
     #[must_use]
     pub fn application_sets(&self, routes: &RouteTable) -> HashMap<Arc<str>, BTreeSet<Arc<str>>> {
         let now = self.clock.now();
-        let asked = |route: &Arc<Route>| {
+        let requesters = |route: &Arc<Route>| {
             let names = self.requesters.of_route(route.id(), now);
             (Arc::clone(&route.name), names.into_iter().collect())
         };
-        let mut all: HashMap<Arc<str>, BTreeSet<Arc<str>>> = routes.iter().map(asked).collect();
+        let mut all: HashMap<Arc<str>, BTreeSet<Arc<str>>> = routes.iter().map(requesters).collect();
         // Where the answer depends on the ApplicationSet, the question has its name, also if the caller did not come since the start.
         let mut note = |route: &Arc<str>, own: Option<&Arc<str>>| {
             let own = own.filter(|name| !name.is_empty());

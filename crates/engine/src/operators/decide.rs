@@ -93,10 +93,10 @@ impl Engine {
         );
         let mut unknown = None;
         if decision == Decision::Released
-            && let Some(asked) = live(routes, &held.question)
+            && let Some(resolved) = live(routes, &held.question)
         {
-            self.known.failing.recovered(&asked.key);
-            unknown = self.ask(&Arc::new(asked), self.clock.now()).await.err();
+            self.known.failing.recovered(&resolved.key);
+            unknown = self.ask(&Arc::new(resolved), self.clock.now()).await.err();
             self.known.notices.send(held.key, &held.question, || What::Released);
         }
         Ok(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })

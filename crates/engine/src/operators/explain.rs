@@ -9,7 +9,7 @@ use crate::{
     answer::{Engine, Unusable},
     cache::{Encoded, Entry, Freshness, Key},
     failure::Failure,
-    guard::{Baseline, Review, Standing},
+    guard::{Baseline, Standing, Verdict},
     operators::Overview,
     route::ResolvedQuery,
     run::{Found, resolve_in_time},
@@ -30,7 +30,7 @@ pub struct Explained {
     /// Why the guard would not let it pass.
     pub refused: Option<Failure>,
     /// The last good answer that would be served in place of it: the question's own, else that of its lineage.
-    pub stand_in: Option<Arc<Entry>>,
+    pub fallback: Option<Arc<Entry>>,
     /// Why a last good answer would not be served, if there is one.
     pub unusable: Option<Unusable>,
     /// The keys that tell the parameter sets apart.
@@ -53,81 +53,81 @@ struct Stored {
 }
 
 impl Engine {
-    /// Asks the backend of `asked` once, and says what a caller would get if it were asked now. Changes nothing here.
-    pub async fn explain(&self, asked: &ResolvedQuery) -> Explained {
-        let stored = self.stored(asked);
+    /// Asks the backend of `resolved` once, and says what a caller would get if it were asked now. Changes nothing here.
+    pub async fn explain(&self, resolved: &ResolvedQuery) -> Explained {
+        let stored = self.stored(resolved);
         let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());
         let before = Before { own: note(&stored.own), lineage: note(&stored.lineage) };
         let (began, started) = (self.clock.now(), StdInstant::now());
-        let result = resolve_in_time(asked, before).await;
+        let result = resolve_in_time(resolved, before).await;
         let took = started.elapsed();
         let now = self.clock.now();
         let (found, refused, identity) = match result {
             Ok(Found { sets, encoded, evidence, .. }) => {
-                let identity = Baseline::of(asked.route.guard.config(), &sets).keys().to_vec();
-                let refused = self.would_hold(asked, &stored, &sets, began, now);
-                let refused = self.of_store(asked).or(refused);
+                let identity = Baseline::of(resolved.route.guard.config(), &sets).keys().to_vec();
+                let refused = self.would_hold(resolved, &stored, &sets, began, now);
+                let refused = self.of_store(resolved).or(refused);
                 (Ok(FoundNow { encoded, evidence }), refused, identity)
             }
             Err(failure) => (Err(failure), None, Vec::new()),
         };
         let is_invalid = found.as_ref().is_err_and(Failure::is_invalid_question);
         let of_lineage = stored.lineage.as_ref().filter(|_| !is_invalid);
-        let own = stored.own.iter().map(|entry| (asked.key, entry));
-        let all: Vec<(Key, &Arc<Entry>)> = own.chain(of_lineage.map(|entry| (asked.lineage(), entry))).collect();
-        let unusable = all.first().map(|(key, last)| self.why_unusable(asked, key, last));
+        let own = stored.own.iter().map(|entry| (resolved.key, entry));
+        let all: Vec<(Key, &Arc<Entry>)> = own.chain(of_lineage.map(|entry| (resolved.lineage(), entry))).collect();
+        let unusable = all.first().map(|(key, last)| self.why_unusable(resolved, key, last));
         let usable = |(key, entry): &&(Key, &Arc<Entry>)| {
             let of = (entry.made_under, entry.stored_at, entry.life);
-            self.known.state(&asked.route, key, of, now) != Freshness::Expired
+            self.known.state(&resolved.route, key, of, now) != Freshness::Expired
         };
         let answers = self.may_run();
-        let stand_in = all.iter().find(usable).filter(|_| answers).map(|(_, entry)| Arc::clone(entry));
-        let unusable = unusable.filter(|_| stand_in.is_none());
-        Explained { found, took, refused, stand_in, unusable, identity }
+        let fallback = all.iter().find(usable).filter(|_| answers).map(|(_, entry)| Arc::clone(entry));
+        let unusable = unusable.filter(|_| fallback.is_none());
+        Explained { found, took, refused, fallback, unusable, identity }
     }
 
     /// Why the guard would not let `sets` pass.
     fn would_hold(
         &self,
-        asked: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         stored: &Stored,
         sets: &[ParameterSet],
         began: Timestamp,
         now: Timestamp,
     ) -> Option<Failure> {
-        let (key, lineage, guard) = (asked.key, asked.lineage(), &asked.route.guard);
-        let baseline = self.known.baseline(asked).ok();
+        let (key, lineage, guard) = (resolved.key, resolved.lineage(), &resolved.route.guard);
+        let baseline = self.known.baseline(resolved).ok();
         let last = || {
             let last = stored.lineage.clone().or_else(|| stored.own.clone());
-            let mut others = asked.other_keys().flat_map(|other| [other.lineage, other.key]);
+            let mut others = resolved.other_keys().flat_map(|other| [other.lineage, other.key]);
             let last = last.or_else(|| others.find_map(|key| self.peek(&key)));
             last.map(|last| last.encoded.decode()).unwrap_or_default()
         };
         let of = Standing {
-            question: &asked.question,
+            question: &resolved.question,
             key,
             lineage,
-            asked_at: None,
+            queried_at: None,
             is_new: lineage != key && stored.own.is_none(),
             is_current: true,
             began,
         };
-        let before = self.known.held_of(asked, now);
-        match guard.review(of, baseline.as_deref(), last, before.as_ref(), sets, now) {
-            Ok(Review::Held(held)) => Some(Failure::Held(held)),
-            Ok(Review::Passed(_) | Review::Cleared(..) | Review::Accepted(..)) => None,
+        let before = self.known.held_of(resolved, now);
+        match guard.check(of, baseline.as_deref(), last, before.as_ref(), sets, now) {
+            Ok(Verdict::Held(held)) => Some(Failure::Held(held)),
+            Ok(Verdict::Passed(_) | Verdict::Cleared(..) | Verdict::Accepted(..)) => None,
             Err(error) => Some(Failure::Backend(BackendError::invalid_output(error))),
         }
     }
 
     /// Why this replica gives no answer of a run: without contact with the shared store it answers nothing.
-    fn of_store(&self, asked: &ResolvedQuery) -> Option<Failure> {
-        self.known.peers.refusal(&asked.route).map(|refusal| Failure::Store(refusal.into_reason()))
+    fn of_store(&self, resolved: &ResolvedQuery) -> Option<Failure> {
+        self.known.peers.refusal(&resolved.route).map(|refusal| Failure::Store(refusal.into_reason()))
     }
 
-    /// The stored answers to `asked`, read without counting as a use.
-    fn stored(&self, asked: &ResolvedQuery) -> Stored {
-        let (key, lineage) = (asked.key, asked.lineage());
+    /// The stored answers to `resolved`, read without counting as a use.
+    fn stored(&self, resolved: &ResolvedQuery) -> Stored {
+        let (key, lineage) = (resolved.key, resolved.lineage());
         let own = self.peek(&key);
         let of_lineage = if lineage == key { None } else { self.peek(&lineage) };
         Stored { own, lineage: of_lineage }
@@ -139,10 +139,10 @@ impl Engine {
         in_memory.or_else(|| self.answers().disk()?.get(key).ok().flatten().map(Arc::new))
     }
 
-    /// All that is known about `asked`, in memory or on disk.
+    /// All that is known about `resolved`, in memory or on disk.
     #[must_use]
-    pub fn overview_of(&self, asked: &ResolvedQuery) -> Overview {
-        self.overview_with(asked, self.peek(&asked.key).as_deref())
+    pub fn overview_of(&self, resolved: &ResolvedQuery) -> Overview {
+        self.overview_with(resolved, self.peek(&resolved.key).as_deref())
     }
 
     /// The answer to the question with the key of `overview`, in the form that Argo CD gets.

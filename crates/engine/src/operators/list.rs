@@ -39,7 +39,7 @@ pub struct Overview {
     /// The held answer.
     pub held: Option<Held>,
     /// The ApplicationSets that asked recently, the last one first.
-    pub asked_by: Vec<Arc<str>>,
+    pub requesters: Vec<Arc<str>>,
 }
 
 impl Engine {
@@ -48,8 +48,12 @@ impl Engine {
     #[must_use]
     pub fn list(&self, routes: &RouteTable, selector: &Selector) -> Vec<Overview> {
         let now = self.clock.now();
-        let mut failing: HashMap<Key, Failed> =
-            self.known.failing.all_with_rests(now).map(|(key, rest, left)| (key, (rest.failure, left))).collect();
+        let mut failing: HashMap<Key, Failed> = self
+            .known
+            .failing
+            .all_with_backoffs(now)
+            .map(|(key, backoff, left)| (key, (backoff.failure, left)))
+            .collect();
         let mut all = Vec::new();
         for (key, answer) in self.answers().list() {
             all.extend(self.overview(routes, key, &answer.question.clone(), Some(answer), failing.remove(&key)));
@@ -71,25 +75,25 @@ impl Engine {
         answer: Option<Listed>,
         failed: Option<Failed>,
     ) -> Option<Overview> {
-        let asked = live_under(routes, question, &key)?;
-        Some(self.overview_from(&asked, asked.question.clone(), answer, failed))
+        let resolved = live_under(routes, question, &key)?;
+        Some(self.overview_from(&resolved, resolved.question.clone(), answer, failed))
     }
 
-    /// All that is known about `asked`, whose stored answer is `entry`.
-    pub(crate) fn overview_with(&self, asked: &ResolvedQuery, entry: Option<&Entry>) -> Overview {
-        let resting = self.known.failing.all_with_rests(self.clock.now()).find(|(key, ..)| *key == asked.key);
-        let failed = resting.map(|(_, rest, left)| (rest.failure, left));
-        self.overview_from(asked, asked.question.clone(), entry.map(Listed::remembered), failed)
+    /// All that is known about `resolved`, whose stored answer is `entry`.
+    pub(crate) fn overview_with(&self, resolved: &ResolvedQuery, entry: Option<&Entry>) -> Overview {
+        let backoff = self.known.failing.all_with_backoffs(self.clock.now()).find(|(key, ..)| *key == resolved.key);
+        let failed = backoff.map(|(_, backoff, left)| (backoff.failure, left));
+        self.overview_from(resolved, resolved.question.clone(), entry.map(Listed::remembered), failed)
     }
 
     fn overview_from(
         &self,
-        asked: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         question: Question,
         answer: Option<Listed>,
         failed: Option<Failed>,
     ) -> Overview {
-        let (route, key, lineage) = (&asked.route, asked.key, asked.lineage());
+        let (route, key, lineage) = (&resolved.route, resolved.key, resolved.lineage());
         let now = self.clock.now();
         let of = |answer: &Listed| (answer.made_under, answer.stored_at, answer.life);
         let state = answer.as_ref().map(|answer| self.known.state(route, &key, of(answer), now));
@@ -98,7 +102,7 @@ impl Engine {
         Overview {
             key,
             lineage,
-            asked_by: self.asked_by(&question, &key),
+            requesters: self.requesters(&question, &key),
             question,
             age: answer.as_ref().and_then(|answer| now.since(answer.stored_at)),
             answer,
@@ -112,7 +116,7 @@ impl Engine {
     /// The ApplicationSets that recently asked `question`, whose key is `key`: the last one first. If the answer depends on the
     /// ApplicationSet, all have its name, and perhaps a namespace.
     #[must_use]
-    pub fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+    pub fn requesters(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
         let requesters = self.requesters.of(key, self.clock.now());
         named(question, requesters.into_iter().take(MAX_REQUESTERS).map(|requester| requester.name).collect())
     }

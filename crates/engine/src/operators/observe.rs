@@ -38,19 +38,19 @@ impl Engine {
         for route in self.known.held.routes(now) {
             *held.entry(route).or_default() += 1;
         }
-        let (served, stand_ins) = (self.served(routes), self.oldest_stand_ins(routes));
+        let (served, fallbacks) = (self.served(routes), self.oldest_fallbacks(routes));
         let as_gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for route in routes.iter() {
             let gauges = &route.metrics.now;
             gauges.held.set(as_gauge(held.get(&route.name).copied().unwrap_or_default()));
             gauges.parameter_sets.set(as_gauge(served.get(&route.name).map_or(0, |served| served.sets)));
             gauges.ttl.set(i64::try_from(route.policy.ttl().as_secs()).unwrap_or(i64::MAX));
-            let age = stand_ins.get(&route.name).and_then(|oldest| now.since(*oldest));
-            gauges.stand_in_age.set(i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX));
+            let age = fallbacks.get(&route.name).and_then(|oldest| now.since(*oldest));
+            gauges.fallback_age.set(i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX));
             self.observe_rooms(route);
         }
         // A run may hold an answer again just now. What it writes must not be erased after it.
-        let _judging = self.known.judging.lock();
+        let _deciding = self.known.deciding.lock();
         self.known.erase_forgotten();
     }
 

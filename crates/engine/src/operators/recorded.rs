@@ -30,7 +30,7 @@ impl EngineState {
             return replica.decide(self, decide).await;
         }
         // A run that is under review meanwhile sees the decision before or after its own change.
-        let _judging = self.judging.lock();
+        let _deciding = self.deciding.lock();
         self.erase_forgotten();
         let (lineage, held) = decide()?;
         self.hold(lineage, held.clone());
@@ -70,7 +70,7 @@ impl Replica {
                 writes,
             };
             if let Committed::Stored(version) = self.noted(self.store.commit(&basis.epoch, &commit).await)? {
-                let _judging = known.judging.lock();
+                let _deciding = known.deciding.lock();
                 if self.is_newer(&keys, version) {
                     known.hold(lineage, held.clone());
                     self.has_stored(&keys, version, None, false);

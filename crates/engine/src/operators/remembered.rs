@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use crate::{
     answer::{Engine, live::live_under},
-    cache::{Entry, Key, in_turns},
+    cache::{Entry, Key, round_robin},
     failure::Failure,
     route::{ResolvedQuery, Route, RouteTable},
 };
@@ -29,7 +29,7 @@ pub struct Remembered {
     /// The key of its lineage.
     pub lineage: Key,
     /// When a caller last waited for an answer; `None` if there never was one.
-    pub asked_at: Option<Timestamp>,
+    pub queried_at: Option<Timestamp>,
     /// The last answer to it, however old; else that of its lineage.
     pub sets: Option<Vec<ParameterSet>>,
     /// What the backend noted with the answers.
@@ -54,8 +54,8 @@ impl Engine {
         };
         let (total, mut left) = (all.len(), MAX_BYTES);
         let mut remembered = Vec::new();
-        for (asked_at, asked) in in_turns(all, |(_, asked)| asked.key.route()).into_iter().take(limit) {
-            let (key, lineage) = (asked.key, asked.lineage());
+        for (queried_at, resolved) in round_robin(all, |(_, resolved)| resolved.key.route()).into_iter().take(limit) {
+            let (key, lineage) = (resolved.key, resolved.lineage());
             let own = entry(&key);
             let of_lineage = if lineage == key { None } else { entry(&lineage) };
             let last = own.as_ref().or(of_lineage.as_ref());
@@ -66,11 +66,11 @@ impl Engine {
                 sets: last.map(|entry| entry.encoded.decode()),
                 before: Before { own: note(&own), lineage: note(&of_lineage) },
                 failing: failing.get(&key).cloned(),
-                question: asked.question,
-                route: asked.route,
+                question: resolved.question,
+                route: resolved.route,
                 key,
                 lineage,
-                asked_at,
+                queried_at,
             });
         }
         (remembered, total)
@@ -81,16 +81,16 @@ impl Engine {
         let mut known: HashMap<Key, (Option<Timestamp>, Question)> =
             self.known.failing.all().map(|(key, failed)| (key, (None, failed.question))).collect();
         let answered = self.answers().list().into_iter();
-        known.extend(answered.map(|(key, listed)| (key, (Some(listed.asked_at), listed.question))));
+        known.extend(answered.map(|(key, listed)| (key, (Some(listed.queried_at), listed.question))));
         let mut all: Vec<(Option<Timestamp>, ResolvedQuery)> = known
             .into_iter()
             .filter_map(|(key, (at, question))| {
                 // The record of a lineage is a copy of a question's answer.
-                let asked = live_under(routes, &question, &key)?;
-                Some((at, asked))
+                let resolved = live_under(routes, &question, &key)?;
+                Some((at, resolved))
             })
             .collect();
-        all.sort_unstable_by_key(|(at, asked)| (Reverse(*at), *asked.key.as_bytes()));
+        all.sort_unstable_by_key(|(at, resolved)| (Reverse(*at), *resolved.key.as_bytes()));
         all
     }
 }

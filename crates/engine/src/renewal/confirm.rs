@@ -19,14 +19,14 @@ impl Engine {
         }
         let now = self.clock.now();
         for held in self.known.held.due(now) {
-            let Some(asked) = live_under(routes, &held.question, &held.key) else { continue };
-            let is_same = asked.lineage() == held.lineage && asked.route.accepts(&held.question.parameters);
-            if !is_same || self.known.failing.resting(&asked.key, now).is_some() {
+            let Some(resolved) = live_under(routes, &held.question, &held.key) else { continue };
+            let is_same = resolved.lineage() == held.lineage && resolved.route.accepts(&held.question.parameters);
+            if !is_same || self.known.failing.backoff(&resolved.key, now).is_some() {
                 continue;
             }
             let Ok(permit) = Arc::clone(&self.confirmations).try_acquire_owned() else { return };
-            let deadline = asked.query.deadline;
-            if let FlightJoin::Started(result) = self.join(&Arc::new(asked), Wanted::Since(held.asked_at)) {
+            let deadline = resolved.query.deadline;
+            if let FlightJoin::Started(result) = self.join(&Arc::new(resolved), Wanted::Since(held.queried_at)) {
                 tokio::spawn(async move {
                     let _permit = permit;
                     // The run records its own result.

@@ -75,20 +75,20 @@ impl Engine {
     pub fn left_behind(&self, before: &RouteTable, after: &RouteTable) -> Vec<LeftBehind> {
         let mut found = Counts::default();
         for (key, listed) in self.answers().list().into_iter().filter(|each| self.is_missed(each)) {
-            let Some(asked) = live_under(before, &listed.question, &key) else { continue };
-            let parameters = asked.route.without_defaults(&listed.question.parameters);
+            let Some(resolved) = live_under(before, &listed.question, &key) else { continue };
+            let parameters = resolved.route.without_defaults(&listed.question.parameters);
             let query = self.call(&listed.question, &key, parameters);
-            let is_by_match = before.is_matched(&asked.route.name, &query);
+            let is_by_match = before.is_matched(&resolved.route.name, &query);
             let renamed = |route: &&Arc<Route>| {
-                route.revision() == asked.route.revision() && before.by_name(&route.name).is_none()
+                route.revision() == resolved.route.revision() && before.by_name(&route.name).is_none()
             };
             let next = if is_by_match {
                 after.probably_matched(&query)
             } else {
-                after.by_name(&asked.route.name).or_else(|| after.iter().find(renamed))
+                after.by_name(&resolved.route.name).or_else(|| after.iter().find(renamed))
             };
-            if let Some(next) = next.and_then(|route| asked_of(route, &query)) {
-                found.add(&asked.route, &asked, &next);
+            if let Some(next) = next.and_then(|route| resolved_for(route, &query)) {
+                found.add(&resolved.route, &resolved, &next);
             }
         }
         found.into_list()
@@ -106,7 +106,7 @@ impl Engine {
             let query = self.call(question, key, (*question.parameters).clone());
             let renamed = |route: &&Arc<Route>| route.revision() == listed.made_under.revision;
             let next = routes.probably_matched(&query).or_else(|| routes.iter().find(renamed));
-            let Some(next) = next.and_then(|route| asked_of(route, &query)) else { continue };
+            let Some(next) = next.and_then(|route| resolved_for(route, &query)) else { continue };
             if next.key != *key && next.lineage() != *key {
                 found.count(Arc::clone(&question.route), &next.route, false);
             }
@@ -120,8 +120,8 @@ impl Engine {
             if routes.by_name(&question.route).is_some() {
                 return None;
             }
-            let of_lineage = || live(routes, question).filter(|asked| asked.lineage() == *key);
-            live_under(routes, question, key).or_else(of_lineage).map(|asked| asked.question)
+            let of_lineage = || live(routes, question).filter(|resolved| resolved.lineage() == *key);
+            live_under(routes, question, key).or_else(of_lineage).map(|resolved| resolved.question)
         };
         // No run stores an answer meanwhile.
         self.flights.supersede(
@@ -135,11 +135,11 @@ impl Engine {
                 }
             },
         );
-        let _judging = self.known.judging.lock();
+        let _deciding = self.known.deciding.lock();
         for (lineage, held) in self.known.held.all() {
             if let Some(question) = renamed(&held.question, &held.key) {
                 let key = held.key;
-                self.known.hold(lineage, held.asked_as(question, key, lineage));
+                self.known.hold(lineage, held.requeried_as(question, key, lineage));
             }
         }
     }
@@ -147,12 +147,12 @@ impl Engine {
     /// Whether callers asked of late, and there is something to lose.
     fn is_missed(&self, (_, listed): &(Key, Listed)) -> bool {
         let now: Timestamp = self.clock.now();
-        listed.sets > 0 && now.since(listed.asked_at).is_none_or(|idle| idle < MISSED_FOR)
+        listed.sets > 0 && now.since(listed.queried_at).is_none_or(|idle| idle < MISSED_FOR)
     }
 
     /// A call with `parameters` of an ApplicationSet that asked `question`, whose key is `key`.
     fn call(&self, question: &Question, key: &Key, parameters: Parameters) -> Query {
-        let requester = self.asked_by(question, key).into_iter().next();
+        let requester = self.requesters(question, key).into_iter().next();
         let requester = requester.or_else(|| question.application_set.clone()).unwrap_or_default();
         let (namespace, name) = match requester.split_once('/') {
             Some((namespace, name)) => (Some(namespace.into()), name.into()),
@@ -163,7 +163,7 @@ impl Engine {
 }
 
 /// `query` as `route` gets it; `None` if the route refuses it.
-fn asked_of(route: &Arc<Route>, query: &Query) -> Option<ResolvedQuery> {
+fn resolved_for(route: &Arc<Route>, query: &Query) -> Option<ResolvedQuery> {
     let parameters = route.probably_admitted((*query.parameters).clone())?;
     Some(ResolvedQuery::new(Arc::clone(route), Query { parameters: Arc::new(parameters), ..query.clone() }))
 }
@@ -173,9 +173,9 @@ fn asked_of(route: &Arc<Route>, query: &Query) -> Option<ResolvedQuery> {
 struct Counts(BTreeMap<(Arc<str>, Arc<str>, bool), usize>);
 
 impl Counts {
-    /// Counts `asked`, a question to `from`, unless it is remembered of `next` too, as which its callers ask it now.
-    fn add(&mut self, from: &Route, asked: &ResolvedQuery, next: &ResolvedQuery) {
-        if next.is_remembered_under(&asked.key) || next.is_remembered_under(&asked.lineage()) {
+    /// Counts `resolved`, a question to `from`, unless it is remembered of `next` too, as which its callers ask it now.
+    fn add(&mut self, from: &Route, resolved: &ResolvedQuery, next: &ResolvedQuery) {
+        if next.is_remembered_under(&resolved.key) || next.is_remembered_under(&resolved.lineage()) {
             return;
         }
         let is_forgotten_name = from.name == next.route.name && from.memory_name() != next.route.memory_name();

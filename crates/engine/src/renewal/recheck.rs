@@ -30,7 +30,7 @@ pub enum Recheck {
     /// There is no answer.
     Failed,
     /// The source asked not to be called for this time.
-    Resting(Duration),
+    Backoff(Duration),
 }
 
 impl Recheck {
@@ -40,7 +40,7 @@ impl Recheck {
             Self::Changed => "changed",
             Self::Unchanged => "unchanged",
             Self::Held => "held",
-            Self::Failed | Self::Resting(_) => "failed",
+            Self::Failed | Self::Backoff(_) => "failed",
         }
     }
 }
@@ -49,14 +49,14 @@ impl Recheck {
 #[derive(Debug)]
 pub struct Rechecked {
     /// The result.
-    pub look: Recheck,
+    pub result: Recheck,
     /// The answer, if there is one.
     pub entry: Option<Arc<Entry>>,
 }
 
 impl From<Recheck> for Rechecked {
-    fn from(look: Recheck) -> Self {
-        Self { look, entry: None }
+    fn from(result: Recheck) -> Self {
+        Self { result, entry: None }
     }
 }
 
@@ -86,24 +86,24 @@ impl Engine {
         };
         for (key, listed) in self.answers().disk().filter(|_| everywhere).map(Disk::list).into_iter().flatten() {
             let parameters = serde_json::to_string(&*listed.question.parameters).unwrap_or_default();
-            let told = concerned(&parameters, &listed.evidence, &|| listed.question.clone());
-            found.extend(told.map(|told| (key, told)));
+            let concern = concerned(&parameters, &listed.evidence, &|| listed.question.clone());
+            found.extend(concern.map(|concern| (key, concern)));
         }
         for (key, entry) in self.answers().memory().iter() {
             let (packed, evidence) = (&entry.question, &entry.evidence);
-            let told = concerned(packed.parameters(), evidence, &|| packed.open());
-            found.extend(told.map(|told| (key, told)));
+            let concern = concerned(packed.parameters(), evidence, &|| packed.open());
+            found.extend(concern.map(|concern| (key, concern)));
         }
         for (key, failed) in self.known.failing.all() {
             let question = &failed.question;
             let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
-            let told = concerned(&parameters, failed.failure.evidence(), &|| question.clone());
-            found.extend(told.map(|told| (key, told)));
+            let concern = concerned(&parameters, failed.failure.evidence(), &|| question.clone());
+            found.extend(concern.map(|concern| (key, concern)));
         }
         // The record of a lineage is a copy of a question's answer.
         let with_name = |(key, (question, others)): (Key, (Question, Others))| {
-            let asked = live_under(routes, &question, &key)?;
-            Some((key, (asked.question, others)))
+            let resolved = live_under(routes, &question, &key)?;
+            Some((key, (resolved.question, others)))
         };
         found.into_iter().filter_map(with_name).collect()
     }
@@ -114,34 +114,34 @@ impl Engine {
     /// # Errors
     /// When replicas share a store, and it does not answer.
     pub async fn recheck(&self, routes: &RouteTable, question: &Question) -> Result<Rechecked, StoreError> {
-        let Some(mut asked) = live(routes, question) else { return Ok(Recheck::Failed.into()) };
-        let resting = self.known.failing.resting(&asked.key, self.clock.now());
-        if let Some((_, left)) = resting.filter(|(rest, _)| rest.failure.failure.retry_after().is_some()) {
+        let Some(mut resolved) = live(routes, question) else { return Ok(Recheck::Failed.into()) };
+        let backoff = self.known.failing.backoff(&resolved.key, self.clock.now());
+        if let Some((_, left)) = backoff.filter(|(backoff, _)| backoff.failure.failure.retry_after().is_some()) {
             // An event is no reason to call it.
-            return Ok(Recheck::Resting(left).into());
+            return Ok(Recheck::Backoff(left).into());
         }
-        asked.query.must_ask = true;
-        let selector = Selector::only(question).also_named(asked.route.formerly());
+        resolved.query.must_ask = true;
+        let selector = Selector::only(question).also_named(resolved.route.formerly());
         self.known.peers.publish_invalidation(&selector).await?;
         if let Some(replica) = self.known.peers.replica() {
             // It comes back with a sync, and must not cut off the run below.
-            replica.next_sync(asked.query.deadline).await?;
+            replica.next_sync(resolved.query.deadline).await?;
         } else {
             self.expire_in_memory(routes, &selector);
         }
-        let before = self.answers().get(&asked.key);
-        let (key, deadline, now) = (asked.key, asked.query.deadline, self.clock.now());
-        let asked_at = before.as_ref().map_or(now, |entry| entry.asked_at);
-        let landed = match self.join(&Arc::new(asked), Wanted::Event(asked_at)) {
-            FlightJoin::Finished(landed) => landed,
+        let before = self.answers().get(&resolved.key);
+        let (key, deadline, now) = (resolved.key, resolved.query.deadline, self.clock.now());
+        let queried_at = before.as_ref().map_or(now, |entry| entry.queried_at);
+        let finished = match self.join(&Arc::new(resolved), Wanted::Event(queried_at)) {
+            FlightJoin::Finished(finished) => finished,
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
         };
         self.known.notices.send(key, question, || What::Rechecked);
-        Ok(match landed {
+        Ok(match finished {
             Ok(entry) => {
                 let is_same = before.is_some_and(|before| before.encoded.body() == entry.encoded.body());
-                let look = if is_same { Recheck::Unchanged } else { Recheck::Changed };
-                Rechecked { look, entry: Some(entry) }
+                let result = if is_same { Recheck::Unchanged } else { Recheck::Changed };
+                Rechecked { result, entry: Some(entry) }
             }
             Err(Failure::Held(_)) => Recheck::Held.into(),
             Err(_) => Recheck::Failed.into(),

@@ -7,7 +7,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
     answer::{Engine, live::live_under},
-    cache::{Freshness, Key, Listed, in_turns},
+    cache::{Freshness, Key, Listed, round_robin},
     renewal::left_behind::LeftBehind,
     route::RouteTable,
     run::{Wanted, wait},
@@ -19,7 +19,7 @@ const RATE: u32 = 20;
 /// How many are under way at once, at most.
 const AT_ONCE: usize = 4;
 /// A question that no caller asked for this long is not asked again.
-const ASKED_WITHIN: Duration = Duration::from_hours(24);
+const QUERIED_WITHIN: Duration = Duration::from_hours(24);
 
 impl Engine {
     /// Renews the stored answers that are not fresh: routes take turns, and of each the latest comes first. Skips answers that are too old, that no caller asked for in the last
@@ -28,11 +28,11 @@ impl Engine {
     pub async fn warm_up(&self, routes: &RouteTable) -> usize {
         let now = self.clock.now();
         let is_wanted = |(key, answer): &(Key, Listed)| {
-            let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);
+            let is_recent = now.since(answer.queried_at).is_none_or(|idle| idle < QUERIED_WITHIN);
             // An answer of any revision counts: after a change of the configuration, all answers are missing.
             let state = live_under(routes, &answer.question, key)
-                .filter(|asked| asked.route.accepts(&answer.question.parameters))
-                .map(|asked| asked.route.policy.state(answer.stored_at, answer.life, now));
+                .filter(|resolved| resolved.route.accepts(&answer.question.parameters))
+                .map(|resolved| resolved.route.policy.state(answer.stored_at, answer.life, now));
             is_recent && matches!(state, Some(Freshness::StaleWhileRevalidate(_) | Freshness::StaleIfError(_)))
         };
         let answers = self.answers().clone();
@@ -41,16 +41,16 @@ impl Engine {
         self.left_behind_before_the_start(routes, &all).iter().for_each(LeftBehind::warn);
         let mut wanted: Vec<(Key, Listed)> = all.into_iter().filter(is_wanted).collect();
         wanted.sort_unstable_by_key(|(_, answer)| Reverse(answer.stored_at));
-        let wanted = in_turns(wanted, |(key, _)| key.route());
+        let wanted = round_robin(wanted, |(key, _)| key.route());
         let known = wanted.len();
-        let mut turnstile = interval(Duration::from_secs(1) / RATE);
-        turnstile.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let turns = stream::unfold(turnstile, async |mut turnstile| {
-            turnstile.tick().await;
-            Some(((), turnstile))
+        let mut ticks = interval(Duration::from_secs(1) / RATE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let slots = stream::unfold(ticks, async |mut ticks| {
+            ticks.tick().await;
+            Some(((), ticks))
         });
         let renewals =
-            stream::iter(wanted).zip(turns).map(async |((key, answer), ())| self.renew(routes, &key, &answer).await);
+            stream::iter(wanted).zip(slots).map(async |((key, answer), ())| self.renew(routes, &key, &answer).await);
         let renewed = renewals.buffer_unordered(AT_ONCE).filter(|renewed| std::future::ready(*renewed)).count().await;
         if known > 0 {
             tracing::info!(known, renewed, "what was known before the start is asked again");
@@ -59,11 +59,11 @@ impl Engine {
     }
 
     async fn renew(&self, routes: &RouteTable, key: &Key, answer: &Listed) -> bool {
-        let asked = live_under(routes, &answer.question, key).filter(|_| self.may_run());
-        let Some(asked) = asked else { return false };
-        let deadline = asked.query.deadline;
-        match self.join(&Arc::new(asked), Wanted::Since(answer.asked_at)) {
-            FlightJoin::Finished(landed) => landed.is_ok(),
+        let resolved = live_under(routes, &answer.question, key).filter(|_| self.may_run());
+        let Some(resolved) = resolved else { return false };
+        let deadline = resolved.query.deadline;
+        match self.join(&Arc::new(resolved), Wanted::Since(answer.queried_at)) {
+            FlightJoin::Finished(finished) => finished.is_ok(),
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await.is_ok(),
         }
     }

@@ -17,7 +17,7 @@ use store::ANSWERING;
 
 /// Whether a change is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum Acknowledged {
     /// It was.
     Already,
     /// It is now. Something may have changed meanwhile.
@@ -28,49 +28,49 @@ pub(crate) enum Settled {
 
 impl Replica {
     /// Notes, before they are made here, that the records under `keys` change to `version`.
-    pub(crate) fn unsettle(&self, keys: &[Key], version: u64) {
+    pub(crate) fn note_unacknowledged(&self, keys: &[Key], version: u64) {
         let mut copy = self.copy();
-        if version > copy.settled {
-            copy.unsettled.extend(keys.iter().map(|key| (*key, (version, Instant::now()))));
-            self.has_unsettled.store(!copy.unsettled.is_empty(), Ordering::SeqCst);
+        if version > copy.acknowledged {
+            copy.unacknowledged.extend(keys.iter().map(|key| (*key, (version, Instant::now()))));
+            self.has_unacknowledged.store(!copy.unacknowledged.is_empty(), Ordering::SeqCst);
         }
     }
 
     /// Learns that the changes up to `version` are settled.
-    pub(crate) fn settle(&self, version: u64) {
+    pub(crate) fn acknowledge(&self, version: u64) {
         let mut copy = self.copy();
-        copy.settled = copy.settled.max(version);
-        let settled = copy.settled;
-        copy.unsettled.retain(|_, (version, since)| *version > settled && since.elapsed() < ANSWERING);
-        self.has_unsettled.store(!copy.unsettled.is_empty(), Ordering::SeqCst);
+        copy.acknowledged = copy.acknowledged.max(version);
+        let acknowledged = copy.acknowledged;
+        copy.unacknowledged.retain(|_, (version, since)| *version > acknowledged && since.elapsed() < ANSWERING);
+        self.has_unacknowledged.store(!copy.unacknowledged.is_empty(), Ordering::SeqCst);
     }
 
     /// Whether some change is not settled.
-    pub(crate) fn has_unsettled(&self) -> bool {
-        self.has_unsettled.load(Ordering::SeqCst)
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.has_unacknowledged.load(Ordering::SeqCst)
     }
 
     /// Until when the records under `keys` may not be settled.
-    fn unsettled_until(&self, keys: &[Key]) -> Option<Instant> {
-        if !self.has_unsettled() {
+    fn unacknowledged_until(&self, keys: &[Key]) -> Option<Instant> {
+        if !self.has_unacknowledged() {
             return None;
         }
         let copy = self.copy();
-        let ends = keys.iter().filter_map(|key| copy.unsettled.get(key)).map(|(_, since)| *since + ANSWERING);
+        let ends = keys.iter().filter_map(|key| copy.unacknowledged.get(key)).map(|(_, since)| *since + ANSWERING);
         ends.max().filter(|end| *end > Instant::now())
     }
 
     /// Waits until the records under `keys` are settled, at most until `until`, also if this replica loses contact: others may still have it.
-    pub(crate) async fn settled(&self, keys: &[Key], until: Instant) -> Settled {
+    pub(crate) async fn acknowledged(&self, keys: &[Key], until: Instant) -> Acknowledged {
         let mut synced = self.synced.subscribe();
-        let mut settled = Settled::Already;
-        while let Some(end) = self.unsettled_until(keys) {
+        let mut acknowledged = Acknowledged::Already;
+        while let Some(end) = self.unacknowledged_until(keys) {
             if Instant::now() >= until {
-                return Settled::TooLate;
+                return Acknowledged::TooLate;
             }
-            settled = Settled::AfterWaiting;
+            acknowledged = Acknowledged::AfterWaiting;
             let _ = timeout_at(end.min(until), synced.changed()).await;
         }
-        settled
+        acknowledged
     }
 }

@@ -144,8 +144,8 @@ impl Replica {
     pub(crate) async fn next_sync(&self, until: Instant) -> Result<(), StoreError> {
         let mut synced = self.synced.subscribe();
         // A sync that is under way may have read too early.
-        let turns = if self.turn.try_lock().is_ok() { 1 } else { 2 };
-        for _ in 0..turns {
+        let syncs = if self.syncing.try_lock().is_ok() { 1 } else { 2 };
+        for _ in 0..syncs {
             self.wanted.notify_one();
             self.change(&mut synced, until).await?;
         }

@@ -57,8 +57,8 @@ pub(crate) struct Copy {
     /// The versions before this epoch, until all of it is known: they are offered again if yet another epoch begins.
     pub(crate) before: HashMap<Key, u64>,
     /// The versions of records that other serving replicas may not know, and when they came here.
-    pub(crate) unsettled: HashMap<Key, (u64, Instant)>,
-    pub(crate) settled: u64,
+    pub(crate) unacknowledged: HashMap<Key, (u64, Instant)>,
+    pub(crate) acknowledged: u64,
     /// Records that cannot be read.
     pub(crate) unreadable: HashSet<Key>,
     pub(crate) is_recovering: bool,
@@ -105,8 +105,8 @@ impl Copy {
             versions: HashMap::new(),
             swept: Instant::now(),
             before: HashMap::new(),
-            unsettled: HashMap::new(),
-            settled: 0,
+            unacknowledged: HashMap::new(),
+            acknowledged: 0,
             unreadable: HashSet::new(),
             is_recovering: false,
             lost_at: None,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     cache::{
-        Entry, Life, Rest,
+        Backoff, Entry, Life,
         disk::record::{Head, opened, sealed},
     },
     guard::{Baseline, Held},
@@ -37,7 +37,8 @@ struct SharedHead {
 /// A failure, and how long its question rests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SharedFailure {
-    pub(crate) rest: Rest<Failed>,
+    #[serde(rename = "rest")]
+    pub(crate) backoff: Backoff<Failed>,
     /// The number of the last invalidation before it. A later one ends the rest.
     pub(crate) invalidation: u64,
     /// The fingerprint of the keys and roots of its run. Under others, the question may well be answered.
@@ -48,7 +49,7 @@ pub(crate) struct SharedFailure {
 impl SharedFailure {
     /// Whether it was under the keys that its route has here.
     pub(crate) fn counts(&self, routes: &RouteTable) -> bool {
-        let route = routes.by_any_name(&self.rest.failure.question.route);
+        let route = routes.by_any_name(&self.backoff.failure.question.route);
         route.is_none_or(|route| route.trust().fingerprint == self.trust)
     }
 }
@@ -107,9 +108,9 @@ impl Field for Baseline {}
 impl Field for Held {}
 impl Field for SharedFailure {}
 
-/// `rest`, which began after the invalidation with this number, under the keys with the fingerprint `trust`.
-pub(crate) fn failure(rest: &Rest<Failed>, invalidation: u64, trust: u64) -> Option<Bytes> {
-    other(&SharedFailure { rest: rest.clone(), invalidation, trust })
+/// `backoff`, which began after the invalidation with this number, under the keys with the fingerprint `trust`.
+pub(crate) fn failure(backoff: &Backoff<Failed>, invalidation: u64, trust: u64) -> Option<Bytes> {
+    other(&SharedFailure { backoff: backoff.clone(), invalidation, trust })
 }
 
 /// `selector` as bytes.

@@ -11,7 +11,7 @@ use crate::{
     route::RouteTable,
     state::{
         notices::Notice,
-        requesters::{Given, Requester, named},
+        requesters::{Fingerprint, Requester, named},
     },
 };
 use domain::{clock::Timestamp, generator::Question};
@@ -30,22 +30,22 @@ impl Engine {
         let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
         let now = self.clock.now();
         let changed = self.requesters.take_changed();
-        for (key, Requester { name, at, given }) in &changed {
-            lists.entry(*key).or_default().push((name.to_string(), format!("{} {given:x}", at.0)));
+        for (key, Requester { name, at, served }) in &changed {
+            lists.entry(*key).or_default().push((name.to_string(), format!("{} {served:x}", at.0)));
         }
         if let Some(disk) = self.answers().disk() {
             for key in lists.keys() {
                 disk.put_requesters(*key, Some(&self.requesters.of(key, now)));
             }
         }
-        let mut untold = changed;
+        let mut unsent = changed;
         for (key, notes) in lists {
             if let Err(error) = self.known.peers.note(&list_of(&key), &notes, KEPT_FOR).await {
                 tracing::debug!(%error, "other replicas do not know yet who asked a question");
-                self.requesters.put_back(untold);
+                self.requesters.put_back(unsent);
                 return;
             }
-            untold.retain(|(told, _)| *told != key);
+            unsent.retain(|(concern, _)| *concern != key);
         }
     }
 
@@ -58,15 +58,15 @@ impl Engine {
 
     /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now, and a hash of question
     /// and answer. Nobody if there is no answer that can be served.
-    pub async fn given_other(&self, routes: &RouteTable, question: &Question) -> (Vec<Arc<str>>, u64) {
-        let Some(asked) = live(routes, question) else { return Default::default() };
-        let usable = self.known.usable(&asked.route, &asked.key, self.clock.now());
+    pub async fn served_other(&self, routes: &RouteTable, question: &Question) -> (Vec<Arc<str>>, u64) {
+        let Some(resolved) = live(routes, question) else { return Default::default() };
+        let usable = self.known.usable(&resolved.route, &resolved.key, self.clock.now());
         let Some((entry, _)) = usable else { return Default::default() };
         let stored = entry.encoded.fingerprint();
-        let requesters = self.known_requesters(&asked.key).await;
+        let requesters = self.known_requesters(&resolved.key).await;
         let names =
-            requesters.into_iter().filter(|requester| requester.given != stored).map(|requester| requester.name);
-        (names.collect(), FixedState::default().hash_one((asked.key, stored)))
+            requesters.into_iter().filter(|requester| requester.served != stored).map(|requester| requester.name);
+        (names.collect(), FixedState::default().hash_one((resolved.key, stored)))
     }
 
     /// Takes over from `disk` who asked what before the start.
@@ -87,14 +87,14 @@ impl Engine {
             Vec::new()
         });
         for (name, note) in notes {
-            let Some((at, given)) = read(&note).filter(|(at, _)| now.since(*at).is_none_or(|age| age < KEPT_FOR))
+            let Some((at, served)) = read(&note).filter(|(at, _)| now.since(*at).is_none_or(|age| age < KEPT_FOR))
             else {
                 continue;
             };
             match requesters.iter_mut().find(|requester| *requester.name == *name) {
-                Some(own) if own.at < at => (own.at, own.given) = (at, given),
+                Some(own) if own.at < at => (own.at, own.served) = (at, served),
                 Some(_) => {}
-                None => requesters.push(Requester { name: name.into(), at, given }),
+                None => requesters.push(Requester { name: name.into(), at, served }),
             }
         }
         requesters
@@ -105,7 +105,7 @@ fn list_of(key: &Key) -> String {
     format!("askers:{key}")
 }
 
-fn read(note: &str) -> Option<(Timestamp, Given)> {
-    let (at, given) = note.split_once(' ')?;
-    Some((Timestamp(at.parse().ok()?), Given::from_str_radix(given, 16).ok()?))
+fn read(note: &str) -> Option<(Timestamp, Fingerprint)> {
+    let (at, served) = note.split_once(' ')?;
+    Some((Timestamp(at.parse().ok()?), Fingerprint::from_str_radix(served, 16).ok()?))
 }

@@ -38,7 +38,7 @@ impl Engine {
     /// When there is no contact with the store, or the store recovers.
     pub async fn sync(&self, routes: &RouteTable) -> Result<(), StoreError> {
         let Some(shared) = self.known.peers.replica().cloned() else { return Ok(()) };
-        let _turn = shared.turn.lock().await;
+        let _syncing = shared.syncing.lock().await;
         let result = shared.noted(self.sync_all(&shared, routes).await);
         if result.is_ok() {
             shared.synced.send_modify(|syncs| *syncs += 1);
@@ -175,7 +175,7 @@ impl Engine {
             copy.invalidations.drain(..excess);
         }
         for (key, record) in &reply.changed {
-            let _judging = self.known.judging.lock();
+            let _deciding = self.known.deciding.lock();
             self.apply_record(shared, routes, Key::of_bytes(*key), record);
         }
         let mut copy = shared.copy();
@@ -186,7 +186,7 @@ impl Engine {
         copy.lost_at = reply.lost_at;
         copy.replicas = reply.replicas;
         drop(copy);
-        shared.settle(reply.settled);
+        shared.acknowledge(reply.acknowledged);
         reply.is_all
     }
 
@@ -196,7 +196,7 @@ impl Engine {
             return;
         }
         let known = &self.known;
-        shared.unsettle(&[key], record.version);
+        shared.note_unacknowledged(&[key], record.version);
         let (mut is_readable, mut is_served) = (true, false);
         let mut entry = None;
         if let Some(content) = record.get(Field::Answer) {
@@ -231,12 +231,12 @@ impl Engine {
             None => {}
         }
         match record.get(Field::Failure).and_then(|content| read_other::<SharedFailure>(content)) {
-            Some(of) if shared.copy().is_invalidated(of.invalidation, &of.rest.failure.question) => {
+            Some(of) if shared.copy().is_invalidated(of.invalidation, &of.backoff.failure.question) => {
                 known.failing.recovered(&key);
             }
             // A replica with other keys failed. That says nothing about this one, nor ends a rest of this one.
             Some(of) if !of.counts(routes) => {}
-            Some(of) => known.failing.put(key, of.rest),
+            Some(of) => known.failing.put(key, of.backoff),
             None => known.failing.recovered(&key),
         }
         if !is_readable {

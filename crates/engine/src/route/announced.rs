@@ -115,7 +115,7 @@ mod tests {
         let output =
             br#"[{"name": "zone", "string": "a"}, {"name": "sizes", "collectionType": "array", "array": ["s"]}]"#;
         let input = read(output, &fixed()).unwrap();
-        let accept = |given: Value| input.accept(given.as_object().unwrap().clone()).map(Value::Object);
+        let accept = |parameters: Value| input.accept(parameters.as_object().unwrap().clone()).map(Value::Object);
         assert_eq!(accept(json!({})), Ok(json!({"zone": 1, "sizes": ["s"]})));
         assert_eq!(accept(json!({"zone": "2", "sizes": []})), Ok(json!({"zone": 2, "sizes": []})));
         assert!(accept(json!({"other": 1})).unwrap_err().contains("this route knows: zone, sizes"));

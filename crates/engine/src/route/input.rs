@@ -145,13 +145,13 @@ impl Input {
     ///
     /// # Errors
     /// All problems of the parameters, in one text.
-    pub fn accept(&self, mut given: Parameters) -> Result<Parameters, String> {
+    pub fn accept(&self, mut parameters: Parameters) -> Result<Parameters, String> {
         let mut accepted = Parameters::new();
         let mut wrong = Vec::new();
         for entry in &self.declared {
             let parameter = &entry.0;
             let name = &parameter.name;
-            match given.shift_remove(name).filter(|value| !value.is_null()) {
+            match parameters.shift_remove(name).filter(|value| !value.is_null()) {
                 Some(value) => match check(entry, value) {
                     Ok(value) => _ = accepted.insert(name.clone(), value),
                     Err(error) => wrong.push(format!("parameter `{name}`{}: {error}", title(parameter))),
@@ -160,8 +160,8 @@ impl Input {
                 None => accepted.extend(parameter.default.clone().map(|value| (name.clone(), value))),
             }
         }
-        if !given.is_empty() {
-            let unknown: Vec<&str> = given.keys().map(String::as_str).take(5).collect();
+        if !parameters.is_empty() {
+            let unknown: Vec<&str> = parameters.keys().map(String::as_str).take(5).collect();
             let known: Vec<&str> = self.declared.iter().map(|(parameter, _)| parameter.name.as_str()).collect();
             wrong.push(format!(
                 "unknown parameter `{}`; this route knows: {}",

@@ -28,7 +28,7 @@ pub struct Matcher {
 impl Matcher {
     /// Whether more must be checked than [`Self::fits`] does.
     #[must_use]
-    pub(crate) const fn must_look(&self) -> bool {
+    pub(crate) const fn needs_file(&self) -> bool {
         self.file.is_some() || self.probe.is_some()
     }
 
@@ -36,7 +36,7 @@ impl Matcher {
     ///
     /// # Errors
     /// When the folder or the command gives no answer.
-    pub async fn looks(&self, query: &Query) -> Result<bool, BackendError> {
+    pub async fn finds(&self, query: &Query) -> Result<bool, BackendError> {
         if let Some((folder, glob)) = self.file.clone() {
             let found = tokio::task::spawn_blocking(move || holds(&folder, &glob));
             let found = found.await.map_err(|error| BackendError::unavailable(error.to_string()))?;

@@ -127,17 +127,17 @@ pub struct RepeatedQuery {
 }
 
 impl RepeatedQuery {
-    /// What is the same for each request that asks what `asked` asks.
+    /// What is the same for each request that asks what `resolved` asks.
     #[must_use]
-    pub fn of(asked: &ResolvedQuery) -> Self {
-        let Query { application_set, namespace, parameters, .. } = &asked.query;
+    pub fn of(resolved: &ResolvedQuery) -> Self {
+        let Query { application_set, namespace, parameters, .. } = &resolved.query;
         Self {
-            route: Arc::clone(&asked.route),
+            route: Arc::clone(&resolved.route),
             application_set: Arc::clone(application_set),
             namespace: namespace.clone(),
             parameters: Arc::clone(parameters),
-            key: asked.key,
-            lineage: asked.lineage.clone(),
+            key: resolved.key,
+            lineage: resolved.lineage.clone(),
         }
     }
 

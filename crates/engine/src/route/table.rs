@@ -50,12 +50,12 @@ impl RouteTable {
     pub async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
         let fits = |matcher: &Matcher| matcher.fits(query);
         let all = || self.routes.iter().filter_map(|route| Some((route, route.matcher.as_ref()?)));
-        if let Some((route, _)) = all().find(|(_, matcher)| !matcher.must_look() && fits(matcher)) {
+        if let Some((route, _)) = all().find(|(_, matcher)| !matcher.needs_file() && fits(matcher)) {
             return Ok(Some(route));
         }
-        for (route, matcher) in all().filter(|(_, matcher)| matcher.must_look() && fits(matcher)) {
+        for (route, matcher) in all().filter(|(_, matcher)| matcher.needs_file() && fits(matcher)) {
             // Rare, and larger than the rest of a request.
-            if Box::pin(matcher.looks(query)).await.map_err(|error| (Arc::clone(route), error))? {
+            if Box::pin(matcher.finds(query)).await.map_err(|error| (Arc::clone(route), error))? {
                 return Ok(Some(route));
             }
         }
@@ -71,9 +71,9 @@ impl RouteTable {
     /// Whether `query` comes to the route `name` if the path names no route, as far as that is known without running a command.
     #[must_use]
     pub fn is_matched(&self, name: &str, query: &Query) -> bool {
-        let fitting = |must_look: bool| {
+        let fitting = |needs_file: bool| {
             self.routes.iter().filter(move |route| {
-                route.matcher.as_ref().is_some_and(|matcher| matcher.must_look() == must_look && matcher.fits(query))
+                route.matcher.as_ref().is_some_and(|matcher| matcher.needs_file() == needs_file && matcher.fits(query))
             })
         };
         match fitting(false).next() {

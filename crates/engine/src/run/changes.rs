@@ -4,9 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    cache::{Entry, Life, PackedQuestion, Rest, Turn, Wish},
+    cache::{Backoff, Delay, Entry, LastServed, Life, PackedQuestion},
     failure::Failure,
-    guard::{Baseline, Held, Review, Standing},
+    guard::{self, Baseline, Held, Standing},
     run::{Ended, Finished, Found, Run, Wanted},
     state::{EngineState, Failed, notices::What},
 };
@@ -20,7 +20,7 @@ use domain::{
 #[derive(Debug)]
 pub(crate) struct Changes {
     /// The answer that passed, or the failure, which the question then rests from.
-    pub(crate) outcome: Result<NewAnswer, Rest<Failed>>,
+    pub(crate) outcome: Result<NewAnswer, Backoff<Failed>>,
     /// What happens to the held answer of the lineage.
     pub(crate) held: HeldChange,
     /// Whether no invalidation cut the run off.
@@ -56,32 +56,32 @@ impl Run {
     /// What `ended` changes at `now`, as far as this process knows.
     pub(crate) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
         let is_current = self.guard.finish(|is_current| is_current);
-        let before = known.held_of(&self.asked, now);
+        let before = known.held_of(&self.resolved, now);
         known.erase_forgotten();
-        let review = match &ended.result {
+        let check = match &ended.result {
             Ok(found) => {
-                let review = self.review(known, found, ended.began, before.as_ref(), is_current, now);
-                review.map(|review| (found, review))
+                let check = self.check(known, found, ended.began, before.as_ref(), is_current, now);
+                check.map(|check| (found, check))
             }
             Err(failure) => Err(failure.clone()),
         };
         // A run that an invalidation cut off, or whose answer is invalid, does not end what is held. A run without an answer says nothing.
-        let mut held_change = match (before, &review) {
-            (Some(before), Ok((_, Review::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
+        let mut held_change = match (before, &check) {
+            (Some(before), Ok((_, guard::Verdict::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
             (Some(before), _) if ended.result.is_ok() => HeldChange::Contradict(Box::new(before.contradicted(now))),
             _ => HeldChange::None,
         };
-        let outcome = match review {
-            Ok((found, Review::Passed(next))) => Ok((found, next)),
-            Ok((found, Review::Cleared(held, next))) => {
+        let outcome = match check {
+            Ok((found, guard::Verdict::Passed(next))) => Ok((found, next)),
+            Ok((found, guard::Verdict::Cleared(held, next))) => {
                 held_change = HeldChange::End(held, "what was held is not what the source says now");
                 Ok((found, next))
             }
-            Ok((found, Review::Accepted(held, next))) => {
+            Ok((found, guard::Verdict::Accepted(held, next))) => {
                 held_change = HeldChange::Accept(held);
                 Ok((found, next))
             }
-            Ok((found, Review::Held(held))) => {
+            Ok((found, guard::Verdict::Held(held))) => {
                 let mut held = held.with_evidence(&found.evidence);
                 // A run that an invalidation cut off decides nothing.
                 if is_current && known.held.has_room(&held) {
@@ -97,16 +97,16 @@ impl Run {
         let outcome = match outcome {
             Ok((found, next)) => Ok(self.new_answer(known, ended, found, next, is_current, now)),
             Err(failure) => {
-                let wish = rest(&failure, now);
-                let failed = Failed { question: self.asked.question.clone(), failure };
-                Err(known.failing.next(&self.asked.key, failed, wish, now))
+                let delay = delay_after(&failure, now);
+                let failed = Failed { question: self.resolved.question.clone(), failure };
+                Err(known.failing.next(&self.resolved.key, failed, delay, now))
             }
         };
         Changes { outcome, held: held_change, is_current }
     }
 
     /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
-    fn review(
+    fn check(
         &self,
         known: &EngineState,
         found: &Found,
@@ -114,21 +114,21 @@ impl Run {
         before: Option<&Held>,
         is_current: bool,
         now: Timestamp,
-    ) -> Result<Review, Failure> {
-        let (key, lineage, guard) = (self.asked.key, self.asked.lineage(), &self.asked.route.guard);
-        let baseline = known.baseline(&self.asked).ok();
-        let last = || known.last_answer(&self.asked).map(|last| last.encoded.decode()).unwrap_or_default();
+    ) -> Result<guard::Verdict, Failure> {
+        let (key, lineage, guard) = (self.resolved.key, self.resolved.lineage(), &self.resolved.route.guard);
+        let baseline = known.baseline(&self.resolved).ok();
+        let last = || known.last_answer(&self.resolved).map(|last| last.encoded.decode()).unwrap_or_default();
         let of = Standing {
-            question: &self.asked.question,
+            question: &self.resolved.question,
             key,
             lineage,
-            asked_at: self.wanted.asked_at(),
+            queried_at: self.wanted.queried_at(),
             is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
             is_current,
             began,
         };
-        let review = guard.review(of, baseline.as_deref(), last, before, &found.sets, now);
-        review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))
+        let check = guard.check(of, baseline.as_deref(), last, before, &found.sets, now);
+        check.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))
     }
 
     fn new_answer(
@@ -140,18 +140,18 @@ impl Run {
         is_current: bool,
         now: Timestamp,
     ) -> NewAnswer {
-        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let before = known.answers.try_get_again(&key).ok().flatten();
         let entry = Entry {
             encoded: found.encoded.clone(),
-            question: PackedQuestion::from(&self.asked.question),
+            question: PackedQuestion::from(&self.resolved.question),
             made_under: self.made_under(),
             stored_at: now,
-            asked_at: self.wanted.asked_at().unwrap_or(now),
+            queried_at: self.wanted.queried_at().unwrap_or(now),
             first_at: before.map_or(now, |before| before.first_at.min(now)),
             run_number: ended.number,
             life: if is_current {
-                self.asked.route.policy.life(&key, found.lasting, now)
+                self.resolved.route.policy.life(&key, found.lasting, now)
             } else {
                 // An invalidation came after this run began, so its answer is never fresh.
                 Life::For(Duration::ZERO)
@@ -159,7 +159,11 @@ impl Run {
             took: ended.took,
             evidence: found.evidence.clone(),
             note: found.note.clone(),
-            turn: if matches!(self.wanted, Wanted::Ahead(_)) { Turn::ahead() } else { Turn::default() },
+            last_served: if matches!(self.wanted, Wanted::Prefetch(_)) {
+                LastServed::prefetched()
+            } else {
+                LastServed::default()
+            },
         };
         let own = || known.answers.is_latest(&key, &entry);
         let is_latest = known.peers.is_latest_run(&key, entry.run_number, own);
@@ -169,9 +173,9 @@ impl Run {
 
     /// Makes `changes` in this process. Returns what the run's callers get.
     pub(crate) fn apply(&self, known: &EngineState, changes: Changes) -> Finished {
-        let lineage = self.asked.lineage();
+        let lineage = self.resolved.lineage();
         if !matches!(changes.held, HeldChange::None) {
-            known.end_holds_under_other_names(&self.asked);
+            known.end_holds_under_other_names(&self.resolved);
         }
         match changes.held {
             HeldChange::None => {}
@@ -182,7 +186,7 @@ impl Run {
                 known.erase(lineage);
             }
             HeldChange::Accept(held) => {
-                self.tell_of_acceptance(known, &held);
+                self.report_acceptance(known, &held);
                 known.held.remove(&lineage);
                 known.erase(lineage);
             }
@@ -193,22 +197,22 @@ impl Run {
                 known.hold(lineage, *held);
             }
             HeldChange::Contradict(held) => {
-                tracing::info!(route = &*self.asked.route.name, id = %lineage, "a run disagrees with the held answer, whose confirmations begin anew");
+                tracing::info!(route = &*self.resolved.route.name, id = %lineage, "a run disagrees with the held answer, whose confirmations begin anew");
                 known.hold(lineage, *held);
             }
         }
         match changes.outcome {
             Ok(answer) => Ok(self.record(known, answer, changes.is_current)),
-            Err(rest) => {
-                let failure = rest.failure.failure.clone();
-                self.asked.route.metrics.failed(failure.as_str());
+            Err(backoff) => {
+                let failure = backoff.failure.failure.clone();
+                self.resolved.route.metrics.failed(failure.as_str());
                 self.log_failure(&failure);
                 if !matches!(failure, Failure::Held(_)) {
-                    known.notices.failed(self.asked.key, &self.asked.question, rest.times, &failure);
+                    known.notices.failed(self.resolved.key, &self.resolved.question, backoff.times, &failure);
                 }
                 self.guard.finish(|is_current| {
                     if is_current {
-                        known.failing.put(self.asked.key, rest);
+                        known.failing.put(self.resolved.key, backoff);
                     }
                 });
                 Err(failure)
@@ -217,14 +221,15 @@ impl Run {
     }
 
     fn record(&self, known: &EngineState, answer: NewAnswer, was_current: bool) -> Arc<Entry> {
-        let (key, lineage, NewAnswer { mut entry, is_latest, head }) = (self.asked.key, self.asked.lineage(), answer);
-        known.notices.recovered(key, &self.asked.question, known.failing.times(&key));
+        let (key, lineage, NewAnswer { mut entry, is_latest, head }) =
+            (self.resolved.key, self.resolved.lineage(), answer);
+        known.notices.recovered(key, &self.resolved.question, known.failing.times(&key));
         self.log_absence(&entry.evidence);
         self.guard.finish(|is_current| {
             if was_current && !is_current {
                 entry = Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() });
             }
-            self.asked.route.metrics.now.succeeded(entry.stored_at);
+            self.resolved.route.metrics.now.succeeded(entry.stored_at);
             if is_latest {
                 known.answers.put(key, &entry);
             }
@@ -232,7 +237,7 @@ impl Run {
                 if lineage != key {
                     known.answers.put(lineage, &entry);
                 }
-                known.served.note(lineage, &self.asked.route.name, &entry);
+                known.served.note(lineage, &self.resolved.route.name, &entry);
                 known.baselines.put(lineage, baseline, &known.answers);
             }
             if is_current {
@@ -244,12 +249,12 @@ impl Run {
 
     fn log_end_of_hold(&self, why: &str, held: &Held) {
         tracing::info!(
-            route = &*self.asked.route.name, id = %self.asked.lineage(), reason = held.breach.reason, sets = held.sets, agreed = held.agreed, "{why}"
+            route = &*self.resolved.route.name, id = %self.resolved.lineage(), reason = held.breach.reason, sets = held.sets, agreed = held.agreed, "{why}"
         );
     }
 
     /// Logs that `held` is accepted, and sends a notice. Nobody may have seen it if further runs have confirmed it.
-    fn tell_of_acceptance(&self, known: &EngineState, held: &Held) {
+    fn report_acceptance(&self, known: &EngineState, held: &Held) {
         const RELEASED: &str = "what was held is accepted: an operator released it";
         if held.decision.is_some() {
             self.log_end_of_hold(RELEASED, held);
@@ -258,7 +263,7 @@ impl Run {
         }
         let deleted = held.loss();
         tracing::warn!(
-            route = &*self.asked.route.name, application_set = held.question.application_set.as_deref(), id = %held.lineage,
+            route = &*self.resolved.route.name, application_set = held.question.application_set.as_deref(), id = %held.lineage,
             reason = held.breach.reason, sets = held.sets, agreed = held.agreed, deleted,
             "what was held is accepted without an operator, because further runs agreed"
         );
@@ -284,7 +289,7 @@ impl Run {
     fn log_failure(&self, failure: &Failure) {
         if self.wanted != Wanted::Now {
             tracing::warn!(
-                route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+                route = &*self.resolved.route.name, application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
                 kind = failure.as_str(), error = %failure, "a run in the background brought no answer"
             );
         }
@@ -295,15 +300,15 @@ impl Run {
 
     fn log_evidence(&self, evidence: &Evidence) {
         if evidence.verdict == Verdict::Refused {
-            self.asked.route.metrics.refused();
+            self.resolved.route.metrics.refused();
             tracing::warn!(
-                route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+                route = &*self.resolved.route.name, application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
                 item = evidence.item, asked = evidence.query, answered = evidence.answer, "refused: it is not what it claims to be"
             );
             return;
         }
         tracing::info!(
-            route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
+            route = &*self.resolved.route.name, application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
             item = evidence.item, asked = evidence.query, answered = evidence.answer,
             "{}", evidence.verdict.as_str()
         );
@@ -311,10 +316,10 @@ impl Run {
 }
 
 /// How long a question rests after `failure`. A held answer is asked about again when the guard's rules say so.
-fn rest(failure: &Failure, now: Timestamp) -> Wish {
-    if let Some(asked) = failure.retry_after() {
-        return Wish::AtLeast(asked);
+fn delay_after(failure: &Failure, now: Timestamp) -> Delay {
+    if let Some(least) = failure.retry_after() {
+        return Delay::AtLeast(least);
     }
     let due = if let Failure::Held(held) = failure { held.due_at() } else { None };
-    due.map_or(Wish::Usual, |due| Wish::AtMost(due.since(now).unwrap_or_default()))
+    due.map_or(Delay::Usual, |due| Delay::AtMost(due.since(now).unwrap_or_default()))
 }

@@ -35,11 +35,11 @@ impl Run {
         until: Instant,
     ) -> Finished {
         let Some(SharedLease { replica: shared, epoch, .. }) = &lease.shared else {
-            let _judging = known.judging.lock();
+            let _deciding = known.deciding.lock();
             let changes = self.changes(known, ended, clock.now());
             return self.apply(known, changes);
         };
-        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let keys = if key == lineage { vec![key] } else { vec![key, lineage] };
         let (mut conflicts, mut pauses) = (0, Pauses::default());
         while conflicts < MAX_ATTEMPTS {
@@ -67,12 +67,12 @@ impl Run {
             let (written, answered) = (written(None), written(Some(Field::Answer)));
             match shared.commit(&basis, key, writes).await {
                 Ok(Committed::Stored(version)) => {
-                    let _judging = known.judging.lock();
+                    let _deciding = known.deciding.lock();
                     if !shared.is_newer(&written, version) {
                         // A sync has already brought this commit, or a later one.
-                        return changes.outcome.map(|answer| answer.entry).map_err(|rest| rest.failure.failure);
+                        return changes.outcome.map(|answer| answer.entry).map_err(|backoff| backoff.failure.failure);
                     }
-                    shared.unsettle(&written, version);
+                    shared.note_unacknowledged(&written, version);
                     let is_accepted = changes.outcome.is_ok();
                     let finished = self.apply(known, changes);
                     shared.has_stored(&written, version, Some((&answered, ended.number)), is_accepted);
@@ -96,7 +96,7 @@ impl Run {
 
     /// The fields that `changes` write. `None` if one cannot be written. An accepted answer replaces all of a record that cannot be read.
     fn writes(&self, changes: &Changes, basis: &Basis, is_unreadable: bool) -> Option<Vec<Write>> {
-        let (key, lineage) = (self.asked.key, self.asked.lineage());
+        let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let mut writes = Vec::new();
         let mut write = |key: Key, field, content| writes.push(Write { key: *key.as_bytes(), field, content });
         match &changes.outcome {
@@ -117,8 +117,8 @@ impl Run {
                     write(key, Field::Held, None);
                 }
             }
-            Err(rest) if changes.is_current => {
-                write(key, Field::Failure, Some(record::failure(rest, basis.invalidation, self.trust.fingerprint)?));
+            Err(backoff) if changes.is_current => {
+                write(key, Field::Failure, Some(record::failure(backoff, basis.invalidation, self.trust.fingerprint)?));
             }
             Err(_) => {}
         }

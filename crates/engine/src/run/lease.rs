@@ -76,22 +76,22 @@ impl Run {
         let mut pauses = Pauses::default();
         loop {
             shared.regain(until).await?;
-            if let Some(why) = shared.why_outdated(&self.asked.route) {
+            if let Some(why) = shared.why_outdated(&self.resolved.route) {
                 return Err(Failure::Store(why));
             }
             if self.is_contested(known, clock.now()) {
                 return Err(other_keys());
             }
             let epoch = shared.copy().epoch.clone().unwrap_or_default();
-            match shared.begin(&epoch, &self.asked.key).await {
+            match shared.begin(&epoch, &self.resolved.key).await {
                 Ok(StoreLease::Ours(number)) => {
-                    let renewal = Renewal::start(shared, self.asked.key);
+                    let renewal = Renewal::start(shared, self.resolved.key);
                     let shared = SharedLease { replica: Arc::clone(shared), epoch, _renewal: renewal };
                     return Ok(Leased::Ours(Lease { number, shared: Some(shared) }));
                 }
                 Ok(StoreLease::Theirs(left)) => shared.other_run(left, until).await,
                 Ok(StoreLease::Behind) => {
-                    if !shared.catch_up(&[self.asked.key], &mut pauses, until).await {
+                    if !shared.catch_up(&[self.resolved.key], &mut pauses, until).await {
                         return Err(Failure::Deadline);
                     }
                 }
@@ -114,9 +114,11 @@ impl Run {
     /// one replica after the other, these would otherwise ask in turn, for each call. An answer of before this replica's present keys is
     /// replaced at once.
     fn is_contested(&self, known: &EngineState, now: Timestamp) -> bool {
-        let (Some(since), Some(entry)) = (self.trust.since, known.answers.get(&self.asked.key)) else { return false };
+        let (Some(since), Some(entry)) = (self.trust.since, known.answers.get(&self.resolved.key)) else {
+            return false;
+        };
         let MadeUnder { revision, trust } = entry.made_under;
-        if revision != self.asked.route.revision() || trust == self.trust.fingerprint {
+        if revision != self.resolved.route.revision() || trust == self.trust.fingerprint {
             return false;
         }
         let age = now.since(entry.stored_at).unwrap_or_default();
@@ -126,12 +128,12 @@ impl Run {
     /// The result of another replica's run that ended meanwhile.
     fn finished_elsewhere(&self, known: &EngineState, clock: &dyn Clock) -> Option<Finished> {
         let now = clock.now();
-        if let Some((entry, Freshness::Fresh { .. })) = known.usable(&self.asked.route, &self.asked.key, now)
-            && !known.is_outshone(&self.asked, &entry, now)
+        if let Some((entry, Freshness::Fresh { .. })) = known.usable(&self.resolved.route, &self.resolved.key, now)
+            && !known.is_outshone(&self.resolved, &entry, now)
         {
             return Some(Ok(entry));
         }
-        known.failing.resting(&self.asked.key, now).map(|(rest, _)| Err(rest.failure.failure))
+        known.failing.backoff(&self.resolved.key, now).map(|(backoff, _)| Err(backoff.failure.failure))
     }
 }
 

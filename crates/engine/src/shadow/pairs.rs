@@ -17,12 +17,12 @@ pub(super) type Place = (u64, Arc<str>);
 /// The values that differ in sets of both lists that have one identity. `None` if the sets cannot be told apart.
 pub(super) fn varying(before: &[ParameterSet], now: &[ParameterSet], identity: &Identity) -> Option<Vec<Place>> {
     let keys = keys(identity, [before, now]);
-    let is_told_apart = if keys.is_empty() {
+    let is_identified = if keys.is_empty() {
         before.len() == 1 && now.len() == 1
     } else {
         identities(before, &keys).is_some() && identities(now, &keys).is_some()
     };
-    if !is_told_apart {
+    if !is_identified {
         return None;
     }
     let changed = Difference::of(before, now, &keys).changed;
@@ -51,8 +51,8 @@ pub(super) fn keys(identity: &Identity, lists: [&[ParameterSet]; 2]) -> Vec<Stri
         Identity::Keys(keys) => keys.clone(),
         Identity::Auto => {
             let usual = USUAL_KEYS.into_iter().map(|key| vec![key.to_owned()]);
-            let tells_apart = |keys: &Vec<String>| lists.iter().all(|sets| identities(sets, keys).is_some());
-            usual.into_iter().find(tells_apart).unwrap_or_default()
+            let identifies = |keys: &Vec<String>| lists.iter().all(|sets| identities(sets, keys).is_some());
+            usual.into_iter().find(identifies).unwrap_or_default()
         }
     }
 }

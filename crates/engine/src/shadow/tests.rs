@@ -18,14 +18,14 @@ use telemetry::metrics::Metrics;
 /// A candidate that panics or waits for ever.
 struct Bad {
     panics: bool,
-    was_asked: AtomicBool,
+    was_called: AtomicBool,
     nature: Nature,
 }
 
 #[async_trait]
 impl Backend for Bad {
     async fn fetch(&self, _: &Query) -> Result<Outcome, BackendError> {
-        self.was_asked.store(true, Ordering::Relaxed);
+        self.was_called.store(true, Ordering::Relaxed);
         assert!(!self.panics, "as meant by this test");
         std::future::pending().await
     }
@@ -36,7 +36,7 @@ impl Backend for Bad {
 }
 
 fn shadow(panics: bool) -> (Arc<Shadow>, Arc<Bad>) {
-    let bad = Arc::new(Bad { panics, was_asked: AtomicBool::new(false), nature: Nature::default() });
+    let bad = Arc::new(Bad { panics, was_called: AtomicBool::new(false), nature: Nature::default() });
     let shape = ShapeConfig { output: None, echo: &[], stringify: true, nulls: Nulls::Refuse };
     let shadow = Shadow::new(ShadowParts {
         route: "r".into(),
@@ -78,7 +78,7 @@ async fn a_candidate_that_panics_or_hangs_is_an_error_and_gives_its_permit_back(
         let report = ended(&shadow).await;
         assert_eq!(report["counts"]["candidateError"], 1);
         assert!(report["differences"][0]["error"].as_str().unwrap().starts_with(why), "{report}");
-        assert!(bad.was_asked.load(Ordering::Relaxed));
+        assert!(bad.was_called.load(Ordering::Relaxed));
         while shadow.permits.available_permits() < AT_ONCE {
             tokio::task::yield_now().await;
         }
@@ -90,7 +90,7 @@ async fn a_candidate_that_needs_the_applicationset_is_not_asked_without_one() {
     let (shadow, bad) = shadow(true);
     shadow.follow(query(""), Key::of_bytes([1; 32]), Own::Answer(Encoded::encode(&[]).unwrap()));
     assert_eq!(ended(&shadow).await["counts"]["skipped"], 1);
-    assert!(!bad.was_asked.load(Ordering::Relaxed));
+    assert!(!bad.was_called.load(Ordering::Relaxed));
 }
 
 #[test]

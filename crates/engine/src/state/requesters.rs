@@ -25,7 +25,7 @@ use domain::{clock::Timestamp, generator::Question};
 /// The number of ApplicationSets that are remembered for one question.
 const MAX_PER_QUESTION: usize = 100;
 /// The number of questions and of ApplicationSets that are remembered, counted for each question. Routes share it.
-const MAX_ASKERS: u64 = 100_000;
+const MAX_REQUESTERS: u64 = 100_000;
 /// The number of changes that wait to be told to other replicas. Later ones are told an hour later.
 const MAX_CHANGED: usize = 10_000;
 /// The number of different names that are remembered of one route.
@@ -33,7 +33,7 @@ const MAX_NAMES: usize = 1000;
 /// The longest name, in bytes: Kubernetes has none beyond 253, and namespaces have at most 63.
 const MAX_NAME_BYTES: usize = 253 + 1 + 63;
 /// ApplicationSets that asked longer ago are not listed.
-const TOLD_FOR: Duration = Duration::from_hours(24);
+const LISTED_FOR: Duration = Duration::from_hours(24);
 /// How often the time of an requester is renewed, in milliseconds.
 const RENEWED_EVERY_MS: u64 = 3_600_000;
 /// The logarithm of the number of slots, which are 64 KiB in all.
@@ -55,7 +55,7 @@ struct Book {
     questions: Shares<Key, Vec<Requester>>,
     names: HashMap<RouteId, HashSet<Arc<str>, RandomState>, RandomState>,
     /// The changes that nobody has taken.
-    changed: HashMap<(Key, Arc<str>), (Timestamp, Given), RandomState>,
+    changed: HashMap<(Key, Arc<str>), (Timestamp, Fingerprint), RandomState>,
 }
 
 /// An ApplicationSet that asked a question.
@@ -66,7 +66,8 @@ pub(crate) struct Requester {
     /// When it last asked, to the hour.
     pub at: Timestamp,
     /// What it was given.
-    pub given: Given,
+    #[serde(rename = "given")]
+    pub served: Fingerprint,
 }
 
 /// The ApplicationSets that asked `question`: the `known` ones, which may have a namespace, else the one that the question names.
@@ -83,20 +84,21 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) const NO_RUN: u64 = 0;
 
 /// A hash of what a caller was given; 0 for an error.
-pub(crate) type Given = u64;
+pub(crate) type Fingerprint = u64;
 
 impl Default for Requesters {
     fn default() -> Self {
         let noted = std::iter::repeat_with(AtomicU64::default).take(1 << SLOT_BITS).collect();
-        let book = Book { questions: Shares::new(MAX_ASKERS), names: HashMap::default(), changed: HashMap::default() };
+        let book =
+            Book { questions: Shares::new(MAX_REQUESTERS), names: HashMap::default(), changed: HashMap::default() };
         Self { hasher: RandomState::default(), noted, book: Mutex::new(book), is_followed: AtomicBool::new(false) }
     }
 }
 
 impl Requesters {
-    /// Notes that the ApplicationSet `name` asked the question with `key` at `now`, and was given what `run` brought. `given` is called
+    /// Notes that the ApplicationSet `name` asked the question with `key` at `now`, and was given what `run` brought. `served` is called
     /// only if that was not noted yet.
-    pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, given: impl FnOnce() -> Given) {
+    pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, served: impl FnOnce() -> Fingerprint) {
         let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS));
         let slot = usize::try_from(hash >> (u64::BITS - SLOT_BITS)).unwrap_or_default();
         // Never 0, which is what an unused slot holds.
@@ -105,16 +107,16 @@ impl Requesters {
         // An error has no run. It may come between two times the same answer, so it is always written.
         if run == NO_RUN || slot.load(Ordering::Relaxed) != hash {
             slot.store(if run == NO_RUN { 0 } else { hash }, Ordering::Relaxed);
-            self.write(*key, name, now, given());
+            self.write(*key, name, now, served());
         }
     }
 
     #[cold]
-    fn write(&self, key: Key, name: &str, now: Timestamp, given: Given) {
+    fn write(&self, key: Key, name: &str, now: Timestamp, served: Fingerprint) {
         // Anything else is not a Kubernetes name, and could do harm on a terminal.
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name {
-            self.book.lock().write(key, name, now, given, self.is_followed.load(Ordering::Relaxed));
+            self.book.lock().write(key, name, now, served, self.is_followed.load(Ordering::Relaxed));
         }
     }
 
@@ -122,14 +124,17 @@ impl Requesters {
     pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Requester> {
         let book = self.book.lock();
         let requesters = book.questions.peek(key).into_iter().flatten();
-        requesters.filter(|requester| now.since(requester.at).is_none_or(|passed| passed < TOLD_FOR)).cloned().collect()
+        requesters
+            .filter(|requester| now.since(requester.at).is_none_or(|passed| passed < LISTED_FOR))
+            .cloned()
+            .collect()
     }
 
     /// The ApplicationSets that asked questions of `route` in the day before `now`.
     pub(crate) fn of_route(&self, route: RouteId, now: Timestamp) -> Vec<Arc<str>> {
         let book = self.book.lock();
         let requesters = book.questions.of_route(route).flatten();
-        let recent = requesters.filter(|requester| now.since(requester.at).is_none_or(|passed| passed < TOLD_FOR));
+        let recent = requesters.filter(|requester| now.since(requester.at).is_none_or(|passed| passed < LISTED_FOR));
         recent.map(|requester| Arc::clone(&requester.name)).collect()
     }
 
@@ -144,15 +149,15 @@ impl Requesters {
             return all.map(|(key, requester)| (key, requester.clone())).collect();
         }
         let changed = std::mem::take(&mut book.changed).into_iter();
-        changed.map(|((key, name), (at, given))| (key, Requester { name, at, given })).collect()
+        changed.map(|((key, name), (at, served))| (key, Requester { name, at, served })).collect()
     }
 
     /// Puts back changes that could not be told. Later ones of the same requesters stay.
     pub(crate) fn put_back(&self, changes: Vec<(Key, Requester)>) {
         let mut book = self.book.lock();
-        for (key, Requester { name, at, given }) in changes {
+        for (key, Requester { name, at, served }) in changes {
             if book.changed.len() < MAX_CHANGED {
-                book.changed.entry((key, name)).or_insert((at, given));
+                book.changed.entry((key, name)).or_insert((at, served));
             }
         }
     }
@@ -161,10 +166,10 @@ impl Requesters {
     /// before `now`.
     pub(crate) fn restore(&self, key: Key, requesters: &[Requester], now: Timestamp) -> bool {
         let mut book = self.book.lock();
-        let recent = |requester: &&Requester| now.since(requester.at).is_none_or(|passed| passed < TOLD_FOR);
+        let recent = |requester: &&Requester| now.since(requester.at).is_none_or(|passed| passed < LISTED_FOR);
         let mut is_recent = false;
         for requester in requesters.iter().filter(recent).rev() {
-            book.write(key, &requester.name, requester.at, requester.given, false);
+            book.write(key, &requester.name, requester.at, requester.served, false);
             is_recent = true;
         }
         is_recent
@@ -172,17 +177,17 @@ impl Requesters {
 }
 
 impl Book {
-    fn write(&mut self, key: Key, name: &str, now: Timestamp, given: Given, is_followed: bool) {
+    fn write(&mut self, key: Key, name: &str, now: Timestamp, served: Fingerprint, is_followed: bool) {
         let Some(name) = self.intern(key.route(), name) else { return };
         let mut requesters = self.questions.remove(&key).unwrap_or_default();
         let is_same = requesters.iter().find(|requester| requester.name == name).is_some_and(|requester| {
-            requester.given == given && requester.at.0 / RENEWED_EVERY_MS == now.0 / RENEWED_EVERY_MS
+            requester.served == served && requester.at.0 / RENEWED_EVERY_MS == now.0 / RENEWED_EVERY_MS
         });
         if is_followed && !is_same && self.changed.len() < MAX_CHANGED {
-            self.changed.insert((key, Arc::clone(&name)), (now, given));
+            self.changed.insert((key, Arc::clone(&name)), (now, served));
         }
         requesters.retain(|requester| requester.name != name);
-        requesters.insert(0, Requester { name, at: now, given });
+        requesters.insert(0, Requester { name, at: now, served });
         requesters.truncate(MAX_PER_QUESTION);
         let weight = 1 + requesters.len() as u64;
         self.questions.insert(key, requesters, weight);
@@ -234,8 +239,8 @@ mod tests {
         for number in 0..2 * MAX_PER_QUESTION {
             note(&requesters, 1, &format!("set-{number}"), now);
         }
-        let told = names(&requesters, 1, now);
-        assert_eq!((told.len(), &*told[0]), (MAX_PER_QUESTION, &*format!("set-{}", 2 * MAX_PER_QUESTION - 1)));
+        let concern = names(&requesters, 1, now);
+        assert_eq!((concern.len(), &*concern[0]), (MAX_PER_QUESTION, &*format!("set-{}", 2 * MAX_PER_QUESTION - 1)));
         assert!(names(&requesters, 2, now).is_empty());
     }
 
@@ -299,25 +304,25 @@ mod tests {
     #[test]
     fn the_last_thing_that_was_given_counts() {
         let (requesters, now) = (Requesters::default(), Timestamp(0));
-        let given = |requesters: &Requesters| requesters.of(&key(1), now)[0].given;
-        let changed = |given| (key(1), Requester { name: "a".into(), at: now, given });
+        let served = |requesters: &Requesters| requesters.of(&key(1), now)[0].served;
+        let changed = |served| (key(1), Requester { name: "a".into(), at: now, served });
         requesters.note(&key(1), "a", now, 1, || 11);
         requesters.note(&key(1), "a", now, 1, || unreachable!("this run is noted"));
-        assert_eq!(given(&requesters), 11);
+        assert_eq!(served(&requesters), 11);
         requesters.note(&key(1), "a", now, 2, || 12);
-        assert_eq!(given(&requesters), 12);
+        assert_eq!(served(&requesters), 12);
         assert_eq!(requesters.take_changed(), [changed(12)]);
         assert!(requesters.take_changed().is_empty());
         requesters.note(&key(1), "a", now, 3, || 12);
         assert!(requesters.take_changed().is_empty(), "the same answer of another run");
         requesters.note(&key(1), "a", now, 4, || 13);
         assert_eq!(requesters.take_changed(), [changed(13)]);
-        for given in [0, 13, 0, 13] {
-            let run = if given == 0 { NO_RUN } else { 4 };
-            requesters.note(&key(1), "a", now, run, || given);
+        for served in [0, 13, 0, 13] {
+            let run = if served == 0 { NO_RUN } else { 4 };
+            requesters.note(&key(1), "a", now, run, || served);
             assert_eq!(
                 requesters.take_changed(),
-                [changed(given)],
+                [changed(served)],
                 "an error between two times the same answer counts"
             );
         }
@@ -327,7 +332,7 @@ mod tests {
         let after = Requesters::default();
         assert!(after.restore(key(1), &requesters.of(&key(1), now), now));
         assert_eq!(after.of(&key(1), now), requesters.of(&key(1), now));
-        let later = Timestamp(0).plus(TOLD_FOR);
+        let later = Timestamp(0).plus(LISTED_FOR);
         assert!(!after.restore(key(2), &requesters.of(&key(1), now), later) && names(&after, 2, later).is_empty());
     }
 }

@@ -90,7 +90,7 @@ impl Due {
             | (Recheck::Changed, Pushed::Known | Pushed::Untold, Others::None)
             | (Recheck::Changed, Pushed::Untold, Others::One(_))
             | (Recheck::Unchanged, Pushed::Known, Others::None) => true,
-            (Recheck::Changed | Recheck::Unchanged | Recheck::Failed | Recheck::Resting(_), ..) => false,
+            (Recheck::Changed | Recheck::Unchanged | Recheck::Failed | Recheck::Backoff(_), ..) => false,
         }
     }
 
@@ -205,7 +205,7 @@ impl Queue {
             return Vec::new();
         }
         let (after, rechecks) = match recheck {
-            Recheck::Resting(left) => (Some(left.max(SPACING)), due.rechecks),
+            Recheck::Backoff(left) => (Some(left.max(SPACING)), due.rechecks),
             _ => (AGAIN.get(due.rechecks).copied(), due.rechecks + 1),
         };
         let Some(after) = after else { return due.batches };
@@ -378,7 +378,7 @@ mod tests {
         let key = of.0;
         concern(&mut queue, &of, Others::One(1), now);
         let (_, due) = queue.next(now).unwrap();
-        queue.ended(key, due, (Recheck::Resting(pause), Pushed::Untold), now);
+        queue.ended(key, due, (Recheck::Backoff(pause), Pushed::Untold), now);
         assert_eq!(queue.next_at(), Some(now + pause));
         let (_, due) = queue.next(now + pause).unwrap();
         queue.ended(key, due, (Recheck::Unchanged, Pushed::Untold), now + pause);

@@ -24,7 +24,7 @@ pub(super) struct Epoch {
     pub(super) offered: BTreeMap<RecordKey, Offered>,
     pub(super) leases: BTreeMap<RecordKey, (String, Timestamp)>,
     pub(super) replicas: BTreeMap<String, Member>,
-    pub(super) settled: u64,
+    pub(super) acknowledged: u64,
     pub(super) invalidation: u64,
     pub(super) invalidations: VecDeque<(u64, Bytes)>,
     pub(super) revisions: BTreeMap<String, Bytes>,
@@ -104,8 +104,8 @@ impl Epoch {
     /// Notes which version all answering replicas know. Returns whether it is another one.
     pub(super) fn settle(&mut self, now: Timestamp) -> bool {
         let serving = self.replicas.values().filter(|member| member.answers_until.is_some_and(|until| now < until));
-        let known = serving.map(|member| member.version).min().filter(|known| *known > self.settled);
-        self.settled = known.unwrap_or(self.settled);
+        let known = serving.map(|member| member.version).min().filter(|known| *known > self.acknowledged);
+        self.acknowledged = known.unwrap_or(self.acknowledged);
         known.is_some()
     }
 

@@ -20,7 +20,7 @@ pub(super) fn sync(reply: Value) -> Option<SyncReply> {
         changed,
         invalidations,
         revisions,
-        settled,
+        acknowledged,
         current,
     ] = <[Value; 13]>::try_from(list(reply)?).ok()?;
     let lost_at = text(lost_at)?;
@@ -36,7 +36,7 @@ pub(super) fn sync(reply: Value) -> Option<SyncReply> {
         changed: list(changed)?.into_iter().map(record).collect::<Option<_>>()?,
         invalidations: list(invalidations)?.into_iter().map(invalidation_of).collect::<Option<_>>()?,
         revisions: pairs(list(revisions)?),
-        settled: number(settled)?,
+        acknowledged: number(acknowledged)?,
         current: usize::try_from(number(current)?).ok()?,
     })
 }

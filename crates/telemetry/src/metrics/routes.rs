@@ -11,7 +11,7 @@ pub struct RouteGauges {
     held: IntGaugeVec,
     parameter_sets: IntGaugeVec,
     last_success: IntGaugeVec,
-    stand_in_age: IntGaugeVec,
+    fallback_age: IntGaugeVec,
     ttl: IntGaugeVec,
 }
 
@@ -23,7 +23,7 @@ pub struct RouteNow {
     /// Parameter sets in the answers that may be served.
     pub parameter_sets: IntGauge,
     /// Age of the oldest answer that is served while a source fails, in seconds.
-    pub stand_in_age: IntGauge,
+    pub fallback_age: IntGauge,
     /// How long answers are fresh, in seconds.
     pub ttl: IntGauge,
     last_success: IntGauge,
@@ -43,7 +43,7 @@ impl RouteGauges {
                 "When a run of the route's backend last brought an accepted answer, in seconds since 1970, or 0 before the first.",
                 &["route"],
             )?,
-            stand_in_age: registry.gauges(
+            fallback_age: registry.gauges(
                 "appset_gateway_route_stand_in_age_seconds",
                 "Age of the oldest answer that is served in place of a source that failed within the last hour, by route, or 0 if none does.",
                 &["route"],
@@ -60,7 +60,7 @@ impl RouteGauges {
     #[must_use]
     pub fn route(&self, route: &str) -> RouteNow {
         RouteNow {
-            stand_in_age: self.stand_in_age.with_label_values(&[route]),
+            fallback_age: self.fallback_age.with_label_values(&[route]),
             ttl: self.ttl.with_label_values(&[route]),
             held: self.held.with_label_values(&[route]),
             parameter_sets: self.parameter_sets.with_label_values(&[route]),
@@ -70,7 +70,7 @@ impl RouteGauges {
 
     /// Removes the gauges of `route`, which is no longer configured. Otherwise its last values would look current.
     pub fn forget(&self, route: &str) {
-        for gauges in [&self.held, &self.parameter_sets, &self.last_success, &self.stand_in_age, &self.ttl] {
+        for gauges in [&self.held, &self.parameter_sets, &self.last_success, &self.fallback_age, &self.ttl] {
             // Fails only if there is no such gauge.
             let _ = gauges.remove_label_values(&[route]);
         }

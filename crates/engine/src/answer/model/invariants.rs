@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::model::{
-        judgement::{Accepted, Judgement},
-        rules::{Asked, Slot},
+        rules::{ModelQuery, Slot},
         source::{ModelSource, Ran, RunEnd},
+        verdict::{Accepted, Verdict},
     },
     cache::Entry,
     guard::Decision,
@@ -25,7 +25,7 @@ enum Event {
         is_current: bool,
     },
     /// A caller asked about what is held.
-    Asked(Timestamp),
+    Queried(Timestamp),
     Decided(Decision),
 }
 
@@ -41,13 +41,13 @@ impl InvariantWatch {
     pub(super) fn ended(&mut self, ran: &Ran, is_current: bool) {
         if let (Some(_), Some((at, RunEnd::Said))) = (ran.names(), ran.ended) {
             let said = Event::Said { ran: ran.clone(), at, is_current };
-            self.events.entry(ran.asked.lineage()).or_default().push(said);
+            self.events.entry(ran.query.lineage()).or_default().push(said);
         }
     }
 
     /// A caller asked about what is held, and was answered without a run.
-    pub(super) fn asked(&mut self, lineage: Slot, at: Timestamp) {
-        self.events.entry(lineage).or_default().push(Event::Asked(at));
+    pub(super) fn queried(&mut self, lineage: Slot, at: Timestamp) {
+        self.events.entry(lineage).or_default().push(Event::Queried(at));
     }
 
     /// An operator decided.
@@ -69,7 +69,7 @@ impl InvariantWatch {
         source: &ModelSource,
         is_current: bool,
     ) -> Result<Option<&'static str>, String> {
-        let ran = whole(lineage.asked(), entry, source)?;
+        let ran = whole(lineage.query(), entry, source)?;
         let before = self.accepted.get(&lineage);
         if before.is_some_and(|before| before.began == ran.began) {
             return Ok(None);
@@ -77,13 +77,13 @@ impl InvariantWatch {
         let events = if is_current { self.events.remove(&lineage) } else { self.events.get(&lineage).cloned() };
         let events = events.unwrap_or_default();
         let last = before.and_then(Ran::names).map(|names| Accepted { names, until: None });
-        let judgement = ran.asked.rules().judge(Some(last.as_slice()), &ran, entry.stored_at);
-        let reason = match judgement {
-            Judgement::Loss { can_be_confirmed, .. } => justification(&events, &ran, can_be_confirmed),
-            Judgement::Good | Judgement::Nonsense => None,
+        let verdict = ran.query.rules().evaluate(Some(last.as_slice()), &ran, entry.stored_at);
+        let reason = match verdict {
+            Verdict::Loss { can_be_confirmed, .. } => justification(&events, &ran, can_be_confirmed),
+            Verdict::Good | Verdict::Nonsense => None,
         };
-        if judgement != Judgement::Good && reason.is_none() {
-            return Err(format!("I4: {ran:?} was accepted after {before:?}: {judgement:?}, {events:?}"));
+        if verdict != Verdict::Good && reason.is_none() {
+            return Err(format!("I4: {ran:?} was accepted after {before:?}: {verdict:?}, {events:?}"));
         }
         self.accepted.insert(lineage, ran);
         Ok(reason)
@@ -92,14 +92,14 @@ impl InvariantWatch {
 
 /// I1 and I2: `entry` is a whole answer that the source once gave to this question or to one of its lineage, and an empty
 /// list only if the source had proof. Returns the run that gave it.
-pub(super) fn whole(asked: Asked, entry: &Entry, source: &ModelSource) -> Result<Ran, String> {
-    let from = Asked::of(&entry.question.open().parameters);
-    if from.lineage() != asked.lineage() {
-        return Err(format!("I1: {asked:?} is answered with what was said of {from:?}"));
+pub(super) fn whole(query: ModelQuery, entry: &Entry, source: &ModelSource) -> Result<Ran, String> {
+    let from = ModelQuery::of(&entry.question.open().parameters);
+    if from.lineage() != query.lineage() {
+        return Err(format!("I1: {query:?} is answered with what was said of {from:?}"));
     }
     let body: Value = serde_json::from_slice(entry.encoded.body()).map_err(|error| format!("I1: {error}"))?;
     let gave = |ran: &Ran| {
-        let is_that_run = ran.asked == from && ran.ended == Some((entry.stored_at, RunEnd::Said));
+        let is_that_run = ran.query == from && ran.ended == Some((entry.stored_at, RunEnd::Said));
         is_that_run && ran.sets().is_some_and(|sets| body == json!({"output": {"parameters": sets}}))
     };
     source.find(gave).ok_or_else(|| format!("I1: the source never said {body} of {from:?} at {:?}", entry.stored_at))
@@ -116,12 +116,12 @@ struct Counted {
 
 /// Why `ran` is accepted: enough runs agreed one after the other, far enough apart, or an operator released it.
 fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<&'static str> {
-    let rules = ran.asked.rules();
+    let rules = ran.query.rules();
     let mut counted: Option<Counted> = None;
     let mut decision = None;
     let mut seen_at: Option<Timestamp> = None;
     for event in events {
-        if let Event::Said { at, .. } | Event::Asked(at) = event {
+        if let Event::Said { at, .. } | Event::Queried(at) = event {
             // A held answer that no caller asked about for a day is forgotten, with the operator's decision.
             if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
                 (counted, decision) = (None, None);
@@ -146,7 +146,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
                 });
             }
             Event::Said { ran: other, is_current, .. } => {
-                let is_invalid = rules.judge(Some(&[]), other, Timestamp(0)) == Judgement::Nonsense;
+                let is_invalid = rules.evaluate(Some(&[]), other, Timestamp(0)) == Verdict::Nonsense;
                 if is_invalid || !is_current {
                     // What is held stays.
                     counted = counted.map(|before| Counted { is_contradicted: true, ..before });
@@ -155,7 +155,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
                 }
             }
             Event::Decided(what) => decision = Some(*what),
-            Event::Asked(_) => {}
+            Event::Queried(_) => {}
         }
     }
     let agreed = counted.is_some_and(|counted| !counted.is_contradicted && counted.agreed >= rules.confirm_after);

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use crate::answer::model::oracle::held::OracleHeld;
 use crate::answer::model::{
-    judgement::Accepted,
-    rules::{Asked, Slot},
+    rules::{ModelQuery, Slot},
     source::{Ran, RunEnd, Says},
+    verdict::Accepted,
 };
 use domain::{clock::Timestamp, error::ErrorKind};
 
@@ -46,7 +46,7 @@ pub(super) struct EngineState {
 
 /// A question that failed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OracleRest {
+pub(super) struct OracleBackoff {
     pub why: &'static str,
     times: u32,
     since: Timestamp,
@@ -57,15 +57,15 @@ pub(super) struct OracleRest {
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     run: usize,
-    asked: Asked,
+    query: ModelQuery,
     is_current: bool,
     /// When a caller last asked, if no caller waits for the run.
-    asked_at: Option<Timestamp>,
+    queried_at: Option<Timestamp>,
 }
 
 /// The result of a run.
 #[derive(Debug, Clone)]
-pub(super) enum Landed {
+pub(super) enum Finished {
     Good(EngineState),
     /// Why there is no answer.
     Bad(&'static str),
@@ -73,17 +73,17 @@ pub(super) enum Landed {
 
 /// The times that the engine chose, in milliseconds.
 pub(super) trait Spread {
-    /// How long the answer to `asked` is fresh that was stored at `at`.
-    fn life(&self, asked: Asked, at: Timestamp) -> Option<u64>;
-    /// How long `asked` rests after its failure at `since`.
-    fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64>;
+    /// How long the answer to `query` is fresh that was stored at `at`.
+    fn life(&self, query: ModelQuery, at: Timestamp) -> Option<u64>;
+    /// How long `query` rests after its failure at `since`.
+    fn backoff(&self, query: ModelQuery, since: Timestamp) -> Option<u64>;
 }
 
 /// All that the engine must know.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     pub known: BTreeMap<Slot, EngineState>,
-    pub rests: BTreeMap<Asked, OracleRest>,
+    pub backoffs: BTreeMap<ModelQuery, OracleBackoff>,
     pub held: BTreeMap<Slot, OracleHeld>,
     /// The accepted answers, the last one at the end.
     accepted: BTreeMap<Slot, Vec<Accepted>>,
@@ -92,7 +92,7 @@ pub(super) struct Oracle {
     /// Lineages whose baseline is lost.
     forgotten: BTreeSet<Slot>,
     /// The invalidations of this process, and their times.
-    invalidated: Vec<(BTreeSet<Asked>, Timestamp)>,
+    invalidated: Vec<(BTreeSet<ModelQuery>, Timestamp)>,
     flights: Vec<Flight>,
 }
 
@@ -100,7 +100,7 @@ impl Oracle {
     /// How the answer in `slot` may be served.
     pub(super) fn worth(&self, slot: Slot, now: Timestamp) -> Worth {
         let Some(known) = self.known.get(&slot) else { return Worth::Nothing };
-        let rules = slot.asked().rules();
+        let rules = slot.query().rules();
         let is_meant_to_wait = known.fresh == Fresh::Never || rules.ttl == 0;
         let Some(age) = now.0.checked_sub(known.at.0) else {
             // The clock was put back.
@@ -123,35 +123,35 @@ impl Oracle {
         }
     }
 
-    /// How the answer to `asked` itself may be served. An empty answer may not, if its lineage has a later answer that is not
+    /// How the answer to `query` itself may be served. An empty answer may not, if its lineage has a later answer that is not
     /// empty.
-    pub(crate) fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
+    pub(crate) fn own_worth(&self, query: ModelQuery, now: Timestamp) -> Worth {
         let is_nothing = |known: &EngineState| known.ran.names().is_none_or(|names| names.is_empty());
-        let lineage = self.known.get(&asked.lineage()).filter(|_| self.worth(asked.lineage(), now) != Worth::Nothing);
+        let lineage = self.known.get(&query.lineage()).filter(|_| self.worth(query.lineage(), now) != Worth::Nothing);
         let is_outshone = self
             .known
-            .get(&Slot::Own(asked))
+            .get(&Slot::Own(query))
             .is_some_and(|own| is_nothing(own) && lineage.is_some_and(|last| !is_nothing(last) && last.at > own.at));
-        if is_outshone { Worth::Nothing } else { self.worth(Slot::Own(asked), now) }
+        if is_outshone { Worth::Nothing } else { self.worth(Slot::Own(query), now) }
     }
 
-    /// Why `asked` rests, if it failed recently.
-    pub(super) fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
-        let rest = self.rests.get(&asked)?;
-        let passed = now.0.checked_sub(rest.since.0)?;
-        (passed < rest.lasts).then_some(rest.why)
+    /// Why `query` rests, if it failed recently.
+    pub(super) fn backoff(&self, query: ModelQuery, now: Timestamp) -> Option<&'static str> {
+        let backoff = self.backoffs.get(&query)?;
+        let passed = now.0.checked_sub(backoff.since.0)?;
+        (passed < backoff.lasts).then_some(backoff.why)
     }
 
     /// The run that a new caller joins.
-    pub(super) fn flight(&self, asked: Asked) -> Option<usize> {
-        self.flights.iter().find(|flight| flight.asked == asked && flight.is_current).map(|flight| flight.run)
+    pub(super) fn flight(&self, query: ModelQuery) -> Option<usize> {
+        self.flights.iter().find(|flight| flight.query == query && flight.is_current).map(|flight| flight.run)
     }
 
     /// `run` began, for a caller or by the gateway itself.
-    pub(crate) fn fly(&mut self, run: usize, asked: Asked, is_for_caller: bool) {
-        let held = self.held.get(&asked.lineage());
-        let asked_at = if is_for_caller { None } else { held.map(|held| held.asked_at) };
-        self.flights.push(Flight { run, asked, is_current: true, asked_at });
+    pub(crate) fn begin(&mut self, run: usize, query: ModelQuery, is_for_caller: bool) {
+        let held = self.held.get(&query.lineage());
+        let queried_at = if is_for_caller { None } else { held.map(|held| held.queried_at) };
+        self.flights.push(Flight { run, query, is_current: true, queried_at });
     }
 
     /// The runs under way, the first one first.
@@ -160,53 +160,53 @@ impl Oracle {
     }
 
     /// `run` ended. Returns its result, and updates what is known.
-    pub(super) fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
+    pub(super) fn finish(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Finished, String> {
         let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
         let flight = self.flights.remove(index);
-        let Flight { asked, is_current, .. } = flight;
-        let rules = asked.rules();
+        let Flight { query, is_current, .. } = flight;
+        let rules = query.rules();
         let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
-        let reviewed = match (&ran.says, ended) {
+        let checked = match (&ran.says, ended) {
             (_, RunEnd::Dropped) => Err("timeout"),
             (Says::Crash, _) => Err("crashed"),
             (Says::Unknown(fault), _) => Err(fault.kind().as_str()),
-            _ => self.review(flight, &ran, at),
+            _ => self.check(flight, &ran, at),
         };
-        let begins_anew = match reviewed {
+        let begins_anew = match checked {
             Ok(begins_anew) => begins_anew,
             Err(why) => {
                 if is_current {
                     let asks = if ended == RunEnd::Said { asks(&ran) } else { 0 };
-                    self.rest(asked, why, at, asks, spread)?;
+                    self.back_off(query, why, at, asks, spread)?;
                 }
-                return Ok(Landed::Bad(why));
+                return Ok(Finished::Bad(why));
             }
         };
         let names = ran.names().unwrap_or_default();
-        let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
+        let first = self.known.get(&Slot::Own(query)).map_or(at, |known| known.first.min(at));
         let mut new = EngineState { ran, at, fresh: Fresh::Never, first, run_number: run + 1 };
-        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.run_number <= new.run_number) {
-            new.fresh = life(&new, is_current, spread.life(asked, at))?;
+        if self.known.get(&Slot::Own(query)).is_none_or(|known| known.run_number <= new.run_number) {
+            new.fresh = life(&new, is_current, spread.life(query, at))?;
         }
         let mut is_head = false;
-        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.run_number <= new.run_number) {
-            self.remember(Slot::Own(asked), new.clone());
+        if self.known.get(&Slot::Own(query)).is_none_or(|known| known.run_number <= new.run_number) {
+            self.remember(Slot::Own(query), new.clone());
             is_head = !rules.follows;
         }
         // A commit that was answered earlier does not replace the head of its branch.
         let is_later =
             |known: &EngineState| (known.first, known.run_number) > (new.first, new.run_number) && known.first <= at;
-        if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
-            self.remember(asked.lineage(), new.clone());
+        if rules.follows && !self.known.get(&query.lineage()).is_some_and(is_later) {
+            self.remember(query.lineage(), new.clone());
             is_head = true;
         }
         if is_head {
-            self.believe(asked.lineage(), names, begins_anew, at);
+            self.believe(query.lineage(), names, begins_anew, at);
         }
         if is_current {
-            self.rests.remove(&asked);
+            self.backoffs.remove(&query);
         }
-        Ok(Landed::Good(new))
+        Ok(Finished::Good(new))
     }
 
     fn remember(&mut self, slot: Slot, known: EngineState) {
@@ -214,49 +214,49 @@ impl Oracle {
         self.known.insert(slot, known);
     }
 
-    fn rest(
+    fn back_off(
         &mut self,
-        asked: Asked,
+        query: ModelQuery,
         why: &'static str,
         at: Timestamp,
         asks: u64,
         spread: &impl Spread,
     ) -> Result<(), String> {
-        let times = self.rests.get(&asked).map_or(0, |rest| rest.times) + 1;
+        let times = self.backoffs.get(&query).map_or(0, |backoff| backoff.times) + 1;
         let usual = (1000 << (times - 1).min(10)).min(60_000);
         let lasts =
-            spread.rest(asked, at).ok_or_else(|| format!("{asked:?} does not rest after its failure ({why})"))?;
+            spread.backoff(query, at).ok_or_else(|| format!("{query:?} does not rest after its failure ({why})"))?;
         // A rest does not delay the gateway's own run for a held answer.
-        let held = self.held.get(&asked.lineage()).filter(|_| why == "held");
+        let held = self.held.get(&query.lineage()).filter(|_| why == "held");
         let due = held.and_then(OracleHeld::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
         let (least, max) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
         if !(least.max(asks)..=max.max(asks)).contains(&lasts) {
-            return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {max} are meant"));
+            return Err(format!("{query:?} rests for {lasts} ms after {times} failures, {least} to {max} are meant"));
         }
-        self.rests.insert(asked, OracleRest { why, times, since: at, lasts });
+        self.backoffs.insert(query, OracleBackoff { why, times, since: at, lasts });
         Ok(())
     }
 
     /// Invalidates the questions that are `is_meant`. Returns how many answers and runs that concerns.
-    pub(super) fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool, now: Timestamp) -> (usize, usize) {
-        self.invalidated.push((Asked::all().filter(|asked| is_meant(*asked)).collect(), now));
+    pub(super) fn invalidate(&mut self, is_meant: impl Fn(ModelQuery) -> bool, now: Timestamp) -> (usize, usize) {
+        self.invalidated.push((ModelQuery::all().filter(|query| is_meant(*query)).collect(), now));
         let (mut answers, mut runs) = (0, 0);
-        for (slot, known) in self.known.iter_mut().filter(|(_, known)| is_meant(known.ran.asked)) {
+        for (slot, known) in self.known.iter_mut().filter(|(_, known)| is_meant(known.ran.query)) {
             known.fresh = Fresh::Never;
             answers += usize::from(matches!(slot, Slot::Own(_)));
         }
-        for flight in self.flights.iter_mut().filter(|flight| flight.is_current && is_meant(flight.asked)) {
+        for flight in self.flights.iter_mut().filter(|flight| flight.is_current && is_meant(flight.query)) {
             flight.is_current = false;
             runs += 1;
         }
-        self.rests.retain(|asked, _| !is_meant(*asked));
+        self.backoffs.retain(|query, _| !is_meant(*query));
         (answers, runs)
     }
 
     /// Ends the process and starts another.
     pub(super) fn restart(&mut self, has_disk: bool) {
         self.flights.clear();
-        self.rests.clear();
+        self.backoffs.clear();
         self.invalidated.clear();
         if !has_disk {
             *self = Self::default();
@@ -265,16 +265,16 @@ impl Oracle {
         self.held.values_mut().for_each(OracleHeld::read_back);
     }
 
-    /// The answers to `asked` and of its lineage are evicted from memory. Baselines stay.
+    /// The answers to `query` and of its lineage are evicted from memory. Baselines stay.
     /// Returns the slots that held them. An answer whose time is that of an invalidation stays: only reading it shows whether
     /// it is older or newer.
-    pub(crate) fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
+    pub(crate) fn evict(&mut self, query: ModelQuery, has_disk: bool) -> BTreeSet<Slot> {
         let is_clear = |known: &EngineState| {
             let is_meant =
-                |(asked, at): &(BTreeSet<Asked>, Timestamp)| known.at <= *at && asked.contains(&known.ran.asked);
+                |(query, at): &(BTreeSet<ModelQuery>, Timestamp)| known.at <= *at && query.contains(&known.ran.query);
             !self.invalidated.iter().any(is_meant)
         };
-        let slots = BTreeSet::from([Slot::Own(asked), asked.lineage()]);
+        let slots = BTreeSet::from([Slot::Own(query), query.lineage()]);
         let slots: BTreeSet<Slot> =
             slots.into_iter().filter(|slot| self.known.get(slot).is_some_and(is_clear)).collect();
         for slot in &slots {
@@ -288,14 +288,14 @@ impl Oracle {
         slots
     }
 
-    /// The records of `asked` and of its lineage are lost.
-    pub(super) fn lose(&mut self, asked: Asked) {
-        for slot in [Slot::Own(asked), asked.lineage()] {
+    /// The records of `query` and of its lineage are lost.
+    pub(super) fn lose(&mut self, query: ModelQuery) {
+        for slot in [Slot::Own(query), query.lineage()] {
             self.known.remove(&slot);
             self.unreadable.insert(slot);
         }
-        self.accepted.remove(&asked.lineage());
-        self.forgotten.insert(asked.lineage());
+        self.accepted.remove(&query.lineage());
+        self.forgotten.insert(query.lineage());
     }
 }
 
@@ -317,15 +317,15 @@ fn asks(ran: &Ran) -> u64 {
 
 /// How long the answer is fresh. The engine says `chosen`, which must be within the bounds.
 fn life(new: &EngineState, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
-    let asked = new.ran.asked;
-    let chosen = chosen.ok_or_else(|| format!("the answer to {asked:?} is not remembered"))?;
+    let query = new.ran.query;
+    let chosen = chosen.ok_or_else(|| format!("the answer to {query:?} is not remembered"))?;
     let (least, max) = match new.ran.says {
         _ if !is_current => (0, 0),
         Says::List { lasting: Some(own), .. } => (own * 900, own * 1000),
-        _ => (asked.rules().ttl * 900, asked.rules().ttl * 1100),
+        _ => (query.rules().ttl * 900, query.rules().ttl * 1100),
     };
     if !(least..=max).contains(&chosen) {
-        return Err(format!("the answer to {asked:?} is fresh for {chosen} ms, {least} to {max} are meant"));
+        return Err(format!("the answer to {query:?} is fresh for {chosen} ms, {least} to {max} are meant"));
     }
     Ok(if is_current { Fresh::For(chosen) } else { Fresh::Never })
 }

@@ -20,7 +20,7 @@ use crate::{
         Answer, Engine, Unknown,
         model::{
             expect::Got,
-            rules::{Asked, Slot, Wall},
+            rules::{ModelQuery, Slot, Wall},
             source::{Says, SourceFault},
             stage::{Stage, question},
         },
@@ -33,8 +33,8 @@ use crate::{
 use domain::{clock::Clock, generator::Selector};
 use store::{CopyState, Field, Lease, Link, LinkState, MemoryStore, Store as _, StoreError, SyncRequest};
 
-const ASKED: Asked = Asked { route: 0, branch: 0, commit: 0 };
-const OTHER: Asked = Asked { route: 0, branch: 1, commit: 0 };
+const QUERY: ModelQuery = ModelQuery { route: 0, branch: 0, commit: 0 };
+const OTHER: ModelQuery = ModelQuery { route: 0, branch: 1, commit: 0 };
 
 /// What stays of a replica that was ended: its link and its file.
 pub(super) type Ended = (Link, Disk);
@@ -128,10 +128,10 @@ impl Replicas {
         join_all(self.all.iter().map(|engine| engine.sync(&self.stage.routes))).await;
     }
 
-    pub(super) fn start(&self, replica: usize, asked: Asked) -> JoinHandle<Result<Answer, Unknown>> {
+    pub(super) fn start(&self, replica: usize, query: ModelQuery) -> JoinHandle<Result<Answer, Unknown>> {
         let (engine, routes) = (Arc::clone(&self.all[replica]), Arc::clone(&self.stage.routes));
         tokio::spawn(async move {
-            let question = question(asked);
+            let question = question(query);
             let route = routes.by_name(&question.route).unwrap();
             engine.answer(&Arc::new(ResolvedQuery::again(Arc::clone(route), &question))).await
         })
@@ -139,14 +139,14 @@ impl Replicas {
 
     /// Asks at a replica. Returns how many sets the answer has.
     async fn ask(&self, replica: usize) -> Result<usize, &'static str> {
-        sets(&self.start(replica, ASKED).await.unwrap())
+        sets(&self.start(replica, QUERY).await.unwrap())
     }
 
     /// Starts a run that waits, and returns it with its caller. The source says `says` to it.
     async fn slow(&self, replica: usize, says: Says) -> (usize, JoinHandle<Result<Answer, Unknown>>) {
         self.stage.source.say(says, 0);
         self.stage.source.slow(true);
-        let caller = self.start(replica, ASKED);
+        let caller = self.start(replica, QUERY);
         sleep(Duration::from_millis(5)).await;
         self.stage.source.slow(false);
         (*self.stage.source.waiting().last().expect("a run waits"), caller)
@@ -154,7 +154,7 @@ impl Replicas {
 
     /// Waits for a caller, while time passes.
     pub(super) async fn within_time(&self, caller: JoinHandle<Result<Answer, Unknown>>) -> Result<usize, &'static str> {
-        self.settle().await;
+        self.compare().await;
         while !caller.is_finished() {
             self.pass(1).await;
         }
@@ -162,7 +162,7 @@ impl Replicas {
     }
 
     /// Lets everything go on that needs no time.
-    pub(super) async fn settle(&self) {
+    pub(super) async fn compare(&self) {
         sleep(Duration::from_millis(5)).await;
     }
 
@@ -179,7 +179,7 @@ impl Replicas {
     }
 
     async fn decide(&self, replica: usize, fingerprint: Option<&str>, decision: Decision) -> Result<bool, NotDecided> {
-        let id = self.stage.key(Slot::Own(ASKED)).into();
+        let id = self.stage.key(Slot::Own(QUERY)).into();
         let engine = &self.all[replica];
         let decided = engine.decide(&self.stage.routes, &id, fingerprint, decision, &operator()).await;
         decided.map(|decided| decided.is.is_some())

@@ -14,31 +14,31 @@ use domain::{
 #[derive(Debug)]
 pub(super) struct Wall {
     start: Instant,
-    ahead: AtomicI64,
+    offset: AtomicI64,
 }
 
 impl Default for Wall {
     fn default() -> Self {
-        Self { start: Instant::now(), ahead: AtomicI64::new(1_700_000_000_000) }
+        Self { start: Instant::now(), offset: AtomicI64::new(1_700_000_000_000) }
     }
 }
 
 impl Wall {
     pub(crate) fn jump(&self, seconds: i64) {
-        self.ahead.fetch_add(seconds * 1000, Ordering::Relaxed);
+        self.offset.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
 }
 
 impl Clock for Wall {
     fn now(&self) -> Timestamp {
         let passed = i64::try_from(self.start.elapsed().as_millis()).unwrap();
-        Timestamp(u64::try_from(self.ahead.load(Ordering::Relaxed) + passed).unwrap())
+        Timestamp(u64::try_from(self.offset.load(Ordering::Relaxed) + passed).unwrap())
     }
 }
 
 /// A question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Asked {
+pub(super) struct ModelQuery {
     pub route: usize,
     pub branch: u8,
     pub commit: u8,
@@ -47,7 +47,7 @@ pub(super) struct Asked {
 pub(crate) const BRANCHES: u8 = 2;
 pub(super) const COMMITS: u8 = 3;
 
-impl Asked {
+impl ModelQuery {
     pub(super) fn parameters(self) -> Parameters {
         let Self { route, branch, commit } = self;
         json!({"of": route, "branch": branch, "commit": commit}).as_object().unwrap().clone()
@@ -77,17 +77,17 @@ impl Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot {
     /// The answer to a question.
-    Own(Asked),
+    Own(ModelQuery),
     /// The last answer of a branch, on a route with a lineage.
     Lineage(usize, u8),
 }
 
 impl Slot {
     /// A question that reads this slot.
-    pub(super) const fn asked(self) -> Asked {
+    pub(super) const fn query(self) -> ModelQuery {
         match self {
-            Self::Own(asked) => asked,
-            Self::Lineage(route, branch) => Asked { route, branch, commit: 0 },
+            Self::Own(query) => query,
+            Self::Lineage(route, branch) => ModelQuery { route, branch, commit: 0 },
         }
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::answer::model::rules::{Asked, Wall};
+use crate::answer::model::rules::{ModelQuery, Wall};
 use domain::{
     clock::{Clock, Timestamp},
     error::{BackendError, ErrorKind},
@@ -25,7 +25,7 @@ pub(super) enum Says {
     /// Proof that there is nothing.
     Nothing,
     /// Two equal parameter sets.
-    Twins,
+    Duplicates,
     /// No answer, but an error.
     Unknown(SourceFault),
     /// No answer, but a panic.
@@ -71,7 +71,7 @@ pub(super) enum RunEnd {
 /// One run.
 #[derive(Debug, Clone)]
 pub(super) struct Ran {
-    pub asked: Asked,
+    pub query: ModelQuery,
     pub says: Says,
     /// The value in each parameter set.
     pub version: u8,
@@ -88,14 +88,14 @@ impl Ran {
         match self.says {
             Says::List { first, count, .. } => Some((first..first + count).collect()),
             Says::Nothing => Some(Vec::new()),
-            Says::Twins => Some(vec![0, 0]),
+            Says::Duplicates => Some(vec![0, 0]),
             Says::Unknown(_) | Says::Crash => None,
         }
     }
 
     /// The parameter sets, if there is an answer.
     pub(super) fn sets(&self) -> Option<Vec<Value>> {
-        let Asked { branch, commit, .. } = self.asked;
+        let ModelQuery { branch, commit, .. } = self.query;
         let (of, version) = (format!("{branch}/{commit}"), self.version.to_string());
         let set = |name: u8| json!({"name": format!("n{name}"), "of": of, "version": version});
         Some(self.names()?.into_iter().map(set).collect())
@@ -116,7 +116,7 @@ struct Freshness {
     /// The waiting runs, in the order in which they began.
     gates: Vec<(usize, oneshot::Sender<()>)>,
     /// The newest run that each invalidation has cut off.
-    cuts: Vec<(Vec<Asked>, usize)>,
+    cuts: Vec<(Vec<ModelQuery>, usize)>,
     overlap: Option<String>,
 }
 
@@ -165,14 +165,14 @@ impl ModelSource {
     }
 
     /// The runs under way were cut off. Another run of their questions may begin now.
-    pub(super) fn cut(&self, asked: Vec<Asked>) {
+    pub(super) fn cut(&self, query: Vec<ModelQuery>) {
         let mut state = self.lock();
         let runs = state.log.len();
-        state.cuts.push((asked, runs));
+        state.cuts.push((query, runs));
     }
 
     /// The runs under way ended with their process.
-    pub(super) fn lose(&self, all: Vec<Asked>) {
+    pub(super) fn lose(&self, all: Vec<ModelQuery>) {
         self.lock().gates.clear();
         self.cut(all);
     }
@@ -200,17 +200,17 @@ impl ModelSource {
         self.0.lock()
     }
 
-    fn begin(&self, query: &Query) -> (Flying<'_>, Ran, Option<oneshot::Receiver<()>>) {
-        let asked = Asked::of(&query.parameters);
+    fn begin(&self, query: &Query) -> (UnderWay<'_>, Ran, Option<oneshot::Receiver<()>>) {
+        let query = ModelQuery::of(&query.parameters);
         let mut state = self.lock();
-        let generation = state.cuts.iter().filter(|(cut, _)| cut.contains(&asked)).count();
-        let is_same = |ran: &&Ran| ran.asked == asked && ran.generation == generation && ran.ended.is_none();
+        let generation = state.cuts.iter().filter(|(cut, _)| cut.contains(&query)).count();
+        let is_same = |ran: &&Ran| ran.query == query && ran.generation == generation && ran.ended.is_none();
         if let Some(other) = state.log.iter().find(is_same) {
-            state.overlap = Some(format!("{asked:?} flies already: {other:?}"));
+            state.overlap = Some(format!("{query:?} flies already: {other:?}"));
         }
         let (says, version) = (state.says.clone(), state.version);
         let (began, began_at) = (Instant::now(), state.clock.now());
-        let ran = Ran { asked, says, version, began, began_at, ended: None, generation };
+        let ran = Ran { query, says, version, began, began_at, ended: None, generation };
         let run = state.log.len();
         state.log.push(ran.clone());
         let gate = state.is_slow.then(|| {
@@ -218,18 +218,18 @@ impl ModelSource {
             state.gates.push((run, open));
             gate
         });
-        (Flying { source: self, run, ended: RunEnd::Dropped }, ran, gate)
+        (UnderWay { source: self, run, ended: RunEnd::Dropped }, ran, gate)
     }
 }
 
 /// A run under way. Its end is logged, however it ends.
-struct Flying<'a> {
+struct UnderWay<'a> {
     source: &'a ModelSource,
     run: usize,
     ended: RunEnd,
 }
 
-impl Drop for Flying<'_> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut state = self.source.lock();
         let now = state.clock.now();
@@ -250,20 +250,20 @@ impl Backend for ModelSource {
     }
 
     async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let (mut flying, ran, gate) = self.begin(query);
+        let (mut under_way, ran, gate) = self.begin(query);
         if let Some(gate) = gate
             && gate.await.is_err()
         {
             pending::<()>().await;
         }
-        flying.ended = RunEnd::Said;
+        under_way.ended = RunEnd::Said;
         let sets = ran.sets().unwrap_or_default();
         let sets = sets.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect();
         match ran.says {
             Says::List { lasting, .. } => {
                 Ok(Outcome::of_list(sets, "the model", "[]").lasting(lasting.map(Duration::from_secs)))
             }
-            Says::Nothing | Says::Twins => Ok(Outcome::of_list(sets, "the model", "[]")),
+            Says::Nothing | Says::Duplicates => Ok(Outcome::of_list(sets, "the model", "[]")),
             Says::Unknown(fault) => Err(BackendError::new(fault.kind(), "as meant by this test")),
             // A panic without output on stderr.
             Says::Crash => resume_unwind(Box::new("as meant by this test")),

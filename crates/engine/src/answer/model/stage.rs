@@ -9,7 +9,7 @@ use crate::{
         Engine,
         model::{
             oracle::Spread,
-            rules::{Asked, ROUTES, Rules, Slot, Wall},
+            rules::{ModelQuery, ROUTES, Rules, Slot, Wall},
             source::ModelSource,
         },
     },
@@ -55,7 +55,7 @@ impl Default for Stage {
         let (metrics, source) = (Metrics::new().unwrap(), Arc::new(ModelSource::default()));
         let route = |rules: &Rules| Arc::new(route(rules, Arc::clone(&source) as Arc<dyn Backend>, &metrics));
         let routes = RouteTable::new(ROUTES.iter().map(route).collect());
-        let keys = Asked::all().flat_map(|asked| [Slot::Own(asked), asked.lineage()]);
+        let keys = ModelQuery::all().flat_map(|query| [Slot::Own(query), query.lineage()]);
         let keys = keys.map(|slot| (slot, key(&routes, slot))).collect();
         Self { source, routes: Arc::new(routes), metrics: Arc::new(metrics), keys }
     }
@@ -107,8 +107,8 @@ impl Stage {
         store: Arc<dyn Store>,
         disk: Option<&Disk>,
     ) -> Arc<Engine> {
-        let ahead = Duration::from_mins(5) * (n % 5);
-        let clock = Arc::new(SharedClock::new(Arc::new(Ahead(Arc::clone(wall), ahead))));
+        let offset = Duration::from_mins(5) * (n % 5);
+        let clock = Arc::new(SharedClock::new(Arc::new(OffsetClock(Arc::clone(wall), offset))));
         let shared = Arc::new(Replica::new(store, format!("replica-{n}"), Arc::clone(&clock)));
         let memory = Memory::new(&CacheLimits::default());
         let engine = Engine::new(memory, Some(Arc::clone(&shared)), clock, Arc::clone(&self.metrics));
@@ -141,12 +141,12 @@ impl Stage {
         slots.into_iter().for_each(|slot| engine.answers().evict(&self.key(slot)));
     }
 
-    /// Loses all records of `asked` and of its lineage.
-    pub(super) fn lose(&self, engine: &Engine, asked: Asked) {
-        for slot in [Slot::Own(asked), asked.lineage()] {
+    /// Loses all records of `query` and of its lineage.
+    pub(super) fn lose(&self, engine: &Engine, query: ModelQuery) {
+        for slot in [Slot::Own(query), query.lineage()] {
             engine.answers().lose(&self.key(slot));
         }
-        engine.known.baselines.lose(&self.key(asked.lineage()));
+        engine.known.baselines.lose(&self.key(query.lineage()));
     }
 
     /// The key under which an answer is stored.
@@ -155,21 +155,21 @@ impl Stage {
     }
 }
 
-pub(super) fn question(asked: Asked) -> Question {
-    let parameters = Arc::new(asked.parameters());
-    Question { route: asked.rules().name.into(), application_set: None, parameters }
+pub(super) fn question(query: ModelQuery) -> Question {
+    let parameters = Arc::new(query.parameters());
+    Question { route: query.rules().name.into(), application_set: None, parameters }
 }
 
 fn key(routes: &RouteTable, slot: Slot) -> Key {
-    let route = routes.by_name(slot.asked().rules().name).unwrap();
-    let asked = ResolvedQuery::again(Arc::clone(route), &question(slot.asked()));
-    if let Slot::Own(_) = slot { asked.key } else { asked.lineage() }
+    let route = routes.by_name(slot.query().rules().name).unwrap();
+    let resolved = ResolvedQuery::again(Arc::clone(route), &question(slot.query()));
+    if let Slot::Own(_) = slot { resolved.key } else { resolved.lineage() }
 }
 
 /// The clock of a machine that is ahead.
-struct Ahead(Arc<Wall>, Duration);
+struct OffsetClock(Arc<Wall>, Duration);
 
-impl Clock for Ahead {
+impl Clock for OffsetClock {
     fn now(&self) -> Timestamp {
         self.0.now().plus(self.1)
     }
@@ -191,14 +191,14 @@ impl Peek<'_> {
 }
 
 impl Spread for Peek<'_> {
-    fn life(&self, asked: Asked, at: Timestamp) -> Option<u64> {
-        let entry = self.entry(Slot::Own(asked)).filter(|entry| entry.stored_at == at)?;
+    fn life(&self, query: ModelQuery, at: Timestamp) -> Option<u64> {
+        let entry = self.entry(Slot::Own(query)).filter(|entry| entry.stored_at == at)?;
         if let Life::For(life) = entry.life { Some(ceil(life)) } else { None }
     }
 
-    fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64> {
+    fn backoff(&self, query: ModelQuery, since: Timestamp) -> Option<u64> {
         let now = self.wall.now();
-        let (_, left) = self.engine.known.failing.resting(&self.stage.key(Slot::Own(asked)), now)?;
+        let (_, left) = self.engine.known.failing.backoff(&self.stage.key(Slot::Own(query)), now)?;
         Some(ceil(left + now.since(since)?))
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::answer::model::{
     replicas::{Ended, Replicas, list, sets},
-    rules::Asked,
+    rules::ModelQuery,
     source::{Says, SourceFault},
 };
 use store::{Field, LinkState};
@@ -60,12 +60,12 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let asked = || (0..4_usize, 0..3_u8);
+    let query = || (0..4_usize, 0..3_u8);
     let link = select(vec![LinkState::Works, LinkState::Cut, LinkState::Silent, LinkState::SilentBack]);
     prop_oneof![
-        6 => asked().prop_map(|(replica, commit)| Step::Ask { replica, commit }),
+        6 => query().prop_map(|(replica, commit)| Step::Ask { replica, commit }),
         6 => (0..3_u8).prop_map(Step::AskAll),
-        2 => asked().prop_map(|(replica, commit)| Step::Slow { replica, commit }),
+        2 => query().prop_map(|(replica, commit)| Step::Slow { replica, commit }),
         3 => Just(Step::Open),
         4 => (0..3_u8).prop_map(Step::Grow),
         3 => (1..=6_u8).prop_map(Step::Lie),
@@ -85,8 +85,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn asked(commit: u8) -> Asked {
-    Asked { route: ROUTE, branch: 0, commit }
+fn query(commit: u8) -> ModelQuery {
+    ModelQuery { route: ROUTE, branch: 0, commit }
 }
 
 /// What callers saw, in the order in which their calls ended.
@@ -142,7 +142,7 @@ async fn disturb(replicas: &mut Replicas, full: &mut Vec<u8>, ended: &mut Vec<En
         }
         Step::EndLeases => {
             replicas.store.end_leases();
-            replicas.stage.source.cut(vec![asked(0), asked(1), asked(2)]);
+            replicas.stage.source.cut(vec![query(0), query(1), query(2)]);
         }
         Step::Spoil(field) => replicas.store.spoil(field, b"garbage"),
         Step::Add if count < 4 => replicas.add(),
@@ -160,7 +160,7 @@ async fn disturb(replicas: &mut Replicas, full: &mut Vec<u8>, ended: &mut Vec<En
 async fn play(mut replicas: Replicas, steps: Vec<Step>) {
     let mut history = History { full: vec![FULL], ..History::default() };
     replicas.stage.source.say(list(FULL), 0);
-    assert_eq!(sets(&replicas.start(0, asked(0)).await.unwrap()), Ok(FULL.into()));
+    assert_eq!(sets(&replicas.start(0, query(0)).await.unwrap()), Ok(FULL.into()));
     replicas.pass(1).await;
     let (mut waiting, mut ended) = (Vec::new(), Vec::new());
     for step in steps {
@@ -168,13 +168,13 @@ async fn play(mut replicas: Replicas, steps: Vec<Step>) {
         match step {
             Step::Ask { replica, commit } => {
                 let began = Instant::now();
-                let got = replicas.within_time(replicas.start(replica % count, asked(commit))).await;
+                let got = replicas.within_time(replicas.start(replica % count, query(commit))).await;
                 history.ended(commit, began, got);
             }
             Step::AskAll(commit) => {
                 for replica in 0..count {
-                    let (began, caller) = (Instant::now(), replicas.start(replica, asked(commit)));
-                    replicas.settle().await;
+                    let (began, caller) = (Instant::now(), replicas.start(replica, query(commit)));
+                    replicas.compare().await;
                     if caller.is_finished() {
                         history.ended(commit, began, sets(&caller.await.unwrap()));
                     } else {
@@ -184,8 +184,8 @@ async fn play(mut replicas: Replicas, steps: Vec<Step>) {
             }
             Step::Slow { replica, commit } => {
                 replicas.stage.source.slow(true);
-                waiting.push((commit, Instant::now(), replicas.start(replica % count, asked(commit))));
-                replicas.settle().await;
+                waiting.push((commit, Instant::now(), replicas.start(replica % count, query(commit))));
+                replicas.compare().await;
                 replicas.stage.source.slow(false);
             }
             other => disturb(&mut replicas, &mut history.full, &mut ended, other).await,
@@ -209,7 +209,7 @@ async fn play(mut replicas: Replicas, steps: Vec<Step>) {
     replicas.pass(700).await;
     for replica in 0..replicas.all.len() {
         let began = Instant::now();
-        let got = replicas.within_time(replicas.start(replica, asked(0))).await;
+        let got = replicas.within_time(replicas.start(replica, query(0))).await;
         assert!(got.is_ok() || got == Err("held"), "{got:?}");
         history.ended(0, began, got);
     }

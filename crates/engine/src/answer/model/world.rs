@@ -20,8 +20,8 @@ use crate::{
             Op, Seen, Which,
             expect::{Got, StateBefore},
             invariants::{InvariantWatch, whole},
-            oracle::{Landed, Oracle},
-            rules::{Asked, Slot, Wall},
+            oracle::{Finished, Oracle},
+            rules::{ModelQuery, Slot, Wall},
             source::{Ran, RunEnd, Says},
             stage::{Peek, Setup, Stage, question},
         },
@@ -62,12 +62,12 @@ pub(super) struct World<'a> {
     engine: Arc<Engine>,
     /// All engines, if replicas share a store.
     replicas: Vec<Arc<Engine>>,
-    turn: usize,
+    next: usize,
     oracle: Oracle,
     watch: InvariantWatch,
     /// How many runs have begun.
     runs: usize,
-    landed: BTreeMap<usize, Landed>,
+    finished: BTreeMap<usize, Finished>,
     callers: Vec<Caller>,
     operators: Vec<Operator>,
 }
@@ -95,13 +95,13 @@ impl<'a> World<'a> {
                 seen,
                 engine: replicas.first().cloned().unwrap_or_else(|| stage.start(&wall, disk.as_ref())),
                 replicas,
-                turn: 0,
+                next: 0,
                 wall,
                 disk,
                 oracle: Oracle::default(),
                 watch: InvariantWatch::default(),
                 runs: 0,
-                landed: BTreeMap::new(),
+                finished: BTreeMap::new(),
                 callers: Vec::new(),
                 operators: Vec::new(),
             };
@@ -117,8 +117,8 @@ impl<'a> World<'a> {
         for engine in &self.replicas {
             let _ = engine.sync(&self.stage.routes).await;
         }
-        self.turn += 1;
-        if let Some(engine) = self.replicas.get(self.turn % self.replicas.len().max(1)) {
+        self.next += 1;
+        if let Some(engine) = self.replicas.get(self.next % self.replicas.len().max(1)) {
             self.engine = Arc::clone(engine);
         }
     }
@@ -126,7 +126,7 @@ impl<'a> World<'a> {
     /// Whether the oracle knows what `op` does to replicas. It knows one memory, so what happens to one replica alone, or takes
     /// time, is tried elsewhere.
     fn is_known(&self, op: &Op) -> bool {
-        let is_of_one = matches!(op, Op::Restart | Op::Evict(_) | Op::Lose(_) | Op::Land(_));
+        let is_of_one = matches!(op, Op::Restart | Op::Evict(_) | Op::Lose(_) | Op::Finish(_));
         self.replicas.is_empty() || !(is_of_one || matches!(op, Op::Ask { is_slow: true, .. }))
     }
 
@@ -138,13 +138,13 @@ impl<'a> World<'a> {
         match op {
             Op::Ask { which, callers, leaving, is_slow } => {
                 self.stage.source.slow(*is_slow);
-                let done = self.ask(self.asked(*which), *callers, *leaving).await;
+                let done = self.ask(self.query(*which), *callers, *leaving).await;
                 self.stage.source.slow(false);
                 done
             }
             Op::Reconcile { which, times, every } => {
                 for _ in 0..*times {
-                    self.ask(self.asked(*which), 1, 0).await?;
+                    self.ask(self.query(*which), 1, 0).await?;
                     self.pass(Duration::from_secs(*every)).await?;
                 }
                 Ok(())
@@ -153,12 +153,12 @@ impl<'a> World<'a> {
                 self.stage.source.say(says.clone(), *version);
                 Ok(())
             }
-            Op::Land(nth) => {
+            Op::Finish(nth) => {
                 let waiting = self.stage.source.waiting();
                 if let Some(run) = waiting.get(nth % waiting.len().max(1)) {
                     self.stage.source.open(*run);
                 }
-                self.settle(&[], true).await
+                self.compare(&[], true).await
             }
             Op::Pass(seconds) => self.pass(Duration::from_secs(*seconds)).await,
             Op::Jump(seconds) => {
@@ -174,41 +174,41 @@ impl<'a> World<'a> {
             }
             Op::Evict(which) => {
                 self.see("evicted");
-                let slots = self.oracle.evict(self.asked(*which), self.disk.is_some());
+                let slots = self.oracle.evict(self.query(*which), self.disk.is_some());
                 self.stage.evict(&self.engine, slots);
                 Ok(())
             }
             Op::Lose(which) => {
                 self.see("lost");
-                self.stage.lose(&self.engine, self.asked(*which));
-                self.oracle.lose(self.asked(*which));
+                self.stage.lose(&self.engine, self.query(*which));
+                self.oracle.lose(self.query(*which));
                 Ok(())
             }
-            Op::Decide { which, decision } => self.decide(self.asked(*which).lineage(), *decision).await,
+            Op::Decide { which, decision } => self.decide(self.query(*which).lineage(), *decision).await,
             Op::List => self.list(),
         }
     }
 
-    fn asked(&self, which: Which) -> Asked {
-        Asked { route: self.routes[which.route], branch: which.branch, commit: which.commit }
+    fn query(&self, which: Which) -> ModelQuery {
+        ModelQuery { route: self.routes[which.route], branch: which.branch, commit: which.commit }
     }
 
     fn see(&self, what: &'static str) {
         *self.seen.borrow_mut().entry(what).or_default() += 1;
     }
 
-    async fn ask(&mut self, asked: Asked, callers: usize, leaving: usize) -> Checked {
+    async fn ask(&mut self, query: ModelQuery, callers: usize, leaving: usize) -> Checked {
         self.choose().await;
-        let before = StateBefore::new(&self.oracle, asked, self.wall.now());
-        if before.asks_about_what_is_held() {
-            self.oracle.note_asked(asked, before.at);
-            self.watch.asked(asked.lineage(), before.at);
+        let before = StateBefore::new(&self.oracle, query, self.wall.now());
+        if before.is_about_held_answer() {
+            self.oracle.note_queried(query, before.at);
+            self.watch.queried(query.lineage(), before.at);
         }
-        let (run, is_new) = self.run_for(asked, before.wants_run());
+        let (run, is_new) = self.run_for(query, before.wants_run());
         let first = self.callers.len();
         for _ in 0..callers {
             let (engine, routes, question) =
-                (Arc::clone(&self.engine), Arc::clone(&self.stage.routes), question(asked));
+                (Arc::clone(&self.engine), Arc::clone(&self.stage.routes), question(query));
             let task = tokio::spawn(async move {
                 let route = routes.by_name(&question.route).unwrap();
                 engine.answer(&Arc::new(ResolvedQuery::again(Arc::clone(route), &question))).await
@@ -219,15 +219,15 @@ impl<'a> World<'a> {
         for caller in self.callers.drain(first..first + leaving.min(callers)) {
             caller.task.abort();
         }
-        self.settle(&Vec::from_iter(is_new.then_some(asked)), true).await
+        self.compare(&Vec::from_iter(is_new.then_some(query)), true).await
     }
 
     /// The run that a question joins or begins, if it wants one, and whether it begins.
-    fn run_for(&self, asked: Asked, wants_run: bool) -> (Option<usize>, bool) {
+    fn run_for(&self, query: ModelQuery, wants_run: bool) -> (Option<usize>, bool) {
         if !wants_run {
             return (None, false);
         }
-        if let Some(run) = self.oracle.flight(asked) {
+        if let Some(run) = self.oracle.flight(query) {
             self.see("joined");
             return (Some(run), false);
         }
@@ -236,26 +236,26 @@ impl<'a> World<'a> {
 
     /// Lets everything happen that needs no time, and compares. `started` are the questions for which runs must have started, for a
     /// caller or by the gateway itself.
-    async fn settle(&mut self, started: &[Asked], is_for_caller: bool) -> Checked {
+    async fn compare(&mut self, started: &[ModelQuery], is_for_caller: bool) -> Checked {
         sleep(Duration::from_millis(1)).await;
         if let Some(overlap) = self.stage.source.overlap() {
             return Err(format!("I5: {overlap}"));
         }
         let first = self.runs;
         self.runs = self.stage.source.runs();
-        let runs: Vec<Asked> = (first..self.runs).map(|run| self.stage.source.run(run).asked).collect();
-        let sorted = |asked: &[Asked]| asked.iter().copied().collect::<BTreeSet<_>>();
+        let runs: Vec<ModelQuery> = (first..self.runs).map(|run| self.stage.source.run(run).query).collect();
+        let sorted = |query: &[ModelQuery]| query.iter().copied().collect::<BTreeSet<_>>();
         if runs.len() != started.len() || sorted(&runs) != sorted(started) {
             return Err(format!("the source was asked for {runs:?} instead of {started:?}"));
         }
-        for (run, asked) in (first..).zip(runs) {
-            self.oracle.fly(run, asked, is_for_caller);
+        for (run, query) in (first..).zip(runs) {
+            self.oracle.begin(run, query, is_for_caller);
         }
         let flights: Vec<usize> = self.oracle.flights().collect();
         for run in flights {
             let ran = self.stage.source.run(run);
             if let Some((_, ended)) = ran.ended {
-                self.land(run, &ran, ended)?;
+                self.finish(run, &ran, ended)?;
             }
         }
         self.answer_callers().await?;
@@ -263,32 +263,32 @@ impl<'a> World<'a> {
     }
 
     /// `run` ended.
-    fn land(&mut self, run: usize, ran: &Ran, ended: RunEnd) -> Checked {
+    fn finish(&mut self, run: usize, ran: &Ran, ended: RunEnd) -> Checked {
         if ended == RunEnd::Dropped {
             self.see("given up");
-            let flown = ran.began.elapsed();
-            if flown < Duration::from_millis(GIVEN_UP) {
-                return Err(format!("I5: {ran:?} was given up after {flown:?}"));
+            let ran_for = ran.began.elapsed();
+            if ran_for < Duration::from_millis(GIVEN_UP) {
+                return Err(format!("I5: {ran:?} was given up after {ran_for:?}"));
             }
         }
-        let is_current = self.oracle.flight(ran.asked) == Some(run);
+        let is_current = self.oracle.flight(ran.query) == Some(run);
         if ended == RunEnd::Said && !is_current {
             self.see("landed after it was cut off");
         }
         let peek = Peek { engine: &self.engine, stage: self.stage, wall: &self.wall };
-        let landed = self.oracle.land(run, ran.clone(), &peek)?;
-        if let Landed::Bad("held") = landed {
+        let finished = self.oracle.finish(run, ran.clone(), &peek)?;
+        if let Finished::Bad("held") = finished {
             self.see("held");
         }
-        if self.oracle.is_contradicted(ran.asked.lineage()) {
+        if self.oracle.is_contradicted(ran.query.lineage()) {
             self.see("contradicted");
         }
-        self.landed.insert(run, landed);
+        self.finished.insert(run, finished);
         self.watch.ended(ran, is_current);
-        let lineage = ran.asked.lineage();
+        let lineage = ran.query.lineage();
         let entry = peek.entry(lineage);
-        let is_at = entry.as_ref().map(|entry| (Asked::of(&entry.question.open().parameters), entry.stored_at));
-        let must_be_at = self.oracle.known.get(&lineage).map(|known| (known.ran.asked, known.at));
+        let is_at = entry.as_ref().map(|entry| (ModelQuery::of(&entry.question.open().parameters), entry.stored_at));
+        let must_be_at = self.oracle.known.get(&lineage).map(|known| (known.ran.query, known.at));
         if is_at != must_be_at {
             return Err(format!("{lineage:?} is followed from {is_at:?} instead of {must_be_at:?}"));
         }
@@ -304,8 +304,8 @@ impl<'a> World<'a> {
     async fn answer_callers(&mut self) -> Checked {
         let mut waiting = Vec::new();
         for mut caller in std::mem::take(&mut self.callers) {
-            let asked = caller.before.asked;
-            let expected = caller.before.expected(&self.oracle, caller.run, &self.landed);
+            let query = caller.before.query;
+            let expected = caller.before.expected(&self.oracle, caller.run, &self.finished);
             let result = if caller.task.is_finished() { (&mut caller.task).await.ok() } else { None };
             let got = result.as_ref().map(Got::of);
             if got != expected {
@@ -314,25 +314,25 @@ impl<'a> World<'a> {
             match result {
                 None => waiting.push(caller),
                 Some(Ok(answer)) => {
-                    let ran = whole(asked, &answer.entry, &self.stage.source)?;
+                    let ran = whole(query, &answer.entry, &self.stage.source)?;
                     if ran.says == Says::Nothing {
                         self.see("an empty list");
                     }
                 }
                 Some(Err(_)) => {}
             }
-            self.note(asked, got);
+            self.note(query, got);
         }
         self.callers = waiting;
         Ok(())
     }
 
-    fn note(&self, asked: Asked, got: Option<Got>) {
+    fn note(&self, query: ModelQuery, got: Option<Got>) {
         let (what, why) = match got {
             None | Some(Got::New(..)) => return,
             Some(Got::Hit(..)) => return self.see("hit"),
             Some(Got::Stale(..)) => return self.see("stale"),
-            Some(Got::Instead(other, _, why)) if other != asked => ("instead of an error, from the commit before", why),
+            Some(Got::Instead(other, _, why)) if other != query => ("instead of an error, from the commit before", why),
             Some(Got::Instead(_, _, why)) => ("instead of an error", why),
             Some(Got::Nothing(why)) => ("nothing", why),
         };
@@ -352,7 +352,7 @@ impl<'a> World<'a> {
             let due = self.oracle.confirmations(now).into_iter().map(|(due, _)| due.saturating_sub(now.0)).min();
             let next = due.map_or(next, |due| next.min(Instant::now() + Duration::from_millis(due)));
             sleep_until(next).await;
-            self.settle(&[], true).await?;
+            self.compare(&[], true).await?;
             self.confirm().await?;
             if next == until {
                 return Ok(());
@@ -364,12 +364,12 @@ impl<'a> World<'a> {
     async fn confirm(&mut self) -> Checked {
         let now = self.wall.now();
         self.oracle.forget(now);
-        let due: Vec<Asked> = self
+        let due: Vec<ModelQuery> = self
             .oracle
             .confirmations(now)
             .into_iter()
             .filter(|(due, _)| *due <= now.0)
-            .map(|(_, asked)| asked)
+            .map(|(_, query)| query)
             .collect();
         self.choose().await;
         self.engine.confirm_due(&self.stage.routes);
@@ -377,7 +377,7 @@ impl<'a> World<'a> {
         if !due.is_empty() {
             self.see("asked by the gateway itself");
         }
-        self.settle(&due, false).await
+        self.compare(&due, false).await
     }
 
     fn restart(&mut self) {
@@ -385,7 +385,7 @@ impl<'a> World<'a> {
         tasks
             .chain(self.operators.drain(..).map(|operator| operator.task.abort_handle()))
             .for_each(|task| task.abort());
-        self.stage.source.lose(Asked::all().collect());
+        self.stage.source.lose(ModelQuery::all().collect());
         if let Some(disk) = &self.disk {
             disk.flush(Duration::from_secs(10));
         } else {

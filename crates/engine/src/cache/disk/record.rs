@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
-use crate::cache::{Encoded, Entry, Life, MadeUnder, PackedQuestion, Revision, Turn};
+use crate::cache::{Encoded, Entry, LastServed, Life, MadeUnder, PackedQuestion, Revision};
 use domain::{
     clock::Timestamp,
     generator::{BackendNote, Evidence, Question},
@@ -37,7 +37,8 @@ pub(crate) struct Head {
     /// When the backend had the answer.
     pub stored_at: Timestamp,
     /// When a caller last asked for a new answer.
-    pub asked_at: Timestamp,
+    #[serde(rename = "asked_at")]
+    pub queried_at: Timestamp,
     /// When the question was answered for the first time.
     pub first_at: Timestamp,
     /// How long the backend took, in microseconds.
@@ -145,7 +146,7 @@ impl Head {
             revision: entry.made_under.revision,
             trust: entry.made_under.trust,
             stored_at: entry.stored_at,
-            asked_at: entry.asked_at,
+            queried_at: entry.queried_at,
             first_at: entry.first_at,
             took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
             sets: entry.encoded.sets(),
@@ -162,7 +163,7 @@ impl Head {
             encoded: Encoded::restore(Bytes::copy_from_slice(body), self.sets)?,
             made_under: self.made_under(),
             stored_at: self.stored_at,
-            asked_at: self.asked_at,
+            queried_at: self.queried_at,
             first_at: self.first_at,
             run_number: 0,
             life,
@@ -170,7 +171,7 @@ impl Head {
             took: Duration::from_micros(self.took_us),
             evidence: self.evidence,
             note: self.note,
-            turn: Turn::default(),
+            last_served: LastServed::default(),
         })
     }
 }

@@ -18,13 +18,13 @@ fn entry(text: &str) -> Entry {
         }),
         made_under: MadeUnder { revision: Revision::of(&json!({})), trust: 7 },
         stored_at: Timestamp(1_700_000_000_000),
-        asked_at: Timestamp(1_700_000_000_000),
+        queried_at: Timestamp(1_700_000_000_000),
         first_at: Timestamp(1_700_000_000_000),
         run_number: 7,
         life: Life::For(Duration::from_mins(1)),
         took: Duration::from_micros(7),
         evidence: vec![Evidence::absent("a", "b").of("c")],
-        turn: super::super::Turn::default(),
+        last_served: super::super::LastServed::default(),
         note: BackendNote::of(&serde_json::json!({"n": 1})),
     }
 }
@@ -265,8 +265,8 @@ fn leave_in_journal(path: &Path, changes: &[Change]) -> std::path::PathBuf {
 }
 
 /// An answer made so many milliseconds from now.
-fn answer(n: u8, text: &str, ahead: i64) -> Change {
-    let stamp = SystemClock.now().0.saturating_add_signed(ahead);
+fn answer(n: u8, text: &str, offset: i64) -> Change {
+    let stamp = SystemClock.now().0.saturating_add_signed(offset);
     Change::new(RecordKind::Answer, key(n), encode(&entry(text)), stamp)
 }
 

@@ -159,12 +159,12 @@ impl Writer {
                 self.sizes.lock().used(*key);
             }
         }
-        let mut is_settled = true;
+        let mut is_done = true;
         let mut expired = Vec::new();
         if batch.iter().any(|order| matches!(order, Order::Change(_) | Order::Expire(..))) {
             let file = Arc::clone(&self.file);
             if let Err(error) = file.with(|database| self.commit(database, &batch, &mut expired)) {
-                is_settled = self.lose(&batch);
+                is_done = self.lose(&batch);
                 self.trouble(&error);
             }
         }
@@ -176,7 +176,7 @@ impl Writer {
                 let _ = reply.send(());
             }
         }
-        is_settled
+        is_done
     }
 
     fn commit(&self, database: &Database, batch: &[Order], expired: &mut Vec<Expired>) -> Result<(), redb::Error> {

@@ -75,7 +75,7 @@ fn what_stays_does_not_leave() {
 #[test]
 fn routes_take_turns() {
     let items = [(1, 0), (1, 1), (1, 2), (2, 3), (1, 4), (3, 5), (2, 6)].map(|(route, number)| key(route, number));
-    let order: Vec<u8> = in_turns(items.to_vec(), Key::route).iter().map(|key| key.as_bytes()[0]).collect();
+    let order: Vec<u8> = round_robin(items.to_vec(), Key::route).iter().map(|key| key.as_bytes()[0]).collect();
     assert_eq!(order, [0, 3, 5, 1, 6, 2, 4]);
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cache::{Key, question_size},
-    guard::{Breach, judge::MAX_NAMED as MAX_GONE, short},
+    guard::{Breach, rules::MAX_NAMED as MAX_GONE, short},
 };
 use domain::{
     clock::Timestamp,
@@ -50,14 +50,15 @@ pub struct Held {
     /// How many runs must agree.
     pub wanted: u32,
     /// The time between those runs.
-    pub apart: Duration,
+    #[serde(rename = "apart")]
+    pub interval: Duration,
     /// When the first run found it.
     pub since: Timestamp,
     /// When the last agreeing run found it.
     pub seen_at: Timestamp,
     /// When a caller last asked about it.
-    #[serde(default = "long_ago")]
-    pub asked_at: Timestamp,
+    #[serde(rename = "asked_at", default = "long_ago")]
+    pub queried_at: Timestamp,
     /// What the last run learned, at most [`MAX_EVIDENCE`] entries.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
@@ -95,7 +96,7 @@ pub enum Decision {
 impl Held {
     /// The same, asked as `question`, which has these keys: its route has another name than before.
     #[must_use]
-    pub(crate) fn asked_as(self, question: Question, key: Key, lineage: Key) -> Self {
+    pub(crate) fn requeried_as(self, question: Question, key: Key, lineage: Key) -> Self {
         Self { question, key, lineage, ..self }
     }
 
@@ -109,7 +110,7 @@ impl Held {
     #[must_use]
     pub(crate) fn due_at(&self) -> Option<Timestamp> {
         let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
-        is_pending.then(|| self.counted_at.plus(self.apart).max(self.seen_at.plus(MIN_INTERVAL)))
+        is_pending.then(|| self.counted_at.plus(self.interval).max(self.seen_at.plus(MIN_INTERVAL)))
     }
 
     /// About when it is accepted, if all further runs agree and nobody decides otherwise. `None` if runs that agree are never enough.
@@ -118,7 +119,7 @@ impl Held {
         let due = self.due_at()?;
         // After a run that disagreed, the next one that agrees is the first.
         let left = self.wanted.saturating_sub(self.agreed) + u32::from(self.is_contradicted);
-        Some(due.plus(self.apart.saturating_mul(left.saturating_sub(1))))
+        Some(due.plus(self.interval.saturating_mul(left.saturating_sub(1))))
     }
 
     /// The same after a run that said something else at `now`. Only runs that agree one after the other confirm an answer.
@@ -158,10 +159,10 @@ impl Held {
     /// Whether it is forgotten at `now`: no caller has asked about it for a day, or for 90 days after an operator has rejected it.
     #[must_use]
     pub(super) fn is_forgotten(&self, now: Timestamp) -> bool {
-        let asked_at = self.asked_at.max(self.since);
+        let queried_at = self.queried_at.max(self.since);
         let (last, lasts) = match self.decision {
-            Some(Decision::Rejected) => (asked_at.max(self.decided_at), REJECTED_FOR),
-            _ => (asked_at, FORGOTTEN_AFTER),
+            Some(Decision::Rejected) => (queried_at.max(self.decided_at), REJECTED_FOR),
+            _ => (queried_at, FORGOTTEN_AFTER),
         };
         now.since(last).is_some_and(|idle| idle > lasts)
     }
@@ -223,8 +224,8 @@ impl fmt::Display for Held {
         if self.decision == Some(Decision::Rejected) {
             f.write_str("; an operator rejected it")?;
         } else if self.breach.can_be_confirmed {
-            let apart = humantime::format_duration(self.apart);
-            write!(f, "; accepted once {} further runs, {apart} apart, agree", self.wanted)?;
+            let interval = humantime::format_duration(self.interval);
+            write!(f, "; accepted once {} further runs, {interval} apart, agree", self.wanted)?;
         } else {
             f.write_str("; it is not accepted without an operator")?;
         }

@@ -1,16 +1,16 @@
 use serde_json::json;
 
 use crate::guard::{
-    Baseline, Guard, Identities, Review, Standing,
+    Baseline, Guard, Identities, Standing, Verdict,
     held_answers::*,
-    judge::tests::{guard, sets},
+    rules::tests::{guard, sets},
 };
 use domain::generator::{ParameterSet, Question};
 
 const LINEAGE: Key = Key::of_bytes([1; 32]);
 
 /// Reviews one lineage, and lets time pass in between.
-struct Reviewer {
+struct Checker {
     guard: Guard,
     baseline: Baseline,
     held_answers: HeldAnswers,
@@ -19,7 +19,7 @@ struct Reviewer {
     took: std::cell::Cell<u64>,
 }
 
-impl Reviewer {
+impl Checker {
     fn new(guard: Guard, last: &[ParameterSet]) -> Self {
         let baseline = Baseline::of(guard.config(), last);
         Self {
@@ -32,21 +32,21 @@ impl Reviewer {
     }
 
     /// How many runs agree with `new` by now, or `None` when it passes.
-    fn review(&self, after: u64, new: &[ParameterSet]) -> Option<u32> {
+    fn check(&self, after: u64, new: &[ParameterSet]) -> Option<u32> {
         self.seconds.set(self.seconds.get() + after);
         let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
         let of = Standing {
             question: &question,
             key: LINEAGE,
             lineage: LINEAGE,
-            asked_at: None,
+            queried_at: None,
             is_new: false,
             is_current: true,
             began: Timestamp((self.seconds.get() - self.took.get()) * 1000),
         };
         let (now, before) = (self.now(), self.held_answers.get(&LINEAGE, self.now()));
-        let review = self.guard.review(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
-        if let Review::Held(held) = review {
+        let check = self.guard.check(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
+        if let Verdict::Held(held) = check {
             self.held_answers.hold((*held).clone());
             return Some(held.agreed);
         }
@@ -73,60 +73,60 @@ impl Reviewer {
 #[test]
 fn agreement_releases_and_anything_else_begins_anew() {
     let (all, half, none) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"), Vec::new());
-    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 2, "confirmFor": "60s"})), &all);
-    let review = |after: u64, new: &[ParameterSet]| reviewer.review(after, new);
+    let checker = Checker::new(guard(&json!({"confirmAfter": 2, "confirmFor": "60s"})), &all);
+    let check = |after: u64, new: &[ParameterSet]| checker.check(after, new);
     assert_eq!(
-        [review(0, &half), review(59, &half), review(1, &half), review(59, &half)],
+        [check(0, &half), check(59, &half), check(1, &half), check(59, &half)],
         [Some(0), Some(0), Some(1), Some(1)]
     );
-    assert_eq!(reviewer.len(), 1);
-    assert_eq!((review(1, &half), reviewer.len()), (None, 0));
+    assert_eq!(checker.len(), 1);
+    assert_eq!((check(1, &half), checker.len()), (None, 0));
     // Another loss, a recovery and a clock that went back all begin anew.
-    assert_eq!([review(60, &half), review(60, &half), review(60, &none)], [Some(0), Some(1), Some(0)]);
-    assert_eq!([review(60, &half), review(60, &half), review(60, &all)], [Some(0), Some(1), None]);
+    assert_eq!([check(60, &half), check(60, &half), check(60, &none)], [Some(0), Some(1), Some(0)]);
+    assert_eq!([check(60, &half), check(60, &half), check(60, &all)], [Some(0), Some(1), None]);
     for _ in 0..100 {
-        assert_eq!([review(60, &half), review(60, &all)], [Some(0), None], "an oscillating source");
+        assert_eq!([check(60, &half), check(60, &all)], [Some(0), None], "an oscillating source");
     }
-    assert_eq!(review(60, &half), Some(0));
-    reviewer.seconds.set(10);
-    assert_eq!([review(0, &half), review(60, &half), review(60, &half)], [Some(0), Some(1), None]);
+    assert_eq!(check(60, &half), Some(0));
+    checker.seconds.set(10);
+    assert_eq!([check(0, &half), check(60, &half), check(60, &half)], [Some(0), Some(1), None]);
 }
 
 #[test]
 fn a_run_that_began_too_early_does_not_count() {
     let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
-    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 1, "confirmFor": "60s"})), &all);
-    assert_eq!(reviewer.review(0, &half), Some(0));
-    reviewer.took.set(20);
-    assert_eq!(reviewer.review(79, &half), Some(0), "it began after 59 s");
-    assert_eq!(reviewer.review(1, &half), None, "it began after 60 s");
+    let checker = Checker::new(guard(&json!({"confirmAfter": 1, "confirmFor": "60s"})), &all);
+    assert_eq!(checker.check(0, &half), Some(0));
+    checker.took.set(20);
+    assert_eq!(checker.check(79, &half), Some(0), "it began after 59 s");
+    assert_eq!(checker.check(1, &half), None, "it began after 60 s");
 }
 
 #[test]
 fn what_is_kept_is_never_accepted_unless_an_operator_says_so() {
-    let reviewer = Reviewer::new(guard(&json!({"onEmpty": "keep"})), &sets(&["a"], "1"));
+    let checker = Checker::new(guard(&json!({"onEmpty": "keep"})), &sets(&["a"], "1"));
     for _ in 0..100 {
-        assert!(reviewer.review(600, &[]).is_some());
+        assert!(checker.check(600, &[]).is_some());
     }
     let id = LINEAGE.to_string();
-    assert!(reviewer.decide(&id, Decision::Released));
-    assert_eq!((reviewer.review(1, &[]), reviewer.len()), (None, 0));
-    assert!(!reviewer.decide(&id, Decision::Released));
+    assert!(checker.decide(&id, Decision::Released));
+    assert_eq!((checker.check(1, &[]), checker.len()), (None, 0));
+    assert!(!checker.decide(&id, Decision::Released));
 }
 
 #[test]
 fn a_decision_goes_for_one_answer() {
     let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
-    let reviewer = Reviewer::new(guard(&json!({})), &all);
+    let checker = Checker::new(guard(&json!({})), &all);
     let id = LINEAGE.to_string();
-    reviewer.review(0, &half);
-    assert!(reviewer.decide(&id, Decision::Rejected));
+    checker.check(0, &half);
+    assert!(checker.decide(&id, Decision::Rejected));
     for _ in 0..100 {
-        assert!(reviewer.review(60, &half).is_some(), "rejected");
+        assert!(checker.check(60, &half).is_some(), "rejected");
     }
-    assert!(reviewer.decide(&id, Decision::Released));
-    assert_eq!(reviewer.review(1, &[]), Some(0), "another answer than the one that was released");
-    assert_eq!(reviewer.review(1, &half), Some(0), "and that is forgotten with it");
+    assert!(checker.decide(&id, Decision::Released));
+    assert_eq!(checker.check(1, &[]), Some(0), "another answer than the one that was released");
+    assert_eq!(checker.check(1, &half), Some(0), "and that is forgotten with it");
 }
 
 /// Lost sets count for an hour, and a lost record for a week. When that is over, the same answer would pass if it came for the first time.
@@ -135,92 +135,89 @@ fn time_alone_ends_no_hold() {
     let names: Vec<String> = (0..20).map(|n| format!("app-{n}")).collect();
     let some = |count: usize| sets(&names[..count].iter().map(String::as_str).collect::<Vec<_>>(), "1");
     let of_hour = |rules: &serde_json::Value| {
-        let mut reviewer = Reviewer::new(guard(rules), &some(20));
-        let fewer = Identities::of(&reviewer.guard.config().identity, &some(15));
-        reviewer.baseline = reviewer.baseline.after(fewer, reviewer.now());
-        assert_eq!(reviewer.review(10, &some(13)), Some(0), "7 of 20");
-        (reviewer, some(13))
+        let mut checker = Checker::new(guard(rules), &some(20));
+        let fewer = Identities::of(&checker.guard.config().identity, &some(15));
+        checker.baseline = checker.baseline.after(fewer, checker.now());
+        assert_eq!(checker.check(10, &some(13)), Some(0), "7 of 20");
+        (checker, some(13))
     };
     let lost = |rules: &serde_json::Value| {
-        let mut reviewer = Reviewer::new(guard(rules), &some(2));
-        assert_eq!(reviewer.review(10, &[]), Some(0));
-        reviewer.baseline = Baseline::default();
-        (reviewer, Vec::new())
+        let mut checker = Checker::new(guard(rules), &some(2));
+        assert_eq!(checker.check(10, &[]), Some(0));
+        checker.baseline = Baseline::default();
+        (checker, Vec::new())
     };
     let (keep, slow) = (json!({"onEmpty": "keep", "onShrink": "keep"}), json!({"confirmAfter": 3, "confirmFor": "2h"}));
     for hold in [&of_hour as &dyn Fn(&serde_json::Value) -> _, &lost] {
-        let (reviewer, answer) = hold(&keep);
-        assert!((0..20).all(|_| reviewer.review(3700, &answer).is_some()), "an operator decides");
-        let (reviewer, answer) = hold(&json!({}));
-        assert!(reviewer.decide(&LINEAGE.to_string(), Decision::Rejected));
-        assert!((0..20).all(|_| reviewer.review(3700, &answer).is_some()), "an operator has decided");
-        let (reviewer, answer) = hold(&slow);
-        let agreed: Vec<_> = (0..3).map(|_| reviewer.review(7200, &answer)).collect();
+        let (checker, answer) = hold(&keep);
+        assert!((0..20).all(|_| checker.check(3700, &answer).is_some()), "an operator decides");
+        let (checker, answer) = hold(&json!({}));
+        assert!(checker.decide(&LINEAGE.to_string(), Decision::Rejected));
+        assert!((0..20).all(|_| checker.check(3700, &answer).is_some()), "an operator has decided");
+        let (checker, answer) = hold(&slow);
+        let agreed: Vec<_> = (0..3).map(|_| checker.check(7200, &answer)).collect();
         assert_eq!(agreed, [Some(1), Some(2), None], "its confirmations go on");
-        let (reviewer, _) = hold(&keep);
-        let is_lost = reviewer.baseline == Baseline::default();
-        assert!(reviewer.review(3700, &some(1)).is_some(), "another loss; is the record lost: {is_lost}");
+        let (checker, _) = hold(&keep);
+        let is_lost = checker.baseline == Baseline::default();
+        assert!(checker.check(3700, &some(1)).is_some(), "another loss; is the record lost: {is_lost}");
         // Rules that allow the loss let it pass, whatever was there before.
-        let (mut reviewer, answer) = hold(&keep);
-        reviewer.guard = guard(&json!({"onEmpty": "allow", "maxShrink": "100%"}));
-        assert_eq!(reviewer.review(3700, &answer), None);
+        let (mut checker, answer) = hold(&keep);
+        checker.guard = guard(&json!({"onEmpty": "allow", "maxShrink": "100%"}));
+        assert_eq!(checker.check(3700, &answer), None);
     }
 }
 
 #[test]
 fn what_nobody_asks_about_is_forgotten() {
-    let reviewer = Reviewer::new(guard(&json!({})), &sets(&["a"], "1"));
-    reviewer.review(0, &[]);
-    reviewer.seconds.set(reviewer.seconds.get() + 3600);
-    reviewer.held_answers.note_asked(&LINEAGE, reviewer.now());
-    reviewer.seconds.set(reviewer.seconds.get() + 24 * 3600);
-    assert_eq!(reviewer.len(), 1);
-    reviewer.seconds.set(reviewer.seconds.get() + 1);
-    assert_eq!(reviewer.len(), 0);
-    assert_eq!(
-        (reviewer.held_answers.take_forgotten(), reviewer.held_answers.take_forgotten()),
-        (vec![LINEAGE], vec![])
-    );
+    let checker = Checker::new(guard(&json!({})), &sets(&["a"], "1"));
+    checker.check(0, &[]);
+    checker.seconds.set(checker.seconds.get() + 3600);
+    checker.held_answers.note_queried(&LINEAGE, checker.now());
+    checker.seconds.set(checker.seconds.get() + 24 * 3600);
+    assert_eq!(checker.len(), 1);
+    checker.seconds.set(checker.seconds.get() + 1);
+    assert_eq!(checker.len(), 0);
+    assert_eq!((checker.held_answers.take_forgotten(), checker.held_answers.take_forgotten()), (vec![LINEAGE], vec![]));
 }
 
 #[test]
 fn a_held_answer_is_due_when_its_rules_say() {
     let all = sets(&["a", "b", "c", "d"], "1");
-    let reviewer = Reviewer::new(guard(&json!({})), &all);
-    let due = |after: u64| reviewer.held_answers.due(Timestamp((reviewer.seconds.get() + after) * 1000)).len();
+    let checker = Checker::new(guard(&json!({})), &all);
+    let due = |after: u64| checker.held_answers.due(Timestamp((checker.seconds.get() + after) * 1000)).len();
     assert_eq!(due(10_000), 0, "nothing is held");
-    reviewer.review(0, &[]);
+    checker.check(0, &[]);
     assert_eq!([due(0), due(299), due(300)], [0, 0, 1]);
     // A run in between neither counts nor puts it off.
-    assert_eq!(reviewer.review(200, &[]), Some(0));
+    assert_eq!(checker.check(200, &[]), Some(0));
     assert_eq!([due(99), due(100)], [0, 1]);
     for agreed in 1..3 {
-        assert_eq!(reviewer.review(if agreed == 1 { 100 } else { 300 }, &[]), Some(agreed));
+        assert_eq!(checker.check(if agreed == 1 { 100 } else { 300 }, &[]), Some(agreed));
         assert_eq!([due(299), due(300)], [0, 1]);
     }
-    assert_eq!((reviewer.review(300, &[]), due(10_000)), (None, 0), "accepted");
+    assert_eq!((checker.check(300, &[]), due(10_000)), (None, 0), "accepted");
 
     // What waits for an operator is not due.
     for config in [json!({"onEmpty": "keep"}), json!({"onShrink": "keep"})] {
-        let reviewer = Reviewer::new(guard(&config), &all);
+        let checker = Checker::new(guard(&config), &all);
         let new = if config["onEmpty"] == "keep" { Vec::new() } else { sets(&["a"], "1") };
-        assert_eq!(reviewer.review(0, &new), Some(0));
-        assert_eq!(reviewer.held_answers.due(Timestamp(10_000_000)).len(), 0, "{config}");
+        assert_eq!(checker.check(0, &new), Some(0));
+        assert_eq!(checker.held_answers.due(Timestamp(10_000_000)).len(), 0, "{config}");
     }
-    let reviewer = Reviewer::new(guard(&json!({})), &all);
-    reviewer.review(0, &[]);
-    assert!(reviewer.decide(&LINEAGE.to_string(), Decision::Rejected));
-    assert_eq!(reviewer.held_answers.due(Timestamp(10_000_000)).len(), 0, "rejected");
+    let checker = Checker::new(guard(&json!({})), &all);
+    checker.check(0, &[]);
+    assert!(checker.decide(&LINEAGE.to_string(), Decision::Rejected));
+    assert_eq!(checker.held_answers.due(Timestamp(10_000_000)).len(), 0, "rejected");
 }
 
 #[test]
 fn a_message_is_the_same_for_the_same_cause() {
     let all = sets(&["a", "b", "c", "d"], "1");
-    let reviewer = Reviewer::new(guard(&json!({})), &all);
+    let checker = Checker::new(guard(&json!({})), &all);
     let mut messages = Vec::new();
     for _ in 0..3 {
-        reviewer.review(300, &[]);
-        messages.push(reviewer.held_answers.get(&LINEAGE, reviewer.now()).unwrap().to_string());
+        checker.check(300, &[]);
+        messages.push(checker.held_answers.get(&LINEAGE, checker.now()).unwrap().to_string());
     }
     messages.dedup();
     assert_eq!(messages.len(), 1, "{messages:?}");
@@ -236,9 +233,9 @@ fn key(route: u8, number: u32) -> Key {
 
 /// An answer that is held in the lineage with this key since the second `since`.
 fn held(lineage: Key, since: u64) -> Held {
-    let reviewer = Reviewer::new(guard(&json!({})), &sets(&["a", "b", "c", "d"], "1"));
-    reviewer.review(since, &[]);
-    Held { lineage, key: lineage, ..reviewer.held_answers.get(&LINEAGE, reviewer.now()).unwrap() }
+    let checker = Checker::new(guard(&json!({})), &sets(&["a", "b", "c", "d"], "1"));
+    checker.check(since, &[]);
+    Held { lineage, key: lineage, ..checker.held_answers.get(&LINEAGE, checker.now()).unwrap() }
 }
 
 const NOW: Timestamp = Timestamp(2_000_000);

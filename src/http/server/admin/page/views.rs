@@ -92,10 +92,10 @@ pub(super) async fn one_held(request: PageRequest) -> View {
 }
 
 fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
-    let requesters = app.engine.asked_by(&held.question, &held.key);
+    let requesters = app.engine.requesters(&held.question, &held.key);
     let last_good = app.engine.last_good(&held);
-    let is_stood_in = app.engine.is_stood_in(&app.setup().routes, &held);
-    Shown { held, requesters, last_good: last_good.map(|entry| entry.encoded.sets()), is_stood_in, stays: Vec::new() }
+    let has_fallback = app.engine.has_fallback(&app.setup().routes, &held);
+    Shown { held, requesters, last_good: last_good.map(|entry| entry.encoded.sets()), has_fallback, stays: Vec::new() }
 }
 
 /// The same, with the names of what stays.

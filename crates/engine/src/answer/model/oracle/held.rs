@@ -2,10 +2,10 @@
 
 use crate::{
     answer::model::{
-        judgement::{Accepted, Judgement},
         oracle::{Flight, Fresh, Oracle, Worth},
-        rules::{Asked, Slot},
+        rules::{ModelQuery, Slot},
         source::Ran,
+        verdict::{Accepted, Verdict},
     },
     guard::Decision,
 };
@@ -21,9 +21,9 @@ pub(crate) struct OracleHeld {
     since: Timestamp,
     seen_at: Timestamp,
     /// When a caller last asked.
-    pub(super) asked_at: Timestamp,
+    pub(super) queried_at: Timestamp,
     /// That time as the record in the file has it: a call alone writes nothing.
-    recorded_asked_at: Timestamp,
+    recorded_queried_at: Timestamp,
     can_be_confirmed: bool,
     /// Whether it is held for what was there before.
     compares: bool,
@@ -39,35 +39,35 @@ impl OracleHeld {
     /// When the gateway makes its next own run, in milliseconds; `None` if it makes none.
     pub(super) fn due_at(&self) -> Option<u64> {
         let is_pending = self.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
-        let apart = self.ran.asked.rules().confirm_for * 1000;
-        is_pending.then(|| (self.counted_at.0 + apart).max(self.seen_at.0 + 1000))
+        let interval = self.ran.query.rules().confirm_for * 1000;
+        is_pending.then(|| (self.counted_at.0 + interval).max(self.seen_at.0 + 1000))
     }
 
     /// Writes it to the file.
     const fn record(&mut self) {
-        self.recorded_asked_at = self.asked_at;
+        self.recorded_queried_at = self.queried_at;
     }
 
     /// Reads it from the file.
     pub(super) const fn read_back(&mut self) {
-        self.asked_at = self.recorded_asked_at;
+        self.queried_at = self.recorded_queried_at;
     }
 
     /// Takes over the state of `before`, an earlier answer that agrees with this one, which came at `at`.
     fn agree_with(&mut self, before: &Self, at: Timestamp) {
         let began_at = self.ran.began_at.min(at);
-        let is_apart = began_at.0 >= before.counted_at.0 + self.ran.asked.rules().confirm_for * 1000;
+        let is_due = began_at.0 >= before.counted_at.0 + self.ran.query.rules().confirm_for * 1000;
         if !self.counts {
             (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
             self.is_contradicted = before.is_contradicted;
         } else if before.counts && !before.is_contradicted {
-            self.agreed = before.agreed + u32::from(is_apart);
-            if !is_apart && at >= before.counted_at {
+            self.agreed = before.agreed + u32::from(is_due);
+            if !is_due && at >= before.counted_at {
                 self.counted_at = before.counted_at;
             }
         }
         self.since = before.since.min(at);
-        self.asked_at = self.asked_at.max(before.asked_at);
+        self.queried_at = self.queried_at.max(before.queried_at);
         // A release waits for an hour.
         let waits = at >= before.decided_at && at.0 < before.decided_at.0 + 3_600_000;
         self.decision = before.decision.filter(|decision| waits || *decision == Decision::Rejected);
@@ -92,22 +92,22 @@ impl Oracle {
     }
 
     /// Reviews the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not accepted.
-    pub(super) fn review(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
+    pub(super) fn check(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
         self.forget(at);
-        let Flight { asked, is_current, asked_at, .. } = flight;
-        let (rules, lineage) = (asked.rules(), asked.lineage());
+        let Flight { query, is_current, queried_at, .. } = flight;
+        let (rules, lineage) = (query.rules(), query.lineage());
         let before = self.accepted.get(&lineage).map_or(&[][..], Vec::as_slice);
         let was_nothing = before.iter().all(|accepted| accepted.names.is_empty());
         let is_lost = self.forgotten.contains(&lineage)
             || (was_nothing && self.held.get(&lineage).is_some_and(|held| held.compares));
-        let judgement = match (rules.judge((!is_lost).then_some(before), ran, at), self.held.get(&lineage)) {
-            (Judgement::Good, Some(held)) if rules.agree(&held.ran, ran) => {
-                rules.judge_again(held.decision == Some(Decision::Rejected), held.compares, ran)
+        let verdict = match (rules.evaluate((!is_lost).then_some(before), ran, at), self.held.get(&lineage)) {
+            (Verdict::Good, Some(held)) if rules.agree(&held.ran, ran) => {
+                rules.evaluate_again(held.decision == Some(Decision::Rejected), held.compares, ran)
             }
-            (judgement, _) => judgement,
+            (verdict, _) => verdict,
         };
-        let (can_be_confirmed, compares, counts) = match judgement {
-            Judgement::Good => {
+        let (can_be_confirmed, compares, counts) = match verdict {
+            Verdict::Good => {
                 // An outdated run takes nothing away, but it disagrees.
                 if is_current {
                     self.held.remove(&lineage);
@@ -116,13 +116,13 @@ impl Oracle {
                 }
                 return Ok(is_lost);
             }
-            Judgement::Nonsense => {
+            Verdict::Nonsense => {
                 self.contradict(lineage, at);
                 return Err("invalid_output");
             }
             // A commit without images yet says nothing about the commit before.
-            Judgement::Loss { can_be_confirmed, compares } => {
-                let own = Slot::Own(asked);
+            Verdict::Loss { can_be_confirmed, compares } => {
+                let own = Slot::Own(query);
                 let is_new = rules.follows && !self.known.contains_key(&own) && !self.unreadable.contains(&own);
                 let counts = !(is_new && ran.names() == Some(Vec::new()));
                 (can_be_confirmed && counts, compares, counts)
@@ -140,8 +140,8 @@ impl Oracle {
             counted_at: at,
             since: at,
             seen_at: at,
-            asked_at: asked_at.unwrap_or(at),
-            recorded_asked_at: at,
+            queried_at: queried_at.unwrap_or(at),
+            recorded_queried_at: at,
             can_be_confirmed,
             compares,
             decision: None,
@@ -177,49 +177,52 @@ impl Oracle {
         self.held.get(&lineage).is_some_and(|held| held.is_contradicted)
     }
 
-    /// A caller asks about `asked`, whose answer is held.
-    pub(crate) fn note_asked(&mut self, asked: Asked, now: Timestamp) {
-        if let Some(held) = self.held.get_mut(&asked.lineage()) {
-            held.asked_at = now;
+    /// A caller asks about `query`, whose answer is held.
+    pub(crate) fn note_queried(&mut self, query: ModelQuery, now: Timestamp) {
+        if let Some(held) = self.held.get_mut(&query.lineage()) {
+            held.queried_at = now;
         }
     }
 
     /// The gateway's next own runs: their times and questions.
-    pub(crate) fn confirmations(&self, now: Timestamp) -> Vec<(u64, Asked)> {
+    pub(crate) fn confirmations(&self, now: Timestamp) -> Vec<(u64, ModelQuery)> {
         let due = |held: &OracleHeld| {
-            let (asked, due) = (held.ran.asked, held.due_at()?);
-            if self.flight(asked).is_some() {
+            let (query, due) = (held.ran.query, held.due_at()?);
+            if self.flight(query).is_some() {
                 return None;
             }
-            let rest =
-                self.rests.get(&asked).filter(|rest| now >= rest.since).map_or(0, |rest| rest.since.0 + rest.lasts);
-            let known = self.known.get(&Slot::Own(asked)).filter(|_| self.own_worth(asked, now) == Worth::Fresh);
+            let backoff = self
+                .backoffs
+                .get(&query)
+                .filter(|backoff| now >= backoff.since)
+                .map_or(0, |backoff| backoff.since.0 + backoff.lasts);
+            let known = self.known.get(&Slot::Own(query)).filter(|_| self.own_worth(query, now) == Worth::Fresh);
             let fresh = known.map_or(0, |known| if let Fresh::For(life) = known.fresh { known.at.0 + life } else { 0 });
-            Some((due.max(rest).max(fresh), asked))
+            Some((due.max(backoff).max(fresh), query))
         };
         self.held.values().filter_map(due).collect()
     }
 
     /// An operator decides on the answer held for `lineage`. Returns the question that brought it, if there is a held answer.
-    pub(crate) fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
+    pub(crate) fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<ModelQuery> {
         self.forget(now);
         let held = self.held.get_mut(&lineage)?;
         (held.decision, held.decided_at) = (Some(decision), now);
         held.record();
-        let asked = held.ran.asked;
+        let query = held.ran.query;
         if decision == Decision::Released {
-            self.rests.remove(&asked);
+            self.backoffs.remove(&query);
         }
-        Some(asked)
+        Some(query)
     }
 
     /// An answer that no caller has asked about for a day is no longer held. One that an operator rejected stays for 90 days.
     pub(crate) fn forget(&mut self, now: Timestamp) {
         self.held.retain(|_, held| {
-            let asked_at = held.asked_at.max(held.since);
+            let queried_at = held.queried_at.max(held.since);
             let (last, days) = match held.decision {
-                Some(Decision::Rejected) => (asked_at.max(held.decided_at), 90),
-                _ => (asked_at, 1),
+                Some(Decision::Rejected) => (queried_at.max(held.decided_at), 90),
+                _ => (queried_at, 1),
             };
             now.0 <= last.0 + days * 24 * 3_600_000
         });

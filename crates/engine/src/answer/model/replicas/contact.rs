@@ -27,9 +27,9 @@ fn without_contact_nothing_is_answered() {
             replicas.stage.source.say(list(7), 0);
             replicas.pass(2).await;
             let runs = replicas.stage.source.runs();
-            for asked in [ASKED, OTHER] {
+            for query in [QUERY, OTHER] {
                 for replica in 0..2 {
-                    let caller = replicas.start(replica, asked);
+                    let caller = replicas.start(replica, query);
                     assert_eq!(replicas.within_time(caller).await, Err("store"), "{state:?}");
                 }
             }
@@ -40,7 +40,7 @@ fn without_contact_nothing_is_answered() {
             // A start does not help, with a file or without.
             let ended = replicas.end(1);
             replicas.start_again(ended);
-            let caller = replicas.start(1, ASKED);
+            let caller = replicas.start(1, QUERY);
             assert_eq!(replicas.within_time(caller).await, Err("store"), "{state:?}");
             assert!(!replicas.all[1].replica().unwrap().is_informed());
             assert_eq!(replicas.stage.source.runs(), runs, "{state:?}: nothing is asked");
@@ -48,7 +48,7 @@ fn without_contact_nothing_is_answered() {
             replicas.links.iter().for_each(|link| link.set(LinkState::Works));
             replicas.pass(400).await;
             for replica in 0..2 {
-                assert_eq!(replicas.within_time(replicas.start(replica, ASKED)).await, Ok(7), "{state:?}");
+                assert_eq!(replicas.within_time(replicas.start(replica, QUERY)).await, Ok(7), "{state:?}");
             }
         });
     }
@@ -61,7 +61,7 @@ fn a_call_waits_for_contact() {
         for state in [LinkState::Cut, LinkState::Silent, LinkState::SilentBack] {
             replicas.links[0].set(state);
             replicas.pass(2).await;
-            let caller = replicas.start(0, ASKED);
+            let caller = replicas.start(0, QUERY);
             replicas.pass(3).await;
             assert!(!caller.is_finished(), "{state:?}");
             replicas.links[0].set(LinkState::Works);
@@ -72,7 +72,7 @@ fn a_call_waits_for_contact() {
         // At the latest, it ends a little before its deadline.
         replicas.links[0].set(LinkState::Cut);
         replicas.pass(2).await;
-        let (began, caller) = (Instant::now(), replicas.start(0, ASKED));
+        let (began, caller) = (Instant::now(), replicas.start(0, QUERY));
         assert_eq!(sets(&caller.await.unwrap()), Err("store"));
         assert!(began.elapsed() < Duration::from_secs(25) && began.elapsed() > Duration::from_secs(24));
     });
@@ -105,14 +105,14 @@ fn a_run_waits_for_contact_to_store_its_answer() {
 #[test]
 fn silence_is_no_contact() {
     Replicas::play(1, async |replicas: Replicas| {
-        assert!(matches!(Got::of(&replicas.start(0, ASKED).await.unwrap()), Got::Hit(..)));
+        assert!(matches!(Got::of(&replicas.start(0, QUERY).await.unwrap()), Got::Hit(..)));
         // No sync ends any more, and no error comes either.
         sleep(Duration::from_millis(1100)).await;
-        let caller = replicas.start(0, ASKED);
-        replicas.settle().await;
+        let caller = replicas.start(0, QUERY);
+        replicas.compare().await;
         assert!(!caller.is_finished());
         replicas.sync().await;
-        replicas.settle().await;
+        replicas.compare().await;
         assert!(matches!(Got::of(&caller.await.unwrap()), Got::Hit(..)));
     });
 }
@@ -145,11 +145,11 @@ fn an_answer_waits_until_all_replicas_know_it() {
         replicas.stage.source.say(list(7), 0);
         for acknowledges in [true, false] {
             ghost(known).await;
-            let (began, caller) = (Instant::now(), replicas.start(0, ASKED));
-            replicas.settle().await;
+            let (began, caller) = (Instant::now(), replicas.start(0, QUERY));
+            replicas.compare().await;
             assert!(!caller.is_finished(), "the ghost may still serve the answer before");
             known = ghost(known).await.highest;
-            replicas.settle().await;
+            replicas.compare().await;
             assert!(!caller.is_finished(), "the ghost has not said that it knows it");
             if acknowledges {
                 ghost(known).await;
@@ -173,12 +173,12 @@ fn a_lease_of_a_replica_that_is_gone_ends() {
     Replicas::play(1, async |replicas: Replicas| {
         replicas.pass(400).await;
         let epoch = replicas.store.epoch();
-        let key = *replicas.stage.key(Slot::Own(ASKED)).as_bytes();
+        let key = *replicas.stage.key(Slot::Own(QUERY)).as_bytes();
         assert!(matches!(replicas.store.begin(&epoch, "ghost", key, u64::MAX).await, Ok(Lease::Ours(_))));
         replicas.stage.source.say(list(7), 0);
         let other = replicas.start(0, OTHER).await.unwrap();
         assert_eq!(sets(&other), Ok(7), "another question does not wait");
-        let (began, caller) = (Instant::now(), replicas.start(0, ASKED));
+        let (began, caller) = (Instant::now(), replicas.start(0, QUERY));
         replicas.pass(2).await;
         assert!(!caller.is_finished(), "the lease of the ghost still counts");
         replicas.pass(2).await;

@@ -7,7 +7,7 @@ use super::*;
 async fn in_turn(replicas: &Replicas) -> Vec<usize> {
     let mut seen = Vec::new();
     for replica in 0..replicas.all.len() {
-        match replicas.within_time(replicas.start(replica, ASKED)).await {
+        match replicas.within_time(replicas.start(replica, QUERY)).await {
             Ok(sets) => seen.push(sets),
             Err(why) => assert_eq!(why, "store"),
         }
@@ -83,7 +83,7 @@ fn a_link_that_falls_silent_around_a_commit() {
                         }
                     }
                     for replica in [0, 1] {
-                        let asking = replicas.start(replica, ASKED);
+                        let asking = replicas.start(replica, QUERY);
                         sleep(Duration::from_millis(1)).await;
                         if asking.is_finished() {
                             let got = sets(&asking.await.unwrap()).unwrap();
@@ -110,7 +110,7 @@ fn a_gateway_that_answered_alone_in_between() {
         // Without `cache.shared`.
         let alone = replicas.stage.start(&replicas.wall, Some(&disk));
         let ask = async |engine: &Arc<Engine>| {
-            let question = question(ASKED);
+            let question = question(QUERY);
             let route = replicas.stage.routes.by_name(&question.route).unwrap();
             sets(&engine.answer(&Arc::new(ResolvedQuery::again(Arc::clone(route), &question))).await)
         };
@@ -126,7 +126,7 @@ fn a_gateway_that_answered_alone_in_between() {
         replicas.add();
         replicas.pass(80).await;
         for replica in 0..2 {
-            let got = replicas.within_time(replicas.start(replica, ASKED)).await;
+            let got = replicas.within_time(replicas.start(replica, QUERY)).await;
             assert_eq!(got, Err("held"), "neither the 6 of before, nor 8 instead of 20");
         }
     });

@@ -113,12 +113,12 @@ fn an_outdated_file_is_not_the_latest_copy() {
             replicas.stage.source.say(list(6), 0);
             replicas.start_again(outdated);
             replicas.pass(100).await;
-            let caller = replicas.start(0, ASKED);
+            let caller = replicas.start(0, QUERY);
             assert_eq!(replicas.within_time(caller).await, Err("store"), "it waits for the two that it was live with");
             later.drain(..comes_back).for_each(|file| replicas.start_again(file));
             replicas.pass(20).await;
             if comes_back < 2 {
-                let caller = replicas.start(0, ASKED);
+                let caller = replicas.start(0, QUERY);
                 assert_eq!(replicas.within_time(caller).await, Err("store"), "one of three is missing");
                 replicas.pass(600).await;
             }
@@ -149,7 +149,7 @@ fn a_replica_that_was_cut_off_waits_for_those_that_went_on() {
         replicas.links[0].set(LinkState::Works);
         replicas.stage.source.say(list(6), 0);
         replicas.pass(5).await;
-        assert_eq!(replicas.within_time(replicas.start(0, ASKED)).await, Err("store"));
+        assert_eq!(replicas.within_time(replicas.start(0, QUERY)).await, Err("store"));
         replicas.start_again(later);
         replicas.pass(15).await;
         for replica in 0..2 {
@@ -184,7 +184,7 @@ fn what_was_lost_for_good_holds_every_answer() {
         replicas.all[0].completed(&shared, None);
         replicas.stage.source.say(list(1), 0);
         replicas.pass(30).await;
-        let caller = replicas.start(0, ASKED);
+        let caller = replicas.start(0, QUERY);
         assert_eq!(replicas.within_time(caller).await, Err("store"), "it waits for other replicas that know more");
         replicas.pass(600).await;
         for _ in 0..10 {

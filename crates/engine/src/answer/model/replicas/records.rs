@@ -9,7 +9,7 @@ fn an_answer_is_compared_with_one_that_came_meanwhile() {
         replicas.pass(400).await;
         let (first, at_first) = replicas.slow(0, list(20)).await;
         replicas.store.end_leases();
-        replicas.stage.source.cut(vec![ASKED]);
+        replicas.stage.source.cut(vec![QUERY]);
         let (second, at_second) = replicas.slow(1, list(5)).await;
         replicas.stage.source.open(first);
         assert_eq!(sets(&at_first.await.unwrap()), Ok(20));
@@ -30,7 +30,7 @@ fn an_earlier_run_does_not_replace_a_later_answer() {
         replicas.pass(400).await;
         let (first, at_first) = replicas.slow(0, list(7)).await;
         replicas.store.end_leases();
-        replicas.stage.source.cut(vec![ASKED]);
+        replicas.stage.source.cut(vec![QUERY]);
         replicas.stage.source.say(list(8), 0);
         assert_eq!(replicas.ask(1).await, Ok(8));
         replicas.stage.source.open(first);
@@ -116,7 +116,7 @@ fn an_invalidation_reaches_all_replicas() {
         replicas.pass(400).await;
         let (run, caller) = replicas.slow(1, list(10)).await;
         replicas.invalidate().await;
-        replicas.stage.source.cut(vec![ASKED]);
+        replicas.stage.source.cut(vec![QUERY]);
         replicas.stage.source.open(run);
         assert_eq!(sets(&caller.await.unwrap()), Ok(10));
         replicas.stage.source.say(list(11), 0);

@@ -7,8 +7,8 @@ use futures_util::FutureExt as _;
 use crate::{
     answer::model::{
         expect::Why,
-        oracle::{Landed, Worth},
-        rules::{Asked, ROUTES, Slot},
+        oracle::{Finished, Worth},
+        rules::{ModelQuery, ROUTES, Slot},
         world::{Checked, Operator, World, operator},
     },
     guard::Decision,
@@ -23,8 +23,8 @@ impl World<'_> {
     pub(super) async fn answer_operators(&mut self) -> Checked {
         let mut waiting = Vec::new();
         for mut operator in std::mem::take(&mut self.operators) {
-            let landed = operator.run.map(|run| self.landed.get(&run));
-            if landed.is_some_and(|landed| landed.is_none()) {
+            let finished = operator.run.map(|run| self.finished.get(&run));
+            if finished.is_some_and(|finished| finished.is_none()) {
                 if operator.task.is_finished() {
                     return Err("an operator did not wait for the run".to_owned());
                 }
@@ -36,9 +36,9 @@ impl World<'_> {
             }
             let answer = (&mut operator.task).await.map_err(|error| error.to_string())?;
             let answer = answer.ok().map(|answer| (answer.is.is_some(), answer.unknown.as_ref().map(Why::of)));
-            let unknown = match landed.flatten() {
-                Some(Landed::Bad(why)) => Some(Why(why, false)),
-                Some(Landed::Good(_)) | None => None,
+            let unknown = match finished.flatten() {
+                Some(Finished::Bad(why)) => Some(Why(why, false)),
+                Some(Finished::Good(_)) | None => None,
             };
             let expected = operator.was_held.then(|| (self.oracle.held.contains_key(&operator.lineage), unknown));
             if answer != expected {
@@ -50,10 +50,10 @@ impl World<'_> {
     }
 
     pub(super) fn invalidate(&mut self, route: Option<usize>, branch: Option<u8>, commit: Option<u8>) -> Checked {
-        let is_meant = |asked: Asked| {
-            route.is_none_or(|route| route == asked.route)
-                && branch.is_none_or(|branch| branch == asked.branch)
-                && commit.is_none_or(|commit| commit == asked.commit)
+        let is_meant = |query: ModelQuery| {
+            route.is_none_or(|route| route == query.route)
+                && branch.is_none_or(|branch| branch == query.branch)
+                && commit.is_none_or(|commit| commit == query.commit)
         };
         let mut parameters = Parameters::new();
         parameters.extend(branch.map(|branch| ("branch".to_owned(), branch.into())));
@@ -64,7 +64,7 @@ impl World<'_> {
             return Err(error.to_string());
         }
         let met = self.engine.invalidate(&self.stage.routes, &selector, &operator());
-        self.stage.source.cut(Asked::all().filter(|asked| is_meant(*asked)).collect());
+        self.stage.source.cut(ModelQuery::all().filter(|query| is_meant(*query)).collect());
         let expected = self.oracle.invalidate(is_meant, self.wall.now());
         if expected.1 > 0 {
             self.see("cut off");
@@ -75,19 +75,19 @@ impl World<'_> {
     pub(super) async fn decide(&mut self, lineage: Slot, decision: Decision) -> Checked {
         let held = self.oracle.decide(lineage, decision, self.wall.now());
         let (mut run, mut started) = (None, None);
-        if let Some(asked) = held {
+        if let Some(query) = held {
             self.watch.decided(lineage, decision);
-            let is_fresh = self.oracle.own_worth(asked, self.wall.now()) == Worth::Fresh;
-            let wants_run = decision == Decision::Released && !(is_fresh && self.oracle.flight(asked).is_none());
+            let is_fresh = self.oracle.own_worth(query, self.wall.now()) == Worth::Fresh;
+            let wants_run = decision == Decision::Released && !(is_fresh && self.oracle.flight(query).is_none());
             let is_new;
-            (run, is_new) = self.run_for(asked, wants_run);
-            started = is_new.then_some(asked);
+            (run, is_new) = self.run_for(query, wants_run);
+            started = is_new.then_some(query);
         }
         let (engine, routes) = (Arc::clone(&self.engine), Arc::clone(&self.stage.routes));
         let id = self.stage.key(lineage).into();
         let task = tokio::spawn(async move { engine.decide(&routes, &id, None, decision, &operator()).await });
         self.operators.push(Operator { lineage, was_held: held.is_some(), run, task });
-        self.settle(&Vec::from_iter(started), true).await
+        self.compare(&Vec::from_iter(started), true).await
     }
 
     /// Checks that operators see the stored answers.
@@ -97,20 +97,20 @@ impl World<'_> {
         self.oracle.forget(now);
         let listed = self.engine.list(&self.stage.routes, &Selector::default()).into_iter().map(|overview| {
             let why = overview.failing.map(|(failure, _)| failure.as_str());
-            (Asked::of(&overview.question.parameters), (overview.state, why, overview.held.is_some()))
+            (ModelQuery::of(&overview.question.parameters), (overview.state, why, overview.held.is_some()))
         });
-        let expected = Asked::all().filter_map(|asked| {
-            let why = self.oracle.rests.get(&asked).map(|rest| rest.why);
-            let is_known = self.oracle.known.contains_key(&Slot::Own(asked));
-            let state = match self.oracle.worth(Slot::Own(asked), now) {
+        let expected = ModelQuery::all().filter_map(|query| {
+            let why = self.oracle.backoffs.get(&query).map(|backoff| backoff.why);
+            let is_known = self.oracle.known.contains_key(&Slot::Own(query));
+            let state = match self.oracle.worth(Slot::Own(query), now) {
                 _ if !is_known => "failing",
                 Worth::Fresh => "fresh",
                 Worth::WhileRevalidate => "stale_while_revalidate",
                 Worth::IfError => "stale_if_error",
                 Worth::Nothing => "expired",
             };
-            let is_held = self.oracle.held.contains_key(&asked.lineage());
-            (is_known || why.is_some()).then_some((asked, (state, why, is_held)))
+            let is_held = self.oracle.held.contains_key(&query.lineage());
+            (is_known || why.is_some()).then_some((query, (state, why, is_held)))
         });
         let (listed, expected): (BTreeMap<_, _>, BTreeMap<_, _>) = (listed.collect(), expected.collect());
         if listed == expected { Ok(()) } else { Err(format!("listed is {listed:?} instead of {expected:?}")) }

@@ -62,8 +62,8 @@ fn a_flipped_bit_never_passes_for_a_torn_tail() {
         damaged[position] ^= 0x10;
         let mut found = Recovered::default();
         found.read(&damaged);
-        let is_told = found.has_gap || found.damaged == [(RecordKind::Answer, found_key(&changes, position))];
-        assert!(is_told, "byte {position}");
+        let is_reported = found.has_gap || found.damaged == [(RecordKind::Answer, found_key(&changes, position))];
+        assert!(is_reported, "byte {position}");
         assert!(found.changes.iter().all(|change| changes.contains(change)), "byte {position}");
     }
     let mut found = Recovered::default();

@@ -124,8 +124,8 @@ fn too_many_marks_of_one_route_lose_too_much_of_it_and_nothing_of_another() {
         assert!((0..200).all(|n| marks.is_lost(A, &key(1, n), None)));
         assert!(!(200..60_000).any(|n| marks.is_lost(A, &key(1, n), None)), "the marks of another route");
         assert!((0..60_000).all(|n| marks.is_lost(A, &key(2, n), None)));
-        let strangers = (60_000..u16::MAX).filter(|n| marks.is_lost(A, &key(2, *n), None)).count();
-        assert!((1..2500).contains(&strangers), "{strangers} of 5535");
+        let absent = (60_000..u16::MAX).filter(|n| marks.is_lost(A, &key(2, *n), None)).count();
+        assert!((1..2500).contains(&absent), "{absent} of 5535");
         assert!(!marks.is_lost(A, &key(2, 500), Some(old)), "a record that is there is not in doubt");
         assert_eq!(marks.usage(key(1, 0).route()).0.records, 200);
     }

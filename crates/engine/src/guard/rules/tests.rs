@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use crate::guard::{
     GuardConfig, Identity,
     identity::{USUAL_KEYS, identities, is_name},
-    judge::*,
+    rules::*,
 };
 use domain::problem::{Path, Problems};
 
@@ -49,27 +49,27 @@ fn what_is_held_and_why() {
         (named.clone(), &["a", "b"], &["c", "d"], Some("2 of 2")),
         (named, &["a", "b"], &["b", "a"], None),
     ] {
-        let breach = judge(&config, &sets(last, "1"), &sets(new, "2")).unwrap();
+        let breach = evaluate(&config, &sets(last, "1"), &sets(new, "2")).unwrap();
         match held {
             None => assert_eq!(breach, None, "{config} {last:?} {new:?}"),
             Some(reason) => assert!(breach.as_ref().unwrap().reason.contains(reason), "{breach:?}"),
         }
     }
-    let breach = judge(&json!({"identity": ["name"]}), &sets(&["a", "b"], "1"), &[]).unwrap().unwrap();
+    let breach = evaluate(&json!({"identity": ["name"]}), &sets(&["a", "b"], "1"), &[]).unwrap().unwrap();
     assert_eq!(breach.gone, ["a", "b"]);
 }
 
 /// What `config` says of `new` after `last`, at one time.
-fn judge(config: &Value, last: &[ParameterSet], new: &[ParameterSet]) -> Result<Option<Breach>, String> {
+fn evaluate(config: &Value, last: &[ParameterSet], new: &[ParameterSet]) -> Result<Option<Breach>, String> {
     let guard = guard(config);
     let baseline = Baseline::of(guard.config(), last);
-    guard.judge(Some(&baseline), || last.to_vec(), new, Timestamp(0)).map(|judged| judged.breach)
+    guard.evaluate(Some(&baseline), || last.to_vec(), new, Timestamp(0)).map(|evaluation| evaluation.breach)
 }
 
 #[test]
 fn where_the_record_is_lost_everything_is_held() {
     let lost =
-        |config: &Value, new: &[&str]| guard(config).judge(None, Vec::new, &sets(new, "1"), Timestamp(0)).unwrap();
+        |config: &Value, new: &[&str]| guard(config).evaluate(None, Vec::new, &sets(new, "1"), Timestamp(0)).unwrap();
     for (config, new, held) in [
         (json!({}), &[][..], Some(true)),
         (json!({}), &["a"], Some(true)),
@@ -103,11 +103,11 @@ fn sets_that_are_replaced_one_by_one_are_a_loss() {
         let breach = loop {
             let new = numbered(replaced + 1..replaced + 21);
             let now = Timestamp(60_000 * replaced as u64);
-            let judged = guard.judge(Some(&baseline), || last.clone(), &new, now).unwrap();
-            if let Some(breach) = judged.breach {
+            let evaluation = guard.evaluate(Some(&baseline), || last.clone(), &new, now).unwrap();
+            if let Some(breach) = evaluation.breach {
                 break breach;
             }
-            baseline = baseline.after(judged.identities, now);
+            baseline = baseline.after(evaluation.identities, now);
             last = new;
             replaced += 1;
         };
@@ -121,10 +121,10 @@ fn what_was_accepted_outlives_the_answer() {
     let guard = guard(&json!({}));
     let baseline = Baseline::of(guard.config(), &numbered(0..6));
     for new in [numbered(0..1), numbered(10..16), Vec::new()] {
-        let judged = guard.judge(Some(&baseline), Vec::new, &new, Timestamp(0)).unwrap();
-        assert!(judged.breach.is_some(), "{new:?}");
+        let evaluation = guard.evaluate(Some(&baseline), Vec::new, &new, Timestamp(0)).unwrap();
+        assert!(evaluation.breach.is_some(), "{new:?}");
     }
-    assert!(guard.judge(Some(&baseline), Vec::new, &numbered(1..7), Timestamp(0)).unwrap().breach.is_none());
+    assert!(guard.evaluate(Some(&baseline), Vec::new, &numbered(1..7), Timestamp(0)).unwrap().breach.is_none());
 }
 
 /// A key of the usual ones is found where nobody names one.
@@ -135,15 +135,15 @@ fn replaced_sets_are_noticed_without_a_word_in_the_configuration() {
         values.map(set).collect()
     };
     for key in USUAL_KEYS {
-        let breach = judge(&json!({}), &of(key, 0..23), &of(key, 100..123)).unwrap().unwrap();
+        let breach = evaluate(&json!({}), &of(key, 0..23), &of(key, 100..123)).unwrap().unwrap();
         assert!(breach.reason.starts_with("23 of 23 ") && breach.identity == [key], "{breach:?}");
-        assert_eq!(judge(&json!({"identity": []}), &of(key, 0..23), &of(key, 100..123)), Ok(None));
+        assert_eq!(evaluate(&json!({"identity": []}), &of(key, 0..23), &of(key, 100..123)), Ok(None));
     }
-    assert_eq!(judge(&json!({}), &of("tag", 0..23), &of("tag", 100..123)), Ok(None), "a version is no name");
+    assert_eq!(evaluate(&json!({}), &of("tag", 0..23), &of("tag", 100..123)), Ok(None), "a version is no name");
     // One set before or after says nothing of what names it.
-    assert_eq!(judge(&json!({}), &of("name", 0..1), &of("name", 5..6)), Ok(None));
+    assert_eq!(evaluate(&json!({}), &of("name", 0..1), &of("name", 5..6)), Ok(None));
     assert_eq!(
-        judge(&json!({"identity": ["name"]}), &of("name", 0..1), &of("name", 5..6)).unwrap().unwrap().gone,
+        evaluate(&json!({"identity": ["name"]}), &of("name", 0..1), &of("name", 5..6)).unwrap().unwrap().gone,
         ["0"]
     );
     // A key that no longer tells the sets apart is no error: another does, or they are counted.
@@ -161,10 +161,10 @@ fn replaced_sets_are_noticed_without_a_word_in_the_configuration() {
         };
         of("name", values.clone()).into_iter().zip(values).map(add).collect::<Vec<_>>()
     };
-    let breach = judge(&json!({}), &both(0..5), &alike(both(10..15))).unwrap().unwrap();
+    let breach = evaluate(&json!({}), &both(0..5), &alike(both(10..15))).unwrap().unwrap();
     assert!(breach.identity == ["id"] && breach.reason.starts_with("5 of 5"), "{breach:?}");
-    assert_eq!(judge(&json!({}), &of("name", 0..5), &alike(of("name", 10..15))), Ok(None), "counted");
-    assert!(judge(&json!({}), &of("name", 0..5), &alike(of("name", 10..12))).unwrap().is_some(), "counted");
+    assert_eq!(evaluate(&json!({}), &of("name", 0..5), &alike(of("name", 10..15))), Ok(None), "counted");
+    assert!(evaluate(&json!({}), &of("name", 0..5), &alike(of("name", 10..12))).unwrap().is_some(), "counted");
 }
 
 #[test]
@@ -173,26 +173,26 @@ fn an_identity_that_was_changed_is_compared_by_the_last_answer() {
     let guard = guard(&json!({"identity": ["name"]}));
     let other = GuardConfig { identity: Identity::Keys(vec!["digest".to_owned()]), ..GuardConfig::default() };
     let baseline = Baseline::of(&other, &last);
-    let judged = guard.judge(Some(&baseline), || last.clone(), &numbered(5..10), Timestamp(0)).unwrap();
-    assert!(judged.breach.unwrap().reason.starts_with("5 of 5"));
+    let evaluation = guard.evaluate(Some(&baseline), || last.clone(), &numbered(5..10), Timestamp(0)).unwrap();
+    assert!(evaluation.breach.unwrap().reason.starts_with("5 of 5"));
     // The answer is remembered no more: sets are counted.
-    let judged = guard.judge(Some(&baseline), Vec::new, &numbered(5..10), Timestamp(0)).unwrap();
-    assert!(judged.breach.is_none());
-    assert!(guard.judge(Some(&baseline), Vec::new, &numbered(5..7), Timestamp(0)).unwrap().breach.is_some());
+    let evaluation = guard.evaluate(Some(&baseline), Vec::new, &numbered(5..10), Timestamp(0)).unwrap();
+    assert!(evaluation.breach.is_none());
+    assert!(guard.evaluate(Some(&baseline), Vec::new, &numbered(5..7), Timestamp(0)).unwrap().breach.is_some());
 }
 
 #[test]
 fn what_cannot_be_meant_is_an_error() {
-    let judge = |config: &Value, new: &[ParameterSet]| judge(config, &[], new).unwrap_err();
-    let twins = [sets(&["a"], "1"), sets(&["a"], "2")].concat();
-    let error = judge(&json!({"identity": ["name"]}), &twins);
+    let evaluate = |config: &Value, new: &[ParameterSet]| evaluate(config, &[], new).unwrap_err();
+    let duplicates = [sets(&["a"], "1"), sets(&["a"], "2")].concat();
+    let error = evaluate(&json!({"identity": ["name"]}), &duplicates);
     assert_eq!(error, "the parameter sets 0 and 1 are both `a`");
-    assert!(judge(&json!({}), &sets(&["a", "a"], "1")).contains("0 and 1"));
+    assert!(evaluate(&json!({}), &sets(&["a", "a"], "1")).contains("0 and 1"));
     let empty = [ParameterSet::default(), ParameterSet::default()];
-    assert_eq!(judge(&json!({}), &empty), "the parameter sets 0 and 1 are both empty");
-    assert!(super::tests::judge(&json!({}), &[], &twins).is_ok());
-    assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
-    assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
+    assert_eq!(evaluate(&json!({}), &empty), "the parameter sets 0 and 1 are both empty");
+    assert!(super::tests::evaluate(&json!({}), &[], &duplicates).is_ok());
+    assert!(evaluate(&json!({"identity": ["id"]}), &duplicates).contains("parameter set 0: it has no `id`"));
+    assert!(evaluate(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
 }
 
 /// Sets with equal and unequal values, also numbers that are equal and written in two ways.
@@ -209,8 +209,8 @@ proptest! {
     #[test]
     fn sets_that_a_key_tells_apart_are_no_twins(sets in any_sets()) {
         for identity in [json!("auto"), json!([])] {
-            let checked = guard(&json!({"identity": identity})).check(&sets);
-            prop_assert_eq!(checked.is_err(), twins_as_a_whole(&sets).is_some(), "{:?}", checked);
+            let checked = guard(&json!({"identity": identity})).identify(&sets);
+            prop_assert_eq!(checked.is_err(), duplicates_as_a_whole(&sets).is_some(), "{:?}", checked);
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) const MAX_NAMED: usize = 100;
 
 /// The guard's judgement of an answer.
 #[derive(Debug)]
-pub struct Judged {
+pub struct Evaluation {
     /// Why the answer is held; `None` when it may pass.
     pub breach: Option<Breach>,
     /// Its sets, told apart.
@@ -40,25 +40,25 @@ impl Guard {
     ///
     /// # Errors
     /// When the new answer is invalid: two sets have one identity, a set lacks a key, or an empty list is an error.
-    pub fn judge(
+    pub fn evaluate(
         &self,
         baseline: Option<&Baseline>,
         last: impl Fn() -> Vec<ParameterSet>,
         new: &[ParameterSet],
         now: Timestamp,
-    ) -> Result<Judged, String> {
-        let alone = self.check(new)?;
+    ) -> Result<Evaluation, String> {
+        let own = self.identify(new)?;
         let Some(baseline) = baseline else {
             let breach = self.unknown(new.len()).map(|reason| Breach {
                 reason,
                 gone: Vec::new(),
-                identity: alone.keys().to_vec(),
+                identity: own.keys().to_vec(),
                 can_be_confirmed: !self.is_kept(new.len(), true),
                 is_loss: true,
             });
-            return Ok(Judged { breach, identities: alone });
+            return Ok(Evaluation { breach, identities: own });
         };
-        let (identities, loss) = self.compare(baseline, &last, new, alone, now);
+        let (identities, loss) = self.compare(baseline, &last, new, own, now);
         let reason = self.reason(baseline, &loss, new.len(), now);
         let breach = reason.map(|(reason, is_loss)| {
             let keys = identities.keys();
@@ -72,19 +72,19 @@ impl Guard {
                 is_loss,
             }
         });
-        Ok(Judged { breach, identities })
+        Ok(Evaluation { breach, identities })
     }
 
     /// Tells the sets of an answer apart, alone. Refuses an invalid answer.
-    fn check(&self, new: &[ParameterSet]) -> Result<Identities, String> {
+    fn identify(&self, new: &[ParameterSet]) -> Result<Identities, String> {
         if new.is_empty() && self.0.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
         }
         let identities = Identities::of(&self.0.identity, new);
         let keys = self.explicit_keys();
-        let is_told_apart =
-            if keys.is_empty() { !identities.may_have_twins(new) } else { !identities.keys().is_empty() };
-        if is_told_apart || (keys.is_empty() && new.len() < 2) {
+        let is_identified =
+            if keys.is_empty() { !identities.may_have_duplicates(new) } else { !identities.keys().is_empty() };
+        if is_identified || (keys.is_empty() && new.len() < 2) {
             return Ok(identities);
         }
         for (index, set) in new.iter().enumerate() {
@@ -92,8 +92,8 @@ impl Guard {
                 return Err(format!("parameter set {index}: it has no `{key}`, which `guard.identity` needs"));
             }
         }
-        let twins = if keys.is_empty() { twins_as_a_whole(new) } else { twins_by(new, keys) };
-        let Some((first, second)) = twins else { return Ok(identities) };
+        let duplicates = if keys.is_empty() { duplicates_as_a_whole(new) } else { duplicates_by(new, keys) };
+        let Some((first, second)) = duplicates else { return Ok(identities) };
         let set = &new[second];
         let label = if set.0.is_empty() { "empty".to_owned() } else { format!("`{}`", label(set, keys)) };
         Err(format!("the parameter sets {first} and {second} are both {label}"))
@@ -103,13 +103,13 @@ impl Guard {
         if let Identity::Keys(keys) = &self.0.identity { keys } else { &[] }
     }
 
-    /// The sets of `new`, told apart as they are compared, and its loss. `alone` is how they are told apart without the baseline.
+    /// The sets of `new`, told apart as they are compared, and its loss. `own` is how they are told apart without the baseline.
     fn compare(
         &self,
         baseline: &Baseline,
         last: impl Fn() -> Vec<ParameterSet>,
         new: &[ParameterSet],
-        alone: Identities,
+        own: Identities,
         now: Timestamp,
     ) -> (Identities, Loss) {
         let counted = || Loss {
@@ -117,8 +117,8 @@ impl Guard {
             of_hour: baseline.peak(now).saturating_sub(new.len()),
         };
         let by_identity = |baseline: &Baseline| {
-            let is_same = alone.keys() == baseline.keys();
-            let known = if is_same { alone.clone() } else { Identities::by(new, baseline.keys())? };
+            let is_same = own.keys() == baseline.keys();
+            let known = if is_same { own.clone() } else { Identities::by(new, baseline.keys())? };
             let mut loss = baseline.losses(&known, now);
             loss.of_hour = loss.of_hour.max(counted().of_hour);
             Some((known, loss))
@@ -146,7 +146,7 @@ impl Guard {
             if last.len() == baseline.count() { Identities::by(&last, &keys) } else { None }
         });
         let compared = identities.and_then(|last| by_identity(&baseline.identified_as(last)));
-        compared.unwrap_or_else(|| (alone, counted()))
+        compared.unwrap_or_else(|| (own, counted()))
     }
 
     /// Why an answer with `count` sets and this `loss` is held, and whether that is for what was there before; `None` if it passes.
@@ -238,17 +238,17 @@ fn whole(set: &Parameters) -> String {
 }
 
 /// The first two indices with equal sets.
-fn twins_as_a_whole(sets: &[ParameterSet]) -> Option<(usize, usize)> {
-    twins(sets.iter().map(|set| &set.0))
+fn duplicates_as_a_whole(sets: &[ParameterSet]) -> Option<(usize, usize)> {
+    duplicates(sets.iter().map(|set| &set.0))
 }
 
-fn twins_by(sets: &[ParameterSet], keys: &[String]) -> Option<(usize, usize)> {
+fn duplicates_by(sets: &[ParameterSet], keys: &[String]) -> Option<(usize, usize)> {
     let identity = |set: &ParameterSet| keys.iter().filter_map(|key| set.0.get(key)).map(canonical).collect::<Vec<_>>();
-    twins(sets.iter().map(identity))
+    duplicates(sets.iter().map(identity))
 }
 
 /// The first two indices with equal values.
-fn twins<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<(usize, usize)> {
+fn duplicates<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<(usize, usize)> {
     // The standard library's hash is slow for the many parts of a set.
     let mut places = HashMap::with_hasher(RandomState::default());
     for (place, each) in all.enumerate() {

@@ -20,7 +20,7 @@ pub struct Standing<'a> {
     /// The key of its lineage.
     pub lineage: Key,
     /// When a caller last asked; `None` when one asks now.
-    pub asked_at: Option<Timestamp>,
+    pub queried_at: Option<Timestamp>,
     /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
     /// builds a commit, never takes away the lineage's sets, however often it is repeated.
     pub is_new: bool,
@@ -32,7 +32,7 @@ pub struct Standing<'a> {
 
 /// The result of a review.
 #[derive(Debug)]
-pub enum Review {
+pub enum Verdict {
     /// The answer passes; nothing was held.
     Passed(Baseline),
     /// The answer passes, and the held one is dropped.
@@ -44,12 +44,12 @@ pub enum Review {
 }
 
 impl Guard {
-    /// Reviews `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::judge`]. `before` is the answer that
+    /// Reviews `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::evaluate`]. `before` is the answer that
     /// is held now.
     ///
     /// # Errors
-    /// As [`Guard::judge`].
-    pub fn review(
+    /// As [`Guard::evaluate`].
+    pub fn check(
         &self,
         of: Standing<'_>,
         baseline: Option<&Baseline>,
@@ -57,22 +57,22 @@ impl Guard {
         before: Option<&Held>,
         new: &[ParameterSet],
         now: Timestamp,
-    ) -> Result<Review, String> {
+    ) -> Result<Verdict, String> {
         // With nothing before it, a loss is held for a lost record, which is known for a week. It is still lost while that loss is held.
         let is_lost = |baseline: &&Baseline| baseline.is_of_nothing() && before.is_some_and(|held| held.breach.is_loss);
-        let judged = self.judge(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;
-        let fingerprint = Self::fingerprint(new, &judged.identities);
+        let evaluation = self.evaluate(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;
+        let fingerprint = Self::fingerprint(new, &evaluation.identities);
         let same = before.filter(|held| held.fingerprint == fingerprint);
-        let breach = judged.breach.or_else(|| self.still_holds(same?, new.len()));
+        let breach = evaluation.breach.or_else(|| self.still_holds(same?, new.len()));
         let before = before.filter(|_| of.is_current);
         let Some(mut breach) = breach else {
             let next = match baseline {
-                Some(baseline) => baseline.after(judged.identities, now),
-                None => Baseline::anew(judged.identities),
+                Some(baseline) => baseline.after(evaluation.identities, now),
+                None => Baseline::anew(evaluation.identities),
             };
             return Ok(match before {
-                None => Review::Passed(next),
-                Some(held) => Review::Cleared(Box::new(held.clone()), next),
+                None => Verdict::Passed(next),
+                Some(held) => Verdict::Cleared(Box::new(held.clone()), next),
             });
         };
         let counts = !(of.is_new && new.is_empty());
@@ -86,10 +86,10 @@ impl Guard {
             sets: new.len(),
             agreed: 0,
             wanted: rules.confirm_after,
-            apart: rules.confirm_for.0,
+            interval: rules.confirm_for.0,
             since: now,
             seen_at: now,
-            asked_at: of.asked_at.unwrap_or(now),
+            queried_at: of.queried_at.unwrap_or(now),
             evidence: Vec::new(),
             decision: None,
             decided_at: now,
@@ -103,9 +103,9 @@ impl Guard {
             held.follow(before, of.began, now);
         }
         if of.is_current && held.is_accepted() {
-            return Ok(Review::Accepted(Box::new(held), Baseline::anew(judged.identities)));
+            return Ok(Verdict::Accepted(Box::new(held), Baseline::anew(evaluation.identities)));
         }
-        Ok(Review::Held(Box::new(held)))
+        Ok(Verdict::Held(Box::new(held)))
     }
 }
 
@@ -114,17 +114,17 @@ impl Held {
     /// of one that was under way meanwhile may have said the same thing once.
     fn follow(&mut self, before: &Self, began: Timestamp, now: Timestamp) {
         // If the clock was put back, count from now.
-        let is_apart = began.min(now).since(before.counted_at).is_some_and(|passed| passed >= self.apart);
+        let is_due = began.min(now).since(before.counted_at).is_some_and(|passed| passed >= self.interval);
         let has_jumped = now < before.counted_at;
         if !self.counts {
             (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
             self.is_contradicted = before.is_contradicted;
         } else if before.counts && !before.is_contradicted {
-            self.agreed = before.agreed.saturating_add(u32::from(is_apart));
-            self.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+            self.agreed = before.agreed.saturating_add(u32::from(is_due));
+            self.counted_at = if is_due || has_jumped { now } else { before.counted_at };
         }
         self.since = before.since.min(now);
-        self.asked_at = self.asked_at.max(before.asked_at);
+        self.queried_at = self.queried_at.max(before.queried_at);
         self.decision = before.standing_decision(now);
         self.decided_at = before.decided_at;
     }

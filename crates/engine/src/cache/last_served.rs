@@ -7,23 +7,23 @@ use domain::clock::Timestamp;
 /// When a caller last asked for an answer, and whether the answer was renewed ahead since. It lives in memory only, and is
 /// changed without a lock by each call: the time in milliseconds, shifted by one bit, which says *ahead*.
 #[derive(Debug, Default)]
-pub struct Turn(AtomicU64);
+pub struct LastServed(AtomicU64);
 
-impl Turn {
+impl LastServed {
     /// The turn of an answer that was renewed ahead.
-    pub const fn ahead() -> Self {
+    pub const fn prefetched() -> Self {
         Self(AtomicU64::new(1))
     }
 
     /// Notes that a caller asks at `now`. Returns whether the answer was renewed ahead and nobody had asked for it yet.
-    pub fn take(&self, now: Timestamp) -> bool {
-        let was_ahead = self.0.load(Ordering::Relaxed) & 1 == 1;
+    pub fn note(&self, now: Timestamp) -> bool {
+        let was_prefetched = self.0.load(Ordering::Relaxed) & 1 == 1;
         self.0.store(now.0 << 1, Ordering::Relaxed);
-        was_ahead
+        was_prefetched
     }
 
     /// When a caller last asked. `None` if that is not known.
-    pub(crate) fn taken_at(&self) -> Option<Timestamp> {
+    pub(crate) fn at(&self) -> Option<Timestamp> {
         Some(Timestamp(self.0.load(Ordering::Relaxed) >> 1)).filter(|at| at.0 > 0)
     }
 
@@ -40,7 +40,7 @@ impl Turn {
     }
 }
 
-impl Clone for Turn {
+impl Clone for LastServed {
     fn clone(&self) -> Self {
         Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
     }
@@ -52,14 +52,14 @@ mod tests {
 
     #[test]
     fn the_first_caller_after_a_renewal_ahead_learns_of_it() {
-        let (before, now) = (Turn::default(), Timestamp(1_764_000_000_123));
-        assert_eq!((before.taken_at(), before.take(now), before.taken_at()), (None, false, Some(now)));
-        let renewed = Turn::ahead();
-        assert_eq!(renewed.taken_at(), None);
+        let (before, now) = (LastServed::default(), Timestamp(1_764_000_000_123));
+        assert_eq!((before.at(), before.note(now), before.at()), (None, false, Some(now)));
+        let renewed = LastServed::prefetched();
+        assert_eq!(renewed.at(), None);
         renewed.follow(&before);
-        assert_eq!(renewed.taken_at(), Some(now));
+        assert_eq!(renewed.at(), Some(now));
         let later = Timestamp(now.0 + 5);
-        assert_eq!((renewed.take(later), renewed.take(later)), (true, false));
-        assert_eq!(renewed.clone().taken_at(), Some(later));
+        assert_eq!((renewed.note(later), renewed.note(later)), (true, false));
+        assert_eq!(renewed.clone().at(), Some(later));
     }
 }

@@ -19,7 +19,7 @@ use domain::{
 };
 
 /// How many differences are remembered.
-const MAX_FINDINGS: usize = 20;
+const MAX_DIFFERENCES: usize = 20;
 /// How many added, removed and changed sets each of them shows.
 const MAX_SETS: usize = 10;
 /// How many bytes of input parameters and sets each of them shows.
@@ -36,7 +36,7 @@ pub(super) enum Sighting {
 }
 
 /// Counts and differences of one route.
-pub(super) struct Findings {
+pub(super) struct Differences {
     since: Timestamp,
     state: Mutex<State>,
 }
@@ -46,7 +46,7 @@ struct State {
     counts: Counts,
     subtracted: u64,
     /// The last ones first.
-    last: VecDeque<Finding>,
+    last: VecDeque<NotedDifference>,
 }
 
 /// How many comparisons ended in each way.
@@ -78,13 +78,13 @@ pub struct Report {
     /// How many values differed and were left out as noise.
     subtracted: u64,
     /// The last differences, the most recent first.
-    differences: Vec<Finding>,
+    differences: Vec<NotedDifference>,
 }
 
 /// A difference that was found.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Finding {
+struct NotedDifference {
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     application_set: Option<Arc<str>>,
@@ -115,7 +115,7 @@ struct Pair {
     candidate: Value,
 }
 
-impl Findings {
+impl Differences {
     /// Nothing was found yet, at `since`.
     pub(super) fn new(since: Timestamp) -> Self {
         Self { since, state: Mutex::default() }
@@ -143,15 +143,15 @@ impl Findings {
     pub(super) fn note(&self, now: Timestamp, query: &Query, sighting: Sighting, secrets: &Secrets) {
         let mut shown = Shown { secrets, left: MAX_BYTES };
         let name = &query.application_set;
-        let finding = Finding {
+        let difference = NotedDifference {
             at: now.to_date(),
             application_set: (!name.is_empty()).then(|| secrets.redact(name).into()),
             input: shown.value(&query.parameters),
             what: shown.what(sighting),
         };
         let last = &mut self.state.lock().last;
-        last.truncate(MAX_FINDINGS - 1);
-        last.push_front(finding);
+        last.truncate(MAX_DIFFERENCES - 1);
+        last.push_front(difference);
     }
 
     /// Everything that was found.
@@ -229,12 +229,12 @@ mod tests {
     }
 
     fn found(sighting: Sighting, input: Value) -> Value {
-        let findings = Findings::new(Timestamp(0));
+        let differences = Differences::new(Timestamp(0));
         let query = Query::new("fleet".into(), Arc::new(serde_json::from_value(input).unwrap()), Instant::now());
         let secrets = [Secret::from("hunter22".to_owned())].into_iter().collect();
-        findings.note(Timestamp(1000), &query, sighting, &secrets);
-        findings.count(Compared::Differs);
-        json!(findings.report(&"r".into(), "http", Percent(100), BTreeSet::new()))
+        differences.note(Timestamp(1000), &query, sighting, &secrets);
+        differences.count(Compared::Differs);
+        json!(differences.report(&"r".into(), "http", Percent(100), BTreeSet::new()))
     }
 
     #[test]
@@ -279,14 +279,14 @@ mod tests {
 
     #[test]
     fn only_the_last_differences_are_remembered() {
-        let findings = Findings::new(Timestamp(0));
+        let differences = Differences::new(Timestamp(0));
         for second in 0..50 {
             let query = Query::new("".into(), Arc::default(), Instant::now());
-            findings.note(Timestamp(second * 1000), &query, Sighting::Error("e".to_owned()), &Secrets::default());
+            differences.note(Timestamp(second * 1000), &query, Sighting::Error("e".to_owned()), &Secrets::default());
         }
-        let report = json!(findings.report(&"r".into(), "http", Percent(10), BTreeSet::from(["etag".to_owned()])));
+        let report = json!(differences.report(&"r".into(), "http", Percent(10), BTreeSet::from(["etag".to_owned()])));
         let all = report["differences"].as_array().unwrap();
-        assert_eq!((all.len(), &all[0]["at"]), (MAX_FINDINGS, &json!("1970-01-01T00:00:49Z")));
+        assert_eq!((all.len(), &all[0]["at"]), (MAX_DIFFERENCES, &json!("1970-01-01T00:00:49Z")));
         assert!(all[0].get("applicationSet").is_none());
         assert_eq!((&report["sample"], &report["noise"]), (&json!("10%"), &json!(["etag"])));
     }
