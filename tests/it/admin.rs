@@ -388,7 +388,7 @@ async fn stored_answers_are_renewed_after_a_start_without_a_call() {
     assert!(status.starts_with("appset-gateway; hit; ttl=") && !status.contains("ttl=-"), "{status}");
     gateway.signal(Signal::SIGTERM);
     let (_, log) = gateway.wait(Duration::from_secs(10));
-    assert!(log.contains("what was known before the start is asked again"), "{log}");
+    assert!(log.contains("the answers from before the start are renewed"), "{log}");
 }
 
 /// A failed run keeps the end of the program's stderr, however the run failed.

@@ -1,5 +1,5 @@
 //! The engine answers a resolved query: from the cache, else by one shared run (backend, shape, encode, guard, record). If
-//! the run fails, the last good answer is served. It knows neither HTTP nor status codes.
+//! the run fails, the last good answer is served. It has neither HTTP nor status codes.
 
 mod acknowledged;
 mod as_stored;
@@ -59,7 +59,7 @@ pub enum AnswerSource {
     },
     /// From the cache, stale: a run in the background renews it, or the reason why none does at present.
     StaleWhileRevalidate(Stale, Option<Box<Unknown>>),
-    /// From the cache, stale, because the backend does not know.
+    /// From the cache, stale, because the backend failed.
     StaleIfError(Stale, Box<Unknown>),
     /// From the backend, just now.
     Miss {
@@ -73,7 +73,7 @@ pub enum AnswerSource {
 pub struct Unknown {
     /// What happened.
     pub failure: Failure,
-    /// Set if it happened to an earlier call: how long until the backend is asked again, at the earliest.
+    /// Set if it happened to an earlier call: how long until the backend is called again, at the earliest.
     pub retry_after: Option<Duration>,
     /// Why the last good answer is not served, if there is one.
     pub unusable: Option<Unusable>,
@@ -205,14 +205,14 @@ impl Engine {
         }
     }
 
-    /// Notes that a caller asks for `entry`, the answer to `resolved`, which is due.
+    /// Notes that a caller gets `entry`, the answer to `resolved`, which is due.
     fn note_served(&self, resolved: &ResolvedQuery, entry: &Entry, now: Timestamp) {
         let last = entry.last_served.at();
         entry.last_served.note(now);
         self.prefetch(resolved, last, now);
     }
 
-    /// The recent failure because of which no run starts for `key` now. Also records that a caller asked, so that a held answer
+    /// The recent failure because of which no run starts for `key` now. Also records that a caller came, so that a held answer
     /// is not forgotten.
     fn backoff(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
         let (backoff, left) = self.known.failing.backoff(key, now)?;

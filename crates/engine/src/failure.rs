@@ -14,7 +14,7 @@ use store::StoreError;
 /// Why a run brought no answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Failure {
-    /// The backend does not know.
+    /// The backend failed.
     Backend(BackendError),
     /// The deadline passed. The run may still end, and its answer is then stored.
     Deadline,
@@ -27,7 +27,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What was learned about each item, if the backend asked about several.
+    /// What was learned about each item, if the backend queried several.
     #[must_use]
     pub fn evidence(&self) -> &[Evidence] {
         if let Self::Backend(error) = self { &error.evidence } else { &[] }
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// How long the source asked not to be called.
+    /// How long the source wants no calls.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Backend(BackendError { kind: ErrorKind::Throttled { retry_after }, .. }) => *retry_after,

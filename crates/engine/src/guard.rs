@@ -40,13 +40,13 @@ pub struct GuardConfig {
     /// An answer is held if it loses more than this share of the last good answer, or of what was accepted within the
     /// last hour.
     pub(crate) max_shrink: Percent,
-    /// The keys that tell which Application a parameter set stands for. `auto`: the first of `name`, `id`, `number`,
-    /// `branch`, `cluster`, `server`, `namespace`, `path` and `repository` that tells all sets apart, before and after. `[]`: sets are only
+    /// The keys that identify the Application of a parameter set. `auto`: the first of `name`, `id`, `number`,
+    /// `branch`, `cluster`, `server`, `namespace`, `path` and `repository` that identifies all sets, before and after. `[]`: sets are only
     /// counted.
     pub identity: Identity,
     /// How many further runs must agree with a held answer before it is accepted. The gateway makes these runs itself.
     pub confirm_after: u32,
-    /// How far apart those runs are.
+    /// The time between those runs.
     pub confirm_for: HumanDuration,
 }
 

@@ -54,7 +54,7 @@ pub struct Replica {
     pub(crate) started: Instant,
     /// Whether the store names another revision for some route.
     pub(crate) has_outdated: AtomicBool,
-    /// Whether some change is not settled.
+    /// Whether some change is not acknowledged.
     pub(crate) has_unacknowledged: AtomicBool,
     /// Whether requests get nowhere, so that the store must be in pieces.
     pub(crate) suspects: AtomicBool,

@@ -42,13 +42,13 @@ pub struct Route {
     pub kind: &'static str,
     /// Its backend.
     pub backend: Arc<dyn Backend>,
-    /// How answers look.
+    /// The shape of answers.
     pub shape: Shape,
     /// How long they live.
     pub policy: Policy,
     /// What they may lose.
     pub guard: Guard,
-    /// When a call is given up.
+    /// The deadline of a call.
     pub deadline: Duration,
     /// What is counted.
     pub metrics: RouteMetrics,
@@ -80,7 +80,7 @@ pub struct RouteParts {
     pub matcher: Option<Matcher>,
     /// Which parameters it accepts.
     pub input: Accepts,
-    /// How answers look.
+    /// The shape of answers.
     pub shape: Shape,
     /// How long they live.
     pub cache: CacheConfig,
@@ -88,7 +88,7 @@ pub struct RouteParts {
     pub lineage: Option<Vec<String>>,
     /// What answers may lose.
     pub guard: Guard,
-    /// When a call is given up.
+    /// The deadline of a call.
     pub deadline: Duration,
     /// The candidate for its backend's place.
     pub shadow: Option<Arc<Shadow>>,
@@ -171,7 +171,7 @@ impl Route {
             Accepts::All => return Ok(parameters),
             Accepts::Declared(input) => input.accept(Arc::unwrap_or_clone(parameters)),
             Accepts::Announced(announced) => {
-                // Boxed: it is rare, and larger than the rest of a request.
+                // Boxed: it is rare, and larger than all else of a request.
                 let input = Box::pin(announced.input(until)).await;
                 let input = input.map_err(|error| error.within("which parameters it has is not known"))?;
                 input.accept(Arc::unwrap_or_clone(parameters))
@@ -180,8 +180,8 @@ impl Route {
         accepted.map(Arc::new).map_err(BackendError::invalid_input)
     }
 
-    /// Whether it depends on the bytes of a request alone that the route takes it, and with which parameters: no folder and no command is
-    /// asked. `is_named` tells whether the path names the route.
+    /// Whether it depends on the bytes of a request alone that the route takes it, and with which parameters: no folder is
+    /// read and no command run. `is_named` says whether the path names the route.
     #[must_use]
     pub fn depends_on_bytes_only(&self, is_named: bool) -> bool {
         let is_picked_by_bytes = is_named || self.matcher.as_ref().is_some_and(|matcher| !matcher.needs_file());

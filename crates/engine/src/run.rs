@@ -1,4 +1,4 @@
-//! One run of a backend: ask, shape, review, record. It is a task of its own, so it does not end when its callers leave.
+//! One run of a backend: call, shape, check, record. It is a task of its own, so it does not end when its callers leave.
 
 mod candidates;
 mod changes;
@@ -32,7 +32,7 @@ use flight::FlightGuard;
 use telemetry::trace::{self, Span, SpanKind};
 
 /// A run ends this long before its first caller's deadline, so that the reason still arrives. The backend's deadline is as long
-/// before the run's end, because the backend knows best what it was waiting for.
+/// before the run's end, because the backend can say best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// What a run comes to: the answer, or why there is none.
@@ -43,9 +43,9 @@ pub(crate) type Finished = Result<Arc<Entry>, Failure>;
 pub(crate) enum Wanted {
     /// A caller waits for it.
     Now,
-    /// A caller asked, and got a stale answer already.
+    /// A caller came, and got a stale answer already.
     Behind,
-    /// The gateway itself asks. A caller last asked at this time.
+    /// The gateway itself wants the answer. A caller last did at this time.
     Since(Timestamp),
     /// The same, after an event.
     Event(Timestamp),
@@ -54,7 +54,7 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// When a caller last asked, if the gateway itself asks now.
+    /// When a caller last wanted the answer, if the gateway itself does now.
     pub(crate) const fn queried_at(self) -> Option<Timestamp> {
         match self {
             Self::Since(then) | Self::Event(then) | Self::Prefetch(then) => Some(then),
@@ -148,7 +148,8 @@ impl Run {
         if self.resolved.route.trust() == self.trust {
             return Ok(found);
         }
-        let why = "the keys or roots of the signers changed while the answer was made; the next call asks again";
+        let why =
+            "the keys or roots of the signers changed while the answer was made; the next call starts another run";
         Err(Failure::Backend(BackendError::unavailable(why)))
     }
 
@@ -183,7 +184,7 @@ impl Run {
     }
 }
 
-/// Asks the backend of `resolved` once. Uses no stored answer, stores nothing, and asks no guard.
+/// Calls the backend of `resolved` once. Uses no stored answer, stores nothing, and checks nothing.
 pub async fn try_out(resolved: &ResolvedQuery) -> Result<Vec<ParameterSet>, Failure> {
     let found = resolve_in_time(resolved, resolved.query.before.clone()).await;
     found.map(|found| found.sets)

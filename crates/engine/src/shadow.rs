@@ -1,6 +1,6 @@
-//! A route's shadow: a second backend, the candidate, that is asked what the route's own backend has just answered. The two lists are
+//! A route's shadow: a second backend, the candidate, that is sent the query that the route's own backend has just answered. The two lists are
 //! compared. Nothing here touches an answer, the cache, the guard or a caller's time: the work is a task of its own, at most [`AT_ONCE`]
-//! candidates of a route are asked at once, and the others are skipped.
+//! candidates of a route are called at once, and the others are skipped.
 
 mod comparison;
 mod differences;
@@ -37,11 +37,11 @@ use domain::{
 use source::{Backend, Reached, with_permits_of};
 use telemetry::metrics::RouteShadowMetrics;
 
-/// How many candidates of one route are asked at once.
+/// How many candidates of one route are called at once.
 const AT_ONCE: usize = 2;
 /// For how many questions of one route the runs are counted.
 const MAX_QUESTIONS: usize = 20_000;
-/// The candidate's deadline is this long before its end, because it knows best what it was waiting for.
+/// The candidate's deadline is this long before its end, because it can say best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// The candidate of a route, and what was found out about it.
@@ -60,7 +60,7 @@ pub struct Shadow {
     permits: Arc<Semaphore>,
     /// The right to learn from a run that is not compared.
     learning: Arc<Semaphore>,
-    /// The turns of its large documents.
+    /// The permits for its large documents.
     documents: Arc<Semaphore>,
     /// How many runs there were of each question.
     runs: Recent<Key, u64>,
@@ -79,15 +79,15 @@ pub struct ShadowParts {
     pub backend: Arc<dyn Backend>,
     /// The route's own backend.
     pub primary: Arc<dyn Backend>,
-    /// How the candidate's answers look.
+    /// The shape of the candidate's answers.
     pub shape: Shape,
-    /// After which share of the runs of the route's backend the candidate is asked.
+    /// After which share of the runs of the route's backend the candidate is called.
     pub sample: Percent,
-    /// The keys that tell which sets of the two answers belong together.
+    /// The keys by which sets of the two answers belong together.
     pub identity: Identity,
     /// Keys that are not compared.
     pub ignore: BTreeSet<String>,
-    /// When the candidate is given up.
+    /// The deadline of the candidate.
     pub timeout: HumanDuration,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -116,7 +116,7 @@ enum Compared {
     CandidateError,
     /// The route's own backend has none.
     PrimaryError,
-    /// The candidate was not asked.
+    /// The candidate was not called.
     Skipped,
 }
 
@@ -279,7 +279,7 @@ impl Shadow {
             }
             Err(error) => (Compared::CandidateError, Sighting::Error(error)),
         };
-        // Whoever sees the count finds what was counted.
+        // The difference is listed before it is counted.
         self.differences.note(self.clock.now(), query, sighting, &self.secrets());
         self.count(compared);
     }

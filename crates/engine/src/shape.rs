@@ -45,7 +45,7 @@ const LARGEST: usize = 32 * 1024 * 1024;
 /// After this many sets, the task yields to others.
 const BREAK: usize = 64;
 
-/// How a route's parameter sets look.
+/// The shape of a route's parameter sets.
 #[derive(Debug)]
 pub struct Shape {
     output: Option<Vec<(String, Template)>>,
@@ -69,7 +69,7 @@ pub struct ShapeConfig<'a> {
 }
 
 impl Shape {
-    /// Parses the mapping, whose templates know the names of `scope`. `path` is the route's.
+    /// Parses the mapping, whose templates may use the names of `scope`. `path` is the route's.
     pub fn build(
         config: ShapeConfig<'_>,
         scope: &NameScope,

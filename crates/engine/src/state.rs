@@ -64,7 +64,7 @@ pub(crate) struct EngineState {
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
     /// would both be compared with the same earlier answer.
     pub(crate) deciding: Mutex<()>,
-    /// Whether the candidates of shadows are asked.
+    /// Whether the candidates of shadows are called.
     pub(crate) calls_candidates: AtomicBool,
 }
 

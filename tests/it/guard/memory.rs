@@ -20,7 +20,7 @@ async fn replaced_names_are_noticed() {
     assert_eq!((reply.sets(), detail(&reply)), (good, "held"));
     let held = app.operate("/admin/held", None).await.json()["held"][0].clone();
     assert_eq!(held["identity"], json!(["name"]));
-    assert!(held["message"].as_str().unwrap().contains("(sets are told apart by `name`)"), "{held}");
+    assert!(held["message"].as_str().unwrap().contains("(sets are identified by `name`)"), "{held}");
     // Replacing the sets one by one does not pass, either.
     let mut replaced = 0;
     loop {

@@ -54,7 +54,7 @@ async fn announced_parameters_are_the_parameters_of_the_route() {
 #[tokio::test]
 async fn a_failing_announcement_permits_nothing() {
     let app = route("").await;
-    let says = "route r: which parameters it has is not known: its output is no list of announcements: it is blank";
+    let says = "route r: which parameters it has is not known: its output is not a list of announcements: it is blank";
     refused(&app.ask("r", json!({"size": "s"})).await, 502, "backend_output_invalid", says);
     std::fs::remove_file(app.folder.path().join("list")).unwrap();
     let says = "route r: which parameters it has is not known: sh: exit status: 1; stderr: cat: list: No such file";

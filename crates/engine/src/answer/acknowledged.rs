@@ -16,18 +16,18 @@ use crate::{
 /// A call ends this long before its deadline, so that the reason still arrives.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// Whether `answer` was stored before it was asked for, so that it costs nothing to choose one again.
+/// Whether `answer` was stored before the call, so that it costs nothing to choose one again.
 fn is_stored(answer: &Result<Answer, Unknown>) -> bool {
     matches!(answer, Ok(Answer { source: AnswerSource::Hit { .. } | AnswerSource::StaleWhileRevalidate(..), .. }))
 }
 
 impl Engine {
-    /// Whether `answer`, which was chosen in contact a moment ago, may be given as it is.
+    /// Whether `answer`, which was chosen in contact a moment ago, may be served as it is.
     pub(crate) fn is_final(shared: &Replica, answer: &Result<Answer, Unknown>) -> bool {
         is_stored(answer) && !shared.has_unacknowledged()
     }
 
-    /// The answer to `resolved`, of which `answer` is the first that was chosen: one that is settled while this replica is in contact.
+    /// The answer to `resolved`, of which `answer` is the first that was chosen: one that is acknowledged while this replica is in contact.
     ///
     /// # Errors
     /// When there is none by the deadline.

@@ -16,7 +16,7 @@ impl Engine {
         let (route, now) = (&*resolved.route, self.clock.now());
         for key in [resolved.key, resolved.lineage()] {
             let Some(entry) = self.known.answers.get(&key) else { continue };
-            // Another revision's answer counts. One that this replica's keys do not vouch for never does.
+            // Another revision's answer counts. One that this replica's keys do not verify never does.
             let MadeUnder { trust, .. } = entry.made_under;
             let is_usable = self.known.peers.may_serve(&key) && route.trust().accepts(trust);
             let freshness = route.policy.state(entry.stored_at, entry.life, now);

@@ -13,7 +13,7 @@ use domain::generator::{Question, Selector};
 /// The effect of an invalidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalidated {
-    /// Answers whose backend is asked before they are served again.
+    /// Answers that now wait for a call of their backend.
     pub answers: usize,
     /// Runs that were cut off: later callers do not get their answers.
     pub runs: usize,
@@ -45,7 +45,7 @@ impl Engine {
             || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
         );
         if selector.is_exact {
-            // A source that asked not to be called is not called.
+            // A source that wants no calls is not called.
             let is_free = |failure: &Failure| failure.retry_after().is_none();
             self.known.failing.end_backoffs(|failed| selector.selects(&failed.question) && is_free(&failed.failure));
         } else {
@@ -54,7 +54,7 @@ impl Engine {
         (expired, runs)
     }
 
-    /// Ends the rest of failed questions of the routes that `is_meant`, because these routes changed.
+    /// Ends the backoff of failed questions of the routes that `is_meant`, because these routes changed.
     pub fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
         self.known.failing.forget(|failed| is_meant(&failed.question.route));
     }

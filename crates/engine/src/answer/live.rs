@@ -1,4 +1,4 @@
-//! Remembered questions, asked again on the routes that there are now.
+//! Remembered questions, resolved again on the present routes.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::{
 };
 use domain::generator::Question;
 
-/// `question` asked again on its route, which may have another name by now; `None` when there is none.
+/// `question` resolved again on its route, which may have another name by now; `None` when there is none.
 pub(crate) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQuery> {
     let route = routes.by_any_name(&question.route)?;
     Some(ResolvedQuery::again(Arc::clone(route), question))
 }
 
-/// `question`, which is remembered under `key`, asked again on the route that has this key; `None` when there is none. If no route has or had
+/// `question`, which is remembered under `key`, resolved again on the route that has this key; `None` when there is none. If no route has or had
 /// the name, a route may have its former name again.
 pub(crate) fn live_under(routes: &RouteTable, question: &Question, key: &Key) -> Option<ResolvedQuery> {
     let has_key = |resolved: &ResolvedQuery| resolved.key == *key;

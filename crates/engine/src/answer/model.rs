@@ -54,12 +54,12 @@ const WORTH_TRYING: [&str; 18] = [
     "contradicted",
     "accepted at last",
     "released",
-    "rested",
+    "in backoff",
     "joined",
-    "given up",
+    "timed out",
     "cut off",
-    "landed after it was cut off",
-    "asked by the gateway itself",
+    "finished after it was cut off",
+    "started by the gateway itself",
     "evicted",
     "lost",
 ];
@@ -176,7 +176,7 @@ fn case() -> impl Strategy<Value = Case> {
 type Seen = RefCell<BTreeMap<&'static str, u32>>;
 
 /// States that only one engine by itself reaches.
-const OF_ONE_ENGINE: [&str; 6] = ["joined", "given up", "cut off", "landed after it was cut off", "evicted", "lost"];
+const OF_ONE_ENGINE: [&str; 6] = ["joined", "timed out", "cut off", "finished after it was cut off", "evicted", "lost"];
 
 /// Tries many cases. Each state worth trying must be reached in some of them.
 fn agree(setup: Setup) {
@@ -200,7 +200,7 @@ fn agree(setup: Setup) {
 }
 
 #[test]
-fn the_model_knows_every_guard_rule() {
+fn the_model_has_every_guard_rule() {
     let schema = schemars::schema_for!(GuardConfig).to_value();
     let rules = schema["properties"].as_object().expect("guard rules");
     for route in &ROUTES {
@@ -224,7 +224,7 @@ fn the_engine_agrees_with_its_model_over_restarts() {
     agree(Setup::Disk);
 }
 
-/// Replicas are asked in turn. Together they answer as one engine does.
+/// Replicas are called one after the other. Together they answer as one engine does.
 #[test]
 fn replicas_agree_with_the_model() {
     for count in [2, 3, 1] {
@@ -232,7 +232,7 @@ fn replicas_agree_with_the_model() {
     }
 }
 
-/// A source loses two things in turn, and an event cuts off each run that says the second.
+/// A source loses two things alternately, and an event cuts off each run that says the second.
 #[test]
 fn a_run_that_was_cut_off_ends_confirmations_if_it_disagrees() {
     let which = Which { route: 0, branch: 0, commit: 0 };
@@ -293,7 +293,7 @@ fn what_was_held_for_too_long_does_not_come_back() {
 
 /// Found by chance: the clock was put back while an answer was held, and an operator released it a day later.
 #[test]
-fn a_release_counts_from_the_latest_time_at_which_a_caller_asked() {
+fn a_release_counts_from_the_latest_time_at_which_a_caller_came() {
     let which = |commit| Which { route: 0, branch: 0, commit };
     let ask = |commit, is_slow| Op::Ask { which: which(commit), callers: 1, leaving: 0, is_slow };
     let ops = [

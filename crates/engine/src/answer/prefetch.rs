@@ -1,7 +1,7 @@
-//! Renews answers ahead of their turn. Argo CD asks for the elements of a matrix one after the other, so 200 elements whose source
-//! takes 50 ms would take 10 s. When one of them is due, those that were asked after it in the reconcile before are renewed
+//! Prefetches answers. Argo CD asks for the elements of a matrix one after the other, so 200 elements whose source
+//! takes 50 ms would take 10 s. When one of them is due, those that came after it in the reconcile before are renewed
 //! while it is waited for: [`AT_ONCE`] at most, and one more whenever a caller has taken one. So a caller that stops asking
-//! leaves no more than these behind. Questions that were not asked in the last two reconciles are left alone.
+//! leaves no more than these behind. Questions that did not come in the last two reconciles are left out.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,16 +21,16 @@ use crate::{
 };
 use domain::clock::Timestamp;
 
-/// How many answers are renewed ahead of the caller.
+/// How many prefetched answers wait for a caller, at most.
 const AT_ONCE: usize = 8;
 /// The number of questions that are known of one ApplicationSet at one route.
 const MAX_PER_GROUP: usize = 5_000;
 /// The number of questions that are known in all. If there are more, those of the route with the most of them are forgotten, and learned again
 /// by the next calls.
 const MAX_KNOWN: usize = 100_000;
-/// An answer that was renewed ahead this long ago, and that nobody has asked for, is not waited for any more.
+/// A prefetched answer that no caller got for this long does not count as waiting any more.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the order of the siblings is made anew, at most.
+/// How often the order of a group is made anew, at most.
 const PLANNED_EVERY: Duration = Duration::from_secs(1);
 
 /// What each ApplicationSet asks of each route.
@@ -40,24 +40,24 @@ pub(crate) struct Prefetch(Mutex<Book>);
 #[derive(Debug, Default)]
 struct Book {
     groups: HashMap<(Arc<str>, Box<str>), Group, RandomState>,
-    /// The number of questions of all families.
+    /// The number of questions of all groups.
     known: usize,
 }
 
 /// The questions of one ApplicationSet at one route.
 #[derive(Debug, Default)]
 struct Group {
-    /// In the order in which they came first, which counts where several were asked in the same millisecond.
+    /// In the order in which they came first, which counts where several came in the same millisecond.
     known: IndexSet<Key, RandomState>,
     /// Those that come next, in the order of the reconcile before.
     next: VecDeque<Key>,
-    /// Those that were renewed ahead, and when. A caller is expected to ask for them in a moment.
+    /// Those that were prefetched, and when. A caller is expected to want them in a moment.
     prefetched: Vec<(Key, Timestamp)>,
     planned_at: Option<Timestamp>,
 }
 
 impl Prefetch {
-    /// Notes that `resolved` is asked at `now`, and calls `work` with what is known of its siblings.
+    /// Notes that `resolved` came at `now`, and calls `work` with its group.
     fn note<T>(&self, resolved: &ResolvedQuery, now: Timestamp, work: impl FnOnce(&mut Group) -> T) -> T {
         let mut book = self.0.lock();
         if book.known >= MAX_KNOWN {
@@ -82,7 +82,7 @@ impl Book {
     fn forget_most(&mut self) {
         let mut counts = HashMap::<Arc<str>, usize, RandomState>::default();
         for ((route, _), group) in &self.groups {
-            // A family without questions takes room too.
+            // A group without questions takes room too.
             *counts.entry(Arc::clone(route)).or_default() += 1 + group.known.len();
         }
         let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return };
@@ -92,7 +92,7 @@ impl Book {
 }
 
 impl Engine {
-    /// Renews siblings of `resolved`, which a caller asks at `now`, ahead of their turn. `last` is when a caller asked it before, if it is
+    /// Renews due answers of the group of `resolved`, which came at `now`. `last` is when it came before, if it is
     /// due now; without that, only what was planned before goes on.
     pub(crate) fn prefetch(&self, resolved: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
         if !resolved.route.policy.prefetches() {
@@ -128,8 +128,8 @@ impl Engine {
         }
     }
 
-    /// Puts the siblings that are due in the order in which they were asked, beginning after `last`. Forgets those that were
-    /// not asked in the two reconciles before `now`, as far as that can be known from the time since `last`.
+    /// Puts the due questions of `group` in the order in which they came, beginning after `last`. Forgets those that were
+    /// not sent in the two reconciles before `now`, as far as that can be known from the time since `last`.
     fn plan(&self, group: &mut Group, route: &Route, last: Timestamp, now: Timestamp) {
         let since_last = now.since(last).unwrap_or_default();
         let mut order = Vec::new();
@@ -137,7 +137,7 @@ impl Engine {
             let Some(entry) = self.known.answers.memory().get_rare(key) else { return false };
             let Some(at) = entry.last_served.at() else { return true };
             let is_recent = last.since(at).is_none_or(|before| before <= since_last + PATIENCE);
-            // Otherwise it was asked in this reconcile already.
+            // Otherwise it came in this reconcile already.
             let is_to_come = now.since(at).is_some_and(|age| age > since_last / 2);
             if is_recent && is_to_come && self.due(route, key, now).is_some() {
                 order.push((at < last, at, *key));
@@ -148,7 +148,7 @@ impl Engine {
         group.next = order.into_iter().map(|(_, _, key)| key).collect();
     }
 
-    /// The answer under `key`, if it is to be renewed: it is not fresh, and does not rest after a failure.
+    /// The answer under `key`, if it is to be renewed: it is not fresh, and not in backoff.
     fn due(&self, route: &Route, key: &Key, now: Timestamp) -> Option<Arc<Entry>> {
         let entry = self.known.answers.memory().get_rare(key)?;
         let state = route.state(entry.made_under, entry.stored_at, entry.life, now);

@@ -83,7 +83,7 @@ impl Answers {
         self.or_from_disk(key, self.memory.get(key))
     }
 
-    /// The same, for a run: the call that started it has looked already, and its look counts as the use of the key.
+    /// The same, for a run: the call that started it did the lookup already, which counts as the use of the key.
     ///
     /// # Errors
     /// As [`Self::try_get`].
@@ -122,7 +122,7 @@ impl Answers {
     }
 
     /// Whether `entry` is the last answer of `lineage`: no later question of the lineage was answered. An earlier question
-    /// that is asked again, as after a start, does not replace it. If the clock was put back, the count begins anew.
+    /// that is answered again, as after a start, does not replace it. If the clock was put back, the count begins anew.
     pub(crate) fn is_lineage_head(&self, lineage: &Key, entry: &Entry) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.run_number) > (entry.first_at, entry.run_number) && other.first_at <= entry.stored_at
@@ -170,7 +170,7 @@ impl Answers {
         }
     }
 
-    /// Makes every selected answer in memory stale until its backend was asked. Returns the selected answers.
+    /// Makes every selected answer in memory stale until its backend was called. Returns the selected answers.
     #[must_use]
     pub(crate) fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
         let mut invalidated = self.behind.invalidated.lock();

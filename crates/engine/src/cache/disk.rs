@@ -250,12 +250,12 @@ impl Disk {
         self.read(RecordKind::Copy, &COPY, |record| record::open(record).map(|(stamp, copy, _)| (stamp, copy)))
     }
 
-    /// Stores who asked the question with `key`, or removes it.
+    /// Stores the requesters of the question with `key`, or removes it.
     pub(crate) fn put_requesters<T: Serialize>(&self, key: Key, requesters: Option<&[T]>) {
         self.change(RecordKind::Requesters, key, requesters.and_then(|requesters| record::draft(&requesters, &[])));
     }
 
-    /// Who asked which question.
+    /// The requesters, by question.
     #[must_use]
     pub fn requesters<T: DeserializeOwned>(&self) -> Vec<(Key, Vec<T>)> {
         self.read_all::<Vec<T>, _>(RecordKind::Requesters, |key, requesters, _| (key, requesters))
@@ -332,7 +332,7 @@ impl Disk {
         }
     }
 
-    /// Appends a change to the journal and tells the writer. `draft` is a record to seal, `None` a removal.
+    /// Appends a change to the journal and wakes the writer. `draft` is a record to seal, `None` a removal.
     fn change(&self, kind: RecordKind, key: Key, draft: Option<Vec<u8>>) {
         // The lock is held until the writer has the order, so that journal and database see changes in the same order.
         let mut journal = self.journal.lock();
@@ -364,7 +364,7 @@ impl Disk {
         }
     }
 
-    /// Makes every selected answer stale until its backend was asked, and waits until that is written. Returns the selected
+    /// Makes every selected answer stale until its backend was called, and waits until that is written. Returns the selected
     /// answers.
     #[must_use]
     pub(crate) fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {

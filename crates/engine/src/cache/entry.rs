@@ -163,7 +163,7 @@ pub(crate) fn question_size(question: &Question) -> usize {
 pub struct Entry {
     /// The answer.
     pub encoded: Encoded,
-    /// What was asked.
+    /// The question that it answers.
     pub question: PackedQuestion,
     /// The route's configuration that made it, and the keys by which it was verified.
     pub(crate) made_under: MadeUnder,
@@ -183,7 +183,7 @@ pub struct Entry {
     pub evidence: Vec<Evidence>,
     /// What the backend wants to get back with the next question of the lineage.
     pub note: Option<BackendNote>,
-    /// When a caller last asked for it.
+    /// When a caller last wanted it.
     pub last_served: LastServed,
 }
 

@@ -1,4 +1,4 @@
-//! After a failure, a question rests before the backend is asked again, so that callers do not overload a source in
+//! Backoff: after a failure, the backend is not called for the question for a while, so that callers do not overload a source in
 //! trouble. A stored failure never replaces a last good answer.
 
 use std::{sync::Arc, time::Duration};
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{Key, Shares};
 use domain::clock::Timestamp;
 
-/// The first rest.
+/// The first backoff.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest rest of our own choosing.
+/// The longest backoff without a `retry_after`.
 const LONGEST: Duration = Duration::from_mins(1);
-/// The longest rest that a source may ask for.
+/// The longest backoff that a source may ask for.
 const LONGEST_REQUESTED: Duration = Duration::from_mins(10);
 /// How many bytes of failures are stored: about ten thousand.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The failures, by question. Routes share the room for them; those of the greatest user that were looked at longest ago are dropped first.
+/// The failures, by question. Routes share the room for them; those of the greatest user that were read longest ago are dropped first.
 #[derive(Debug, Clone)]
 pub struct Failing<F: Failed>(Arc<Mutex<Shares<Key, Backoff<F>>>>);
 
@@ -28,18 +28,18 @@ pub trait Failed: Clone + Send + Sync + 'static {
     fn weight(&self) -> usize;
 }
 
-/// A wish for the length of a rest.
+/// How long a backoff should last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delay {
-    /// No wish: the usual time.
+    /// The usual time.
     Usual,
-    /// At least this long, because the source asked for it.
+    /// At least this long, because the source wants it.
     AtLeast(Duration),
     /// At most this long, because the question is due then.
     AtMost(Duration),
 }
 
-/// One question's rest.
+/// One question's backoff.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Backoff<F> {
     /// How often in a row it failed.
@@ -53,7 +53,7 @@ pub struct Backoff<F> {
 }
 
 impl<F> Backoff<F> {
-    /// How long the rest still lasts; `None` when it is over, or the clock jumped.
+    /// How long the backoff still lasts; `None` when it is over, or the clock jumped.
     #[must_use]
     pub fn left(&self, now: Timestamp) -> Option<Duration> {
         self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
@@ -67,7 +67,7 @@ impl<F: Failed> Default for Failing<F> {
 }
 
 impl<F: Failed> Failing<F> {
-    /// The failure of `key`, if it still rests at `now`.
+    /// The failure of `key`, if its backoff still lasts at `now`.
     #[must_use]
     pub fn backoff(&self, key: &Key, now: Timestamp) -> Option<(Backoff<F>, Duration)> {
         let backoff = self.get(key)?;
@@ -75,12 +75,12 @@ impl<F: Failed> Failing<F> {
         Some((backoff, left))
     }
 
-    /// All questions whose last run failed, whether they still rest or not.
+    /// All questions whose last run failed, whether their backoff is over or not.
     pub fn all(&self) -> impl Iterator<Item = (Key, F)> {
         self.backoffs().map(|(key, backoff)| (key, backoff.failure))
     }
 
-    /// All questions whose last run failed, with their rests, which may be over.
+    /// All questions whose last run failed, with their backoffs, which may be over.
     pub fn backoffs(&self) -> impl Iterator<Item = (Key, Backoff<F>)> {
         let backoffs: Vec<_> = self.0.lock().iter().map(|(key, backoff)| (*key, backoff.clone())).collect();
         backoffs.into_iter()
@@ -90,7 +90,7 @@ impl<F: Failed> Failing<F> {
         self.0.lock().get(key).cloned()
     }
 
-    /// All questions whose last run failed, and for how long they rest at `now`. Zero: the rest is over.
+    /// All questions whose last run failed, and how long their backoffs last from `now`. Zero: the backoff is over.
     pub(crate) fn all_with_backoffs(&self, now: Timestamp) -> impl Iterator<Item = (Key, Backoff<F>, Duration)> {
         self.backoffs().map(move |(key, backoff)| {
             let left = backoff.left(now).unwrap_or_default();
@@ -105,14 +105,14 @@ impl<F: Failed> Failing<F> {
         }
     }
 
-    /// Ends the rests of the failures that `is_meant`. How often they failed is still known.
+    /// Ends the backoffs of the failures that `is_meant`. How often they failed is still known.
     pub(crate) fn end_backoffs(&self, is_meant: impl Fn(&F) -> bool) {
         for (key, backoff) in self.backoffs().filter(|(_, backoff)| is_meant(&backoff.failure)) {
             self.put(key, Backoff { lasts: Duration::ZERO, ..backoff });
         }
     }
 
-    /// The rest after one more failure. The first is one second, and each next one is twice as long, up to a minute, plus or
+    /// The backoff after one more failure. The first is one second, and each next one is twice as long, up to a minute, plus or
     /// minus a tenth.
     #[must_use]
     pub fn next(&self, key: &Key, failure: F, delay: Delay, now: Timestamp) -> Backoff<F> {
@@ -132,7 +132,7 @@ impl<F: Failed> Failing<F> {
         self.0.lock().get(key).map_or(0, |backoff| backoff.times)
     }
 
-    /// Lets `key` rest.
+    /// Starts the backoff of `key`.
     pub fn put(&self, key: Key, backoff: Backoff<F>) {
         let weight = (size_of::<(Key, Backoff<F>)>() + backoff.failure.weight()) as u64;
         let left = self.0.lock().insert(key, backoff, weight);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failures_of_one_route_do_not_end_the_rests_of_another() {
+    fn the_failures_of_one_route_do_not_end_the_backoffs_of_another() {
         let failing = Failing::default();
         let key = |route: u8, n: u32| {
             let mut bytes = [route; 32];
@@ -184,7 +184,7 @@ mod tests {
     const LONG: &str = include_str!("last_served.rs").split_at(1000).0;
 
     #[test]
-    fn rests_double_up_to_a_minute() {
+    fn backoffs_double_up_to_a_minute() {
         let failing = Failing::default();
         let mut now = Timestamp(1_000_000);
         for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_does_not_rest_on() {
+    fn a_backoff_ends_when_the_question_is_due() {
         let failing = Failing::default();
         for _ in 0..10 {
             failing.put(KEY, failing.next(&KEY, (), Delay::AtMost(Duration::from_secs(8)), Timestamp(0)));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_ends_the_rest() {
+    fn a_clock_that_jumps_ends_the_backoff() {
         let failing = Failing::default();
         failing.put(KEY, failing.next(&KEY, (), Delay::Usual, Timestamp(1000)));
         assert!(failing.backoff(&KEY, Timestamp(999)).is_none());

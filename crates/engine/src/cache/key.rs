@@ -1,5 +1,5 @@
 //! The identity of a question: a hash of the route, the input with its keys in order, and the ApplicationSet's name
-//! if an answer may depend on it. Also [`MadeUnder`], which tells which configuration made an answer, and by which keys.
+//! if an answer may depend on it. Also [`MadeUnder`], which names the configuration that made an answer, and by which keys.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use domain::{
     generator::{Parameters, Query},
 };
 
-/// A question's identity. A cryptographic hash, since branch names are chosen by strangers. Its last 8 bytes are its route's [`RouteId`].
+/// A question's identity. A cryptographic hash, since branch names come from anyone who may push. Its last 8 bytes are its route's [`RouteId`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key([u8; 32]);
 
@@ -60,7 +60,7 @@ impl Key {
         RouteId(end)
     }
 
-    /// Its beginning as a number, which looks random.
+    /// Its beginning as a pseudo-random number.
     #[must_use]
     pub fn number(&self) -> u64 {
         let mut start = [0; 8];
@@ -77,11 +77,11 @@ impl Key {
         base16ct::lower::encode_str(&self.0[..Self::TEXT / 2], digits).unwrap_or_default()
     }
 
-    /// A number in 0..=1 that looks random, but is the same for the same key and time.
+    /// A number in 0..=1, pseudo-random, but the same for the same key and time.
     #[must_use]
     pub(crate) fn spread(&self, now: Timestamp) -> f64 {
         let [a, b, c, d, ..] = self.0;
-        // Fibonacci hashing: neighbours in time lie far apart.
+        // Fibonacci hashing: times that are close get numbers that are not.
         let mixed = (u64::from(u32::from_le_bytes([a, b, c, d])) ^ now.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         f64::from(u32::try_from(mixed >> 32).unwrap_or_default()) / f64::from(u32::MAX)
     }
@@ -105,7 +105,7 @@ impl fmt::Debug for Key {
 pub struct Revision(u64);
 
 impl Revision {
-    /// Keys that decide who is asked, how often, and what is accepted, but do not change the answers.
+    /// Keys that decide which backend is called, how often, and what is accepted, but do not change the answers.
     const NO_PART: [&'static str; 8] = ["name", "formerly", "match", "cache", "lineage", "guard", "deadline", "shadow"];
 
     /// Its bytes.

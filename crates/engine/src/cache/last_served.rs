@@ -1,28 +1,28 @@
-//! When a caller last asked for an answer, and whether the answer was renewed ahead of that.
+//! When a caller last got an answer, and whether the answer was prefetched since.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::clock::Timestamp;
 
-/// When a caller last asked for an answer, and whether the answer was renewed ahead since. It lives in memory only, and is
-/// changed without a lock by each call: the time in milliseconds, shifted by one bit, which says *ahead*.
+/// When a caller last got an answer, and whether the answer was prefetched since. It lives in memory only, and is
+/// changed without a lock by each call: the time in milliseconds, shifted by one bit, which says *prefetched*.
 #[derive(Debug, Default)]
 pub struct LastServed(AtomicU64);
 
 impl LastServed {
-    /// The turn of an answer that was renewed ahead.
+    /// The value of an answer that was prefetched.
     pub const fn prefetched() -> Self {
         Self(AtomicU64::new(1))
     }
 
-    /// Notes that a caller asks at `now`. Returns whether the answer was renewed ahead and nobody had asked for it yet.
+    /// Notes that a caller gets the answer at `now`. Returns whether it was prefetched and is served for the first time.
     pub fn note(&self, now: Timestamp) -> bool {
         let was_prefetched = self.0.load(Ordering::Relaxed) & 1 == 1;
         self.0.store(now.0 << 1, Ordering::Relaxed);
         was_prefetched
     }
 
-    /// When a caller last asked. `None` if that is not known.
+    /// When a caller last got it. `None` if that is not known.
     pub(crate) fn at(&self) -> Option<Timestamp> {
         Some(Timestamp(self.0.load(Ordering::Relaxed) >> 1)).filter(|at| at.0 > 0)
     }
@@ -32,7 +32,7 @@ impl LastServed {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes over when a caller last asked for `before`, an earlier answer to the same question.
+    /// Takes over when a caller last got `before`, an earlier answer to the same question.
     pub fn follow(&self, before: &Self) {
         let own = self.0.load(Ordering::Relaxed);
         let last = before.0.load(Ordering::Relaxed) & !1;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_caller_after_a_renewal_ahead_learns_of_it() {
+    fn the_first_caller_after_a_prefetch_learns_of_it() {
         let (before, now) = (LastServed::default(), Timestamp(1_764_000_000_123));
         assert_eq!((before.at(), before.note(now), before.at()), (None, false, Some(now)));
         let renewed = LastServed::prefetched();

@@ -11,13 +11,13 @@ use domain::{
 /// A stored answer without its body.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// What was asked.
+    /// The question.
     pub question: Question,
     /// The configuration that made it, and the keys by which it was verified.
     pub(crate) made_under: MadeUnder,
     /// When the backend had it.
     pub stored_at: Timestamp,
-    /// When a caller last asked for a new answer.
+    /// When a caller last wanted a new answer.
     pub queried_at: Timestamp,
     /// For how long it is fresh.
     pub life: Life,

@@ -1,4 +1,4 @@
-//! Answers in memory: moka stores them, and [`Shares`] says which of them leave. [`super::policy`] judges their age, and
+//! Answers in memory: moka stores them, and [`Shares`] says which of them leave. [`super::policy`] evaluates their age, and
 //! [`flight`] joins the runs that renew them.
 
 use std::{path::PathBuf, sync::Arc};
@@ -22,8 +22,8 @@ use store::StoreConfig;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CacheLimits {
-    /// The most memory that answers take. Routes share it: when it is full, the route that uses the most loses its answers that were
-    /// asked for least recently. Beside the answers, recent requests are remembered in up to a quarter of this size, so that the next ones
+    /// The most memory that answers take. Routes share it: when it is full, the route that uses the most loses its
+    /// least recently used answers. Beside the answers, recent requests are remembered in up to a quarter of this size, so that the next ones
     /// like them take less time.
     pub memory: ByteSize,
     /// The file in which last good answers outlive a restart and `kill -9`, relative to the configuration file. Without
@@ -43,11 +43,11 @@ impl Default for CacheLimits {
     }
 }
 
-/// How many answers that were asked for since they were last looked at are passed over before one leaves all the same.
+/// How many answers that were used since they were last checked are passed over before one leaves all the same.
 const MAX_CHECKS: usize = 64;
 
 /// A bounded map that routes share. A hit takes no lock here: the time of the call is in the answer itself ([`super::LastServed`]), and it is
-/// looked at when an answer has to leave.
+/// read when an answer has to leave.
 #[derive(Debug, Clone)]
 pub struct Memory {
     entries: Bounded<Key, Arc<Entry>>,
@@ -57,7 +57,7 @@ pub struct Memory {
 /// What memory holds, and what had to leave.
 #[derive(Debug)]
 struct Book {
-    /// The answers, with the time of the last call when they were looked at.
+    /// The answers, with the time of their last call when they were last checked.
     shares: Shares<Key, u64>,
     evicted: EvictedKeys,
 }
@@ -88,7 +88,7 @@ impl Memory {
         if self.entries.contains_key(key) { self.entries.get(key) } else { None }
     }
 
-    /// Stores `entry`, which takes over when a caller last asked its question.
+    /// Stores `entry`, which takes over when the question was last answered.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) {
         if let Some(before) = self.get_rare(&key).filter(|before| before.question == entry.question) {
             entry.last_served.follow(&before.last_served);
@@ -128,8 +128,8 @@ impl Memory {
         self.entries.invalidate(key);
     }
 
-    /// The answer that leaves next, if there is too little room: the one that was not asked for since it was last looked at. If all were,
-    /// the one that was looked at first. The answer under `new` has just come, and leaves last.
+    /// The answer that leaves next, if there is too little room: the one that was not used since it was last checked. If all were,
+    /// the one that was checked first. The answer under `new` has just come, and leaves last.
     fn next(&self, shares: &mut Shares<Key, u64>, new: &Key) -> Option<Key> {
         let mut checks = 0;
         let victim = shares.next(|key, seen| {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_stays() {
+    fn what_was_used_stays() {
         let memory = room_for(10);
         let mut now = 1;
         for n in 0..200 {

@@ -17,9 +17,9 @@ pub struct CacheConfig {
     pub ttl: HumanDuration,
     /// For how long after that it is still served at once, while one run in the background renews it.
     pub stale_while_revalidate: HumanDuration,
-    /// For how long after that it is served when the backend, asked first, does not know.
+    /// For how long after that it is served when the backend, called first, fails.
     pub stale_if_error: HumanDuration,
-    /// Whether answers are renewed ahead of their turn, when an ApplicationSet asks its questions one after the other again. With
+    /// Whether answers are prefetched, when an ApplicationSet sends its questions one after the other again. With
     /// `ttl: 0s` none is.
     pub prefetch: bool,
 }
@@ -47,9 +47,9 @@ pub struct Policy {
 /// For how long an answer is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// For this long. With zero, the backend is asked before the answer is served again.
+    /// For this long. With zero, the backend is called before the answer is served again.
     For(Duration),
-    /// For this long. After that, the backend is asked before the answer is served again.
+    /// For this long. After that, the backend is called before the answer is served again.
     Brief(Duration),
     /// Never: it was stored before a restart, and later changes are unknown.
     Restored,
@@ -67,9 +67,9 @@ pub enum Freshness {
     },
     /// Served at once, and renewed in the background.
     StaleWhileRevalidate(Stale),
-    /// The backend is asked first. The answer is served if the backend does not know.
+    /// The backend is called first. The answer is served if that fails.
     StaleIfError(Stale),
-    /// Not served. The backend is asked, and if it does not know, the call fails.
+    /// Not served. The backend is called, and if that fails, so does the call.
     Expired,
 }
 
@@ -128,7 +128,7 @@ impl Policy {
         }
     }
 
-    /// Whether answers are renewed ahead of their turn. An answer that is never fresh would be asked for again at its turn.
+    /// Whether answers are prefetched. One that is never fresh would be renewed again for its caller.
     #[must_use]
     pub(crate) const fn prefetches(&self) -> bool {
         self.prefetch && !self.ttl.is_zero()
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_was_fresh_is_asked_about_and_what_was_kept_is_renewed() {
+    fn what_was_never_fresh_waits_for_the_backend_and_what_was_kept_is_renewed() {
         let policy = policy(60, 300, 3600);
         let at = |life, milliseconds: u64| policy.state(Timestamp(0), life, Timestamp(milliseconds));
         assert!(matches!(at(Life::For(Duration::ZERO), 0), Freshness::StaleIfError(_)));

@@ -235,7 +235,7 @@ impl<K: OfRoute, V> Shares<K, V> {
     }
 }
 
-/// `items` so that routes take turns: the first of each route, then the second of each, and so on.
+/// `items` in a round-robin over the routes: the first of each route, then the second of each, and so on.
 #[must_use]
 pub(crate) fn round_robin<T>(items: Vec<T>, route: impl Fn(&T) -> RouteId) -> Vec<T> {
     let mut counts = HashMap::<RouteId, usize, RandomState>::default();

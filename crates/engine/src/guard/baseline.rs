@@ -76,7 +76,7 @@ impl Baseline {
         recent.max().unwrap_or_default().max(self.count)
     }
 
-    /// What the answer `new`, told apart by the same keys, loses at `now`.
+    /// What the answer `new`, identified by the same keys, loses at `now`.
     #[must_use]
     pub(super) fn losses(&self, new: &Identities, now: Timestamp) -> Loss {
         let is_lost = |identity: &u64| new.sorted.binary_search(identity).is_err();
@@ -138,7 +138,7 @@ impl Baseline {
     }
 }
 
-/// Whether a belief that ended at `until` still counts at `now`. It does if the clock was put back.
+/// Whether an accepted count or set that was replaced at `until` still counts at `now`. It does if the clock was put back.
 fn is_recent(until: Timestamp, now: Timestamp) -> bool {
     now < until.plus(WINDOW)
 }

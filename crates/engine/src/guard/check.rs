@@ -10,7 +10,7 @@ use domain::{
     generator::{ParameterSet, Question},
 };
 
-/// The question under review, and its lineage.
+/// The question whose answer is checked, and its lineage.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing<'a> {
     /// The question.
@@ -19,7 +19,7 @@ pub struct Standing<'a> {
     pub key: Key,
     /// The key of its lineage.
     pub lineage: Key,
-    /// When a caller last asked; `None` when one asks now.
+    /// When a caller last wanted the answer; `None` when one does now.
     pub queried_at: Option<Timestamp>,
     /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
     /// builds a commit, never takes away the lineage's sets, however often it is repeated.
@@ -30,7 +30,7 @@ pub struct Standing<'a> {
     pub began: Timestamp,
 }
 
-/// The result of a review.
+/// The result of a check.
 #[derive(Debug)]
 pub enum Verdict {
     /// The answer passes; nothing was held.
@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 impl Guard {
-    /// Reviews `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::evaluate`]. `before` is the answer that
+    /// Checks `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::evaluate`]. `before` is the answer that
     /// is held now.
     ///
     /// # Errors

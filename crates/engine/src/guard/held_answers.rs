@@ -13,7 +13,7 @@ use domain::clock::Timestamp;
 /// How many bytes of held answers are stored: some ten thousand.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The held answers, by lineage. An answer that no caller has asked about for a day is forgotten.
+/// The held answers, by lineage. An answer that no caller has queried for a day is forgotten.
 ///
 /// Routes share the room. If there is too little for all, further answers of a route that has its share are held and not listed
 /// ([`HeldAnswers::has_room`]): those that are listed go on to be confirmed, and make room. A route that lacks its share gets it from the one that
@@ -86,7 +86,7 @@ impl HeldAnswers {
         }
     }
 
-    /// The held answers that are due for another run at `now`: routes take turns, and of each the longest due comes first.
+    /// The held answers that are due for another run at `now`: routes come round-robin, and of each the longest due comes first.
     #[must_use]
     pub fn due(&self, now: Timestamp) -> Vec<Held> {
         if self.lock().held.len() == 0 {
@@ -173,7 +173,7 @@ impl Book {
     fn hold(&mut self, mut held: Held) {
         let (lineage, now) = (held.lineage, held.seen_at.max(held.decided_at));
         if let Some(before) = self.held.peek(&lineage) {
-            // A caller may have asked during the review.
+            // A caller may have come during the check.
             held.queried_at = held.queried_at.max(before.queried_at);
         }
         let weight = held.weight() as u64;

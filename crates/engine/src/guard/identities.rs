@@ -30,7 +30,7 @@ impl Identities {
         Some(Self { count: sets.len(), keys: keys.to_vec(), sorted })
     }
 
-    /// `sets` alone, as `identity` says. They are counted if its keys do not tell them apart.
+    /// `sets` alone, as `identity` says. They are counted if its keys do not identify them.
     #[must_use]
     pub(super) fn of(identity: &Identity, sets: &[ParameterSet]) -> Self {
         let identities = match identity {
@@ -83,7 +83,7 @@ mod tests {
     use super::{super::identity::tests::sets, *};
 
     #[test]
-    fn the_first_usual_key_that_tells_all_sets_apart_is_used() {
+    fn the_first_usual_key_that_identifies_all_sets_is_used() {
         let usual = |answers: &[&[Value]]| {
             let answers: Vec<_> = answers.iter().map(|answer| sets(answer)).collect();
             let answers: Vec<&[ParameterSet]> = answers.iter().map(Vec::as_slice).collect();

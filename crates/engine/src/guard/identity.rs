@@ -24,7 +24,7 @@ pub const USUAL_KEYS: [&str; 9] =
 /// A route's `guard.identity`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Identity {
-    /// The first of [`USUAL_KEYS`] that tells all sets of the old and of the new answer apart. Where none does, sets
+    /// The first of [`USUAL_KEYS`] that identifies all sets of the old and of the new answer. Where none does, sets
     /// are counted.
     #[default]
     Auto,
@@ -65,7 +65,7 @@ impl JsonSchema for Identity {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "oneOf": [{ "const": "auto" }, { "type": "array", "items": { "type": "string" } }],
-            "description": "The keys whose values tell which Application a parameter set stands for; `auto` picks one of the \
+            "description": "The keys whose values identify the Application of a parameter set; `auto` picks one of the \
                             usual ones; `[]` only counts the sets.",
         })
     }
@@ -78,7 +78,7 @@ impl Identity {
         check_keys(keys, possible, path, problems);
     }
 
-    /// How parameter sets are told apart, in words, when their keys are `known` before there is an answer.
+    /// How parameter sets are identified, in words, when their keys are `known` before there is an answer.
     #[must_use]
     pub fn describe(&self, known: Option<&[&str]>) -> String {
         let by = |keys: &[&str]| format!("`{}`", keys.join("`, `"));

@@ -25,12 +25,12 @@ use domain::{
 /// How many of the lost sets are named.
 pub(super) const MAX_NAMED: usize = 100;
 
-/// The guard's judgement of an answer.
+/// The result of comparing an answer with the baseline.
 #[derive(Debug)]
 pub struct Evaluation {
     /// Why the answer is held; `None` when it may pass.
     pub breach: Option<Breach>,
-    /// Its sets, told apart.
+    /// The identities of its sets.
     pub(crate) identities: Identities,
 }
 
@@ -75,7 +75,7 @@ impl Guard {
         Ok(Evaluation { breach, identities })
     }
 
-    /// Tells the sets of an answer apart, alone. Refuses an invalid answer.
+    /// Identifies the sets of an answer by themselves. Refuses an invalid answer.
     fn identify(&self, new: &[ParameterSet]) -> Result<Identities, String> {
         if new.is_empty() && self.0.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
@@ -103,7 +103,7 @@ impl Guard {
         if let Identity::Keys(keys) = &self.0.identity { keys } else { &[] }
     }
 
-    /// The sets of `new`, told apart as they are compared, and its loss. `own` is how they are told apart without the baseline.
+    /// The sets of `new`, identified as they are compared, and its loss. `own` is how they are identified without the baseline.
     fn compare(
         &self,
         baseline: &Baseline,
@@ -203,7 +203,7 @@ impl Guard {
         if count == 0 { self.0.on_empty == OnEmpty::Keep } else { loses && self.0.on_shrink == OnShrink::Keep }
     }
 
-    /// A hash of `sets`, which are told apart as `identities`. Two answers agree if it is the same.
+    /// A hash of `sets`, which are identified as `identities`. Two answers agree if it is the same.
     pub(super) fn fingerprint(sets: &[ParameterSet], identities: &Identities) -> [u8; 32] {
         let mut all: Vec<Vec<u8>> = if identities.keys().is_empty() {
             sets.iter().map(|set| whole(&set.0).into_bytes()).collect()

@@ -15,7 +15,7 @@ use crate::{
 };
 use domain::{clock::Timestamp, generator::Question};
 
-/// A failure longer ago says nothing about now: nobody has asked since.
+/// A failure longer ago says nothing about now: no caller came since.
 pub const RECENT: Duration = Duration::from_hours(1);
 
 /// A question whose last run failed within the last hour. Held answers are not among these.
@@ -93,7 +93,7 @@ impl Engine {
         resolved.iter().filter_map(usable).collect()
     }
 
-    /// When the oldest answer was stored that stands in for a failing source, by route.
+    /// When the oldest answer was stored that is the fallback of a failing source, by route.
     pub(crate) fn oldest_fallbacks(&self, routes: &RouteTable) -> HashMap<Arc<str>, Timestamp> {
         let mut oldest = HashMap::<Arc<str>, Timestamp>::new();
         for FailingQuestion { question, fallback, .. } in self.failing(routes) {
@@ -103,7 +103,7 @@ impl Engine {
         oldest
     }
 
-    /// The ApplicationSets that asked each of `routes` within the last day, by the route's name, as far as is known.
+    /// The requesters of each of `routes` within the last day, by the route's name, as far as is known.
     #[must_use]
     pub fn application_sets(&self, routes: &RouteTable) -> HashMap<Arc<str>, BTreeSet<Arc<str>>> {
         let now = self.clock.now();

@@ -59,7 +59,7 @@ impl Engine {
         self.known.held.routes(self.clock.now()).len()
     }
 
-    /// Records `decision` on the answer held under `id`. After a release, asks the backend once more. If `fingerprint` is given, the
+    /// Records `decision` on the answer held under `id`. After a release, calls the backend once more. If `fingerprint` is set, the
     /// held answer must still have it.
     ///
     /// # Errors

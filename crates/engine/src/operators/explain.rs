@@ -33,7 +33,7 @@ pub struct Explained {
     pub fallback: Option<Arc<Entry>>,
     /// Why a last good answer would not be served, if there is one.
     pub unusable: Option<Unusable>,
-    /// The keys that tell the parameter sets apart.
+    /// The keys that identify the parameter sets.
     pub identity: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ struct Stored {
 }
 
 impl Engine {
-    /// Asks the backend of `resolved` once, and says what a caller would get if it were asked now. Changes nothing here.
+    /// Calls the backend of `resolved` once, and reports what a caller would get now. Changes nothing here.
     pub async fn explain(&self, resolved: &ResolvedQuery) -> Explained {
         let stored = self.stored(resolved);
         let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());

@@ -9,7 +9,7 @@ use domain::generator::Selector;
 use store::StoreError;
 
 impl Engine {
-    /// Makes the backend be asked before an answer that `selector` selects is served again. The answers stay as last good
+    /// Makes the answers that `selector` selects wait for a call of the backend. The answers stay as last good
     /// answers, so an invalidation never lets a loss pass. Waits until the change is on disk.
     pub fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
         let done = self.expire(routes, selector);

@@ -14,7 +14,7 @@ use domain::generator::{Question, Selector};
 
 /// How many ApplicationSets are listed with a question.
 const MAX_REQUESTERS: usize = 5;
-/// The failure of the last run, and how long the question still rests.
+/// The failure of the last run, and how long its backoff still lasts.
 type Failed = (state::Failed, Duration);
 
 /// All that is known about a question.
@@ -34,11 +34,11 @@ pub struct Overview {
     pub age: Option<Duration>,
     /// For how long the answer is fresh.
     pub fresh_for: Option<Duration>,
-    /// Why the last run failed, and how long until the backend is asked again. Zero: the next call asks it.
+    /// Why the last run failed, and how long until the backend is called again. Zero: with the next call.
     pub failing: Option<(Failure, Duration)>,
     /// The held answer.
     pub held: Option<Held>,
-    /// The ApplicationSets that asked recently, the last one first.
+    /// The recent requesters, the last one first.
     pub requesters: Vec<Arc<str>>,
 }
 
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// The ApplicationSets that recently asked `question`, whose key is `key`: the last one first. If the answer depends on the
+    /// The recent requesters of `question`, whose key is `key`: the last one first. If the answer depends on the
     /// ApplicationSet, all have its name, and perhaps a namespace.
     #[must_use]
     pub fn requesters(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {

@@ -29,7 +29,7 @@ impl EngineState {
         if let Some(replica) = self.peers.replica() {
             return replica.decide(self, decide).await;
         }
-        // A run that is under review meanwhile sees the decision before or after its own change.
+        // A run whose answer is checked meanwhile sees the decision before or after its own change.
         let _deciding = self.deciding.lock();
         self.erase_forgotten();
         let (lineage, held) = decide()?;
@@ -59,7 +59,7 @@ impl Replica {
             let content = record::other(&held);
             let mut writes = vec![Write { key: *lineage.as_bytes(), field: Field::Held, content }];
             if held.decision == Some(Decision::Released) {
-                // The source is asked again at once.
+                // The source is called again at once.
                 writes.push(Write { key: *held.key.as_bytes(), field: Field::Failure, content: None });
             }
             let keys: Vec<Key> = writes.iter().map(|write| Key::of_bytes(write.key)).collect();

@@ -1,4 +1,4 @@
-//! The questions that callers asked last, with the answers that they were given, for a comparison with another configuration. Reading them
+//! The last questions of callers, with the answers that were served, for a comparison with another configuration. Reading them
 //! changes nothing, not even which answers leave the cache next.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
@@ -17,7 +17,7 @@ use domain::{
 /// How many bytes of answers are read, at most. Older questions are only counted.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// A question, and what callers were given.
+/// A question, and the answer that callers got.
 #[derive(Debug)]
 pub struct Remembered {
     /// The question.
@@ -39,7 +39,7 @@ pub struct Remembered {
 }
 
 impl Engine {
-    /// The last `limit` questions to `routes`, and how many there are in all. Routes take turns: the most recent question of each comes first,
+    /// The last `limit` questions to `routes`, and how many there are in all. Routes come round-robin: the most recent question of each comes first,
     /// then the next one of each. Questions that were never answered come last of their route. Reads the whole file, if there is one.
     #[must_use]
     pub fn remembered(&self, routes: &RouteTable, limit: usize) -> (Vec<Remembered>, usize) {
@@ -76,7 +76,7 @@ impl Engine {
         (remembered, total)
     }
 
-    /// All questions that `routes` answer, and when they were asked, the most recent first.
+    /// All questions that `routes` answer, and when callers last sent them, the most recent first.
     fn known_questions(&self, routes: &RouteTable) -> Vec<(Option<Timestamp>, ResolvedQuery)> {
         let mut known: HashMap<Key, (Option<Timestamp>, Question)> =
             self.known.failing.all().map(|(key, failed)| (key, (None, failed.question))).collect();

@@ -11,8 +11,8 @@ use crate::{
 use flight::FlightJoin;
 
 impl Engine {
-    /// Starts a run for each held answer that is due, within the limit. Routes take turns. Skips a question that
-    /// no route of `routes` answers any more, or that rests after a failure. Call it once a second.
+    /// Starts a run for each held answer that is due, within the limit. Routes come round-robin. Skips a question that
+    /// no route of `routes` answers any more, or that is in backoff. Call it once a second.
     pub fn confirm_due(&self, routes: &RouteTable) {
         if !self.may_run() {
             return;

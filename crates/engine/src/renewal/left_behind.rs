@@ -18,7 +18,7 @@ use domain::{
     generator::{Parameters, Query, Question},
 };
 
-/// What was asked longer ago than this is no longer missed.
+/// Questions of longer ago than this are no longer missed.
 const MISSED_FOR: Duration = Duration::from_hours(24);
 
 /// Remembered questions that a route does not take over.
@@ -144,13 +144,13 @@ impl Engine {
         }
     }
 
-    /// Whether callers asked of late, and there is something to lose.
+    /// Whether callers came of late, and there is something to lose.
     fn is_missed(&self, (_, listed): &(Key, Listed)) -> bool {
         let now: Timestamp = self.clock.now();
         listed.sets > 0 && now.since(listed.queried_at).is_none_or(|idle| idle < MISSED_FOR)
     }
 
-    /// A call with `parameters` of an ApplicationSet that asked `question`, whose key is `key`.
+    /// A call with `parameters` of a requester of `question`, whose key is `key`.
     fn call(&self, question: &Question, key: &Key, parameters: Parameters) -> Query {
         let requester = self.requesters(question, key).into_iter().next();
         let requester = requester.or_else(|| question.application_set.clone()).unwrap_or_default();
@@ -173,7 +173,7 @@ fn resolved_for(route: &Arc<Route>, query: &Query) -> Option<ResolvedQuery> {
 struct Counts(BTreeMap<(Arc<str>, Arc<str>, bool), usize>);
 
 impl Counts {
-    /// Counts `resolved`, a question to `from`, unless it is remembered of `next` too, as which its callers ask it now.
+    /// Counts `resolved`, a question to `from`, unless it is remembered of `next` too as the question that its callers send now.
     fn add(&mut self, from: &Route, resolved: &ResolvedQuery, next: &ResolvedQuery) {
         if next.is_remembered_under(&resolved.key) || next.is_remembered_under(&resolved.lineage()) {
             return;

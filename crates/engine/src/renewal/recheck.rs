@@ -1,4 +1,4 @@
-//! Events: which known questions they concern, and another look at these. What a look finds passes the guard as any answer does.
+//! Events: which known questions they concern, and the recheck of these. Its answers pass the guard as all answers do.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use flight::FlightJoin;
 use hooks::{Others, Subjects};
 use store::StoreError;
 
-/// The result of a look at a question after an event.
+/// The result of a recheck after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recheck {
     /// There is another answer than before.
@@ -29,7 +29,7 @@ pub enum Recheck {
     Held,
     /// There is no answer.
     Failed,
-    /// The source asked not to be called for this time.
+    /// The source wants no calls for this time.
     Backoff(Duration),
 }
 
@@ -45,7 +45,7 @@ impl Recheck {
     }
 }
 
-/// What a look has found.
+/// What a recheck has found.
 #[derive(Debug)]
 pub struct Rechecked {
     /// The result.
@@ -108,7 +108,7 @@ impl Engine {
         found.into_iter().filter_map(with_name).collect()
     }
 
-    /// Asks the backend about `question` again, whatever is remembered of it. A run that is under way may have asked too early, so it does
+    /// Calls the backend for `question` again, whatever is remembered of it. A run that is under way may have begun too early, so it does
     /// not count.
     ///
     /// # Errors
@@ -148,12 +148,12 @@ impl Engine {
         })
     }
 
-    /// Makes the backend be asked about `question` before its answer is served again, by any replica.
+    /// Makes the answer to `question` wait for a call of the backend, at any replica.
     ///
     /// # Errors
     /// When replicas share a store, and it does not answer.
     pub async fn expire_question(&self, routes: &RouteTable, question: &Question) -> Result<(), StoreError> {
-        // Nobody looks here, so whoever asks must not get what backends remember either.
+        // No recheck follows, so the next caller must not get what backends remember either.
         let formerly = routes.by_any_name(&question.route).map_or(&[][..], |route| route.formerly());
         let selector = Selector { is_exact: false, ..Selector::only(question) }.also_named(formerly);
         self.known.peers.publish_invalidation(&selector).await?;

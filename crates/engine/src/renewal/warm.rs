@@ -1,4 +1,4 @@
-//! After a start, asks recent questions again at a bounded rate, so that the first reconcile is answered from the cache.
+//! After a start, renews the answers to recent questions at a bounded rate, so that the first reconcile is answered from the cache.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use crate::{
 };
 use flight::FlightJoin;
 
-/// How many questions are asked in a second, at most.
+/// How many answers are renewed in a second, at most.
 const RATE: u32 = 20;
 /// How many are under way at once, at most.
 const AT_ONCE: usize = 4;
-/// A question that no caller asked for this long is not asked again.
+/// A question that no caller sent for this long is not renewed.
 const QUERIED_WITHIN: Duration = Duration::from_hours(24);
 
 impl Engine {
-    /// Renews the stored answers that are not fresh: routes take turns, and of each the latest comes first. Skips answers that are too old, that no caller asked for in the last
-    /// day, or whose parameters the route's `input` no longer accepts. A failed run changes nothing. Returns how
+    /// Renews the stored answers that are not fresh: routes come round-robin, the latest
+    /// answer of each first. Skips answers that are too old, that no caller wanted in the last day, or whose parameters the route's `input` no longer accepts. A failed run changes nothing. Returns how
     /// many answers were renewed.
     pub async fn warm_up(&self, routes: &RouteTable) -> usize {
         let now = self.clock.now();
@@ -53,7 +53,7 @@ impl Engine {
             stream::iter(wanted).zip(slots).map(async |((key, answer), ())| self.renew(routes, &key, &answer).await);
         let renewed = renewals.buffer_unordered(AT_ONCE).filter(|renewed| std::future::ready(*renewed)).count().await;
         if known > 0 {
-            tracing::info!(known, renewed, "what was known before the start is asked again");
+            tracing::info!(known, renewed, "the answers from before the start are renewed");
         }
         renewed
     }

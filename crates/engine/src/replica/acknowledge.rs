@@ -1,10 +1,10 @@
-//! Answers never go back to an earlier one. A change is *settled* when every replica that answers knows it. Until then some replica may
+//! Answers never go back to an earlier one. A change is *acknowledged* when every replica that answers has it. Until then some replica may
 //! still serve the answer before, so nobody serves the new one.
 //!
 //! A replica answers for [`CONTACT`](store::CONTACT) after its last sync began, and a sync brings all earlier changes. So a
-//! change is also settled [`ANSWERING`] after it was seen: this is longer, as clocks differ a little.
+//! change is also acknowledged [`ANSWERING`] after it was seen: this is longer, as clocks differ a little.
 //!
-//! An answer is chosen first. Then it must be settled, and this replica in contact. So it makes no difference how long the process was
+//! An answer is chosen first. Then it must be acknowledged, and this replica in contact. So it makes no difference how long the process was
 //! stopped in between: an answer that was the last one when it was chosen may have been overtaken since, but nobody else has served
 //! another one while this replica was in contact.
 
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{cache::Key, replica::Replica};
 use store::ANSWERING;
 
-/// Whether a change is settled.
+/// Whether a change is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acknowledged {
     /// It was.
@@ -36,7 +36,7 @@ impl Replica {
         }
     }
 
-    /// Learns that the changes up to `version` are settled.
+    /// Learns that the changes up to `version` are acknowledged.
     pub(crate) fn acknowledge(&self, version: u64) {
         let mut copy = self.copy();
         copy.acknowledged = copy.acknowledged.max(version);
@@ -45,12 +45,12 @@ impl Replica {
         self.has_unacknowledged.store(!copy.unacknowledged.is_empty(), Ordering::SeqCst);
     }
 
-    /// Whether some change is not settled.
+    /// Whether some change is not acknowledged.
     pub(crate) fn has_unacknowledged(&self) -> bool {
         self.has_unacknowledged.load(Ordering::SeqCst)
     }
 
-    /// Until when the records under `keys` may not be settled.
+    /// Until when the records under `keys` may not be acknowledged.
     fn unacknowledged_until(&self, keys: &[Key]) -> Option<Instant> {
         if !self.has_unacknowledged() {
             return None;
@@ -60,7 +60,7 @@ impl Replica {
         ends.max().filter(|end| *end > Instant::now())
     }
 
-    /// Waits until the records under `keys` are settled, at most until `until`, also if this replica loses contact: others may still have it.
+    /// Waits until the records under `keys` are acknowledged, at most until `until`, also if this replica loses contact: others may still have it.
     pub(crate) async fn acknowledged(&self, keys: &[Key], until: Instant) -> Acknowledged {
         let mut synced = self.synced.subscribe();
         let mut acknowledged = Acknowledged::Already;

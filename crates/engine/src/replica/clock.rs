@@ -10,14 +10,14 @@ use domain::clock::{Clock, Timestamp};
 /// A clock that shows the store's time once it is known.
 pub struct SharedClock {
     own: Arc<dyn Clock>,
-    /// How far the store's clock is ahead, in milliseconds.
-    ahead: AtomicI64,
+    /// How far the store's clock is before this machine's, in milliseconds; negative if behind.
+    offset: AtomicI64,
 }
 
 impl SharedClock {
     /// The clock of this machine, uncorrected.
     pub fn new(own: Arc<dyn Clock>) -> Self {
-        Self { own, ahead: AtomicI64::new(0) }
+        Self { own, offset: AtomicI64::new(0) }
     }
 
     /// The machine's own time.
@@ -28,14 +28,14 @@ impl SharedClock {
     /// Corrects the clock: the store's time was `store` at some moment between `sent` and `received` by the machine's own time.
     pub(crate) fn correct(&self, sent: Timestamp, received: Timestamp, store: Timestamp) {
         let middle = i128::midpoint(i128::from(sent.0), i128::from(received.0));
-        let ahead = i64::try_from(i128::from(store.0) - middle).unwrap_or_default();
-        self.ahead.store(ahead, Ordering::Relaxed);
+        let offset = i64::try_from(i128::from(store.0) - middle).unwrap_or_default();
+        self.offset.store(offset, Ordering::Relaxed);
     }
 }
 
 impl Clock for SharedClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.own.now().0.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
+        Timestamp(self.own.now().0.saturating_add_signed(self.offset.load(Ordering::Relaxed)))
     }
 }
 

@@ -30,16 +30,16 @@ struct SharedHead {
     run: u64,
     /// For how long it is fresh, in milliseconds.
     fresh_ms: u64,
-    /// Whether the backend is asked before it is served after that.
+    /// Whether the backend is called before it is served after that.
     is_brief: bool,
 }
 
-/// A failure, and how long its question rests.
+/// A failure, and its backoff.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SharedFailure {
     #[serde(rename = "rest")]
     pub(crate) backoff: Backoff<Failed>,
-    /// The number of the last invalidation before it. A later one ends the rest.
+    /// The number of the last invalidation before it. A later one ends the backoff.
     pub(crate) invalidation: u64,
     /// The fingerprint of the keys and roots of its run. Under others, the question may well be answered.
     #[serde(default)]

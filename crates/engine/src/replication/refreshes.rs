@@ -9,14 +9,14 @@ use domain::clock::Timestamp;
 
 /// The list of the refreshes in the store.
 const LIST: &str = "refreshes";
-/// For how long another replica may take them. Later, Argo CD has asked by itself, or soon does.
+/// For how long another replica may take them. Later, Argo CD has reconciled by itself, or soon does.
 const LEFT_FOR: Duration = Duration::from_mins(30);
 
 /// For how long a replica that took a refresh has it for itself. If it has not noted by then that it is done, another one takes it: the
 /// replica may have been killed. A refresh that is made twice does no harm.
 const LEASE: Duration = Duration::from_mins(1);
 
-/// Notes of the store that were looked at: the name of an ApplicationSet, and what was noted. Each is looked at again at this time.
+/// Notes of the store that were read: the name of an ApplicationSet, and the note. Each is read again at this time.
 pub type SeenNotes = HashMap<(String, String), Timestamp>;
 
 /// A refresh that this replica makes in place of one that has ended.
@@ -29,13 +29,13 @@ pub struct LeftRefresh {
 }
 
 impl Engine {
-    /// Leaves it to other replicas to tell these ApplicationSets. Returns whether the store has taken it.
+    /// Leaves it to other replicas to notify these ApplicationSets. Returns whether the store has taken it.
     pub async fn leave_refreshes(&self, names: &[Arc<str>]) -> bool {
         if self.known.peers.replica().is_none() {
             return false;
         }
         let (now, hasher) = (self.clock.now(), RandomState::default());
-        // Each note is another one, so that a later wish is not taken for an earlier one that was fulfilled.
+        // Each note is another one, so that a later request is not taken for an earlier one that was fulfilled.
         let notes: Vec<(String, String)> = names
             .iter()
             .map(|name| (name.to_string(), format!("{} {:x}", now.0, hasher.hash_one((name, now.0)))))
@@ -62,11 +62,11 @@ impl Engine {
             let Ok(is_ours) = peers.claim(&receipt, LEASE).await else { break };
             let is_done = is_ours && peers.notes(&receipt).await.is_ok_and(|notes| !notes.is_empty());
             // Another replica has it: it may be killed. This one goes on trying by itself.
-            let rest = if is_ours { LEFT_FOR } else { LEASE };
+            let pause = if is_ours { LEFT_FOR } else { LEASE };
             if is_ours && !is_done {
                 ours.push(LeftRefresh { name: known.0.as_str().into(), receipt });
             }
-            seen.insert(known, now.plus(rest));
+            seen.insert(known, now.plus(pause));
         }
         ours
     }

@@ -1,4 +1,4 @@
-//! Which ApplicationSets were given something else than the answer that is stored now. They ask again when they are told.
+//! Which ApplicationSets were served another answer than the one that is stored now. They call again once they are notified.
 
 use std::{collections::HashMap, hash::BuildHasher as _, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use domain::{clock::Timestamp, generator::Question};
 
-/// For how long the store keeps who asked a question.
+/// For how long the store keeps the requesters of a question.
 const KEPT_FOR: Duration = Duration::from_hours(25);
 
 impl Engine {
@@ -25,7 +25,7 @@ impl Engine {
         self.known.notices.follow(dropped)
     }
 
-    /// Writes to the file, and tells the other replicas, who asked what, and was given what, since the last call.
+    /// Writes the requesters since the last call, and what they were served, to the file and for the other replicas.
     pub async fn publish_requesters(&self) {
         let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
         let now = self.clock.now();
@@ -41,22 +41,22 @@ impl Engine {
         let mut unsent = changed;
         for (key, notes) in lists {
             if let Err(error) = self.known.peers.note(&list_of(&key), &notes, KEPT_FOR).await {
-                tracing::debug!(%error, "other replicas do not know yet who asked a question");
+                tracing::debug!(%error, "the requesters of a question are not in the store yet");
                 self.requesters.put_back(unsent);
                 return;
             }
-            unsent.retain(|(concern, _)| *concern != key);
+            unsent.retain(|(changed, _)| *changed != key);
         }
     }
 
-    /// All ApplicationSets that asked `question`, at any replica. Its key is `key`.
+    /// All requesters of `question`, at any replica. Its key is `key`.
     pub async fn all_requesters(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
         let known: Vec<Arc<str>> =
             self.known_requesters(key).await.into_iter().map(|requester| requester.name).collect();
         named(question, known)
     }
 
-    /// The ApplicationSets that asked `question`, at any replica, and were not given the answer that is stored now, and a hash of question
+    /// The requesters of `question`, at any replica, that were not served the answer that is stored now, and a hash of question
     /// and answer. Nobody if there is no answer that can be served.
     pub async fn served_other(&self, routes: &RouteTable, question: &Question) -> (Vec<Arc<str>>, u64) {
         let Some(resolved) = live(routes, question) else { return Default::default() };
@@ -69,7 +69,7 @@ impl Engine {
         (names.collect(), FixedState::default().hash_one((resolved.key, stored)))
     }
 
-    /// Takes over from `disk` who asked what before the start.
+    /// Takes over the requesters of before the start from `disk`.
     pub(crate) fn restore_requesters(&self, disk: &Disk) {
         let now = self.clock.now();
         for (key, requesters) in disk.requesters::<Requester>() {
@@ -83,7 +83,7 @@ impl Engine {
         let now = self.clock.now();
         let mut requesters = self.requesters.of(key, now);
         let notes = self.known.peers.notes(&list_of(key)).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "it is not known who asked other replicas");
+            tracing::debug!(%error, "the requesters at other replicas are not known");
             Vec::new()
         });
         for (name, note) in notes {

@@ -52,7 +52,7 @@ impl Engine {
             let (request, epoch) = shared.request();
             let state = (request.epoch.clone(), request.version, request.has_offered, shared.copy().registered.clone());
             if last.as_ref() == Some(&state) {
-                // It asks again, and knows no more than before.
+                // It starts over with what it had before.
                 shared.is_fruitless(&mut pauses);
                 pauses.next(Instant::now() + MAX_PAUSE).await;
             }
@@ -234,7 +234,7 @@ impl Engine {
             Some(of) if shared.copy().is_invalidated(of.invalidation, &of.backoff.failure.question) => {
                 known.failing.recovered(&key);
             }
-            // A replica with other keys failed. That says nothing about this one, nor ends a rest of this one.
+            // A replica with other keys failed. That says nothing about this one, nor ends a backoff of this one.
             Some(of) if !of.counts(routes) => {}
             Some(of) => known.failing.put(key, of.backoff),
             None => known.failing.recovered(&key),

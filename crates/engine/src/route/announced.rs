@@ -23,7 +23,7 @@ use source::Probe;
 
 /// How long the command's output is used.
 const FRESH: Duration = Duration::from_mins(1);
-/// When a command that failed is asked again, if an earlier output is known.
+/// When a command that failed is run again, if an earlier output is known.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The parameters of a route, some of which a command announces.
@@ -37,10 +37,10 @@ pub struct Announced {
 /// The command's last output.
 struct Known {
     input: Arc<Input>,
-    /// When it was last asked.
+    /// When the command last ran.
     at: Timestamp,
-    /// How long it is not asked again.
-    rest: Duration,
+    /// For how long it does not run again.
+    lasts: Duration,
 }
 
 impl Announced {
@@ -57,11 +57,11 @@ impl Announced {
     pub async fn input(&self, until: Instant) -> Result<Arc<Input>, BackendError> {
         let late = |_| BackendError::timeout("another call waits for it already");
         let mut known = timeout_at(until, self.known.lock()).await.map_err(late)?;
-        let is_fresh = |known: &&Known| self.clock.now().since(known.at).is_some_and(|age| age < known.rest);
+        let is_fresh = |known: &&Known| self.clock.now().since(known.at).is_some_and(|age| age < known.lasts);
         if let Some(known) = known.as_ref().filter(is_fresh) {
             return Ok(Arc::clone(&known.input));
         }
-        let (input, rest) = match (self.ask(until).await, &*known) {
+        let (input, lasts) = match (self.ask(until).await, &*known) {
             (Ok(input), _) => (Arc::new(input), FRESH),
             (Err(why), Some(known)) => {
                 tracing::warn!(%why, "the parameters of a route are not known anew; those that were announced last stand");
@@ -69,7 +69,7 @@ impl Announced {
             }
             (Err(why), None) => return Err(why),
         };
-        *known = Some(Known { input: Arc::clone(&input), at: self.clock.now(), rest });
+        *known = Some(Known { input: Arc::clone(&input), at: self.clock.now(), lasts });
         Ok(input)
     }
 
@@ -77,7 +77,7 @@ impl Announced {
         let query = Query::new("".into(), Arc::new(Parameters::new()), until);
         let output = self.probe.output(&query).await?;
         read(&output, &self.fixed).map_err(|error| {
-            let error = format!("its output is no list of announcements: {error}");
+            let error = format!("its output is not a list of announcements: {error}");
             BackendError::invalid_output(self.probe.redact(&error))
         })
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_stands_and_the_rest_is_added() {
+    fn what_is_fixed_stands_and_all_else_is_added() {
         let output =
             br#"[{"name": "zone", "string": "a"}, {"name": "sizes", "collectionType": "array", "array": ["s"]}]"#;
         let input = read(output, &fixed()).unwrap();

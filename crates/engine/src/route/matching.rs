@@ -21,7 +21,7 @@ pub struct Matcher {
     pub parameters: Vec<(String, NameGlob)>,
     /// A folder, and over the paths in it: one must fit.
     pub file: Option<(PathBuf, NameGlob)>,
-    /// Who is asked last.
+    /// Called last.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
@@ -79,10 +79,7 @@ fn holds(folder: &std::path::Path, glob: &NameGlob) -> Result<bool, String> {
             }
             count += 1;
             if count > MAX_ENTRIES {
-                return Err(format!(
-                    "{} holds more than {MAX_ENTRIES} files, too many to look for one",
-                    folder.display()
-                ));
+                return Err(format!("{} holds more than {MAX_ENTRIES} files, too many to search", folder.display()));
             }
             if entry.file_type().map_err(message)?.is_dir() {
                 folders.push(path);

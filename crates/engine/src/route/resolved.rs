@@ -60,7 +60,7 @@ impl ResolvedQuery {
         Self { route, query, key, question, lineage, others: OnceLock::new() }
     }
 
-    /// Asks `question` again: its deadline is the route's, from now on.
+    /// Resolves `question` again: its deadline is the route's, from now on.
     #[must_use]
     pub fn again(route: Arc<Route>, question: &Question) -> Self {
         let application_set = question.application_set.clone().unwrap_or_default();
@@ -78,10 +78,10 @@ impl ResolvedQuery {
     /// The key of the query's lineage in keys that begin with `prefix`; `None` if it has no lineage beside its own key.
     fn lineage_by(&self, prefix: &KeyPrefix) -> Option<Key> {
         let names = self.route.lineage.as_ref()?;
-        let is_given = |name: &String| {
+        let is_set = |name: &String| {
             self.query.parameters.get(name).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
         };
-        names.iter().all(is_given).then(|| prefix.lineage(&self.query, names))
+        names.iter().all(is_set).then(|| prefix.lineage(&self.query, names))
     }
 
     /// More keys under which the query and its lineage may be remembered, the most likely ones first: those of other names of the route.
@@ -127,7 +127,7 @@ pub struct RepeatedQuery {
 }
 
 impl RepeatedQuery {
-    /// What is the same for each request that asks what `resolved` asks.
+    /// What is the same for each request with the query of `resolved`.
     #[must_use]
     pub fn of(resolved: &ResolvedQuery) -> Self {
         let Query { application_set, namespace, parameters, .. } = &resolved.query;

@@ -36,7 +36,7 @@ impl RouteTable {
         self.by_name.get(name)
     }
 
-    /// The route that answers what was asked of the route `name`, which may be a former name.
+    /// The route that answers questions to the route `name`, which may be a former name.
     #[must_use]
     pub(crate) fn by_any_name(&self, name: &str) -> Option<&Arc<Route>> {
         self.by_name(name).or_else(|| self.by_former_name.get(name))
@@ -54,7 +54,7 @@ impl RouteTable {
             return Ok(Some(route));
         }
         for (route, matcher) in all().filter(|(_, matcher)| matcher.needs_file() && fits(matcher)) {
-            // Rare, and larger than the rest of a request.
+            // Rare, and larger than all else of a request.
             if Box::pin(matcher.finds(query)).await.map_err(|error| (Arc::clone(route), error))? {
                 return Ok(Some(route));
             }

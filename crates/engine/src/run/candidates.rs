@@ -1,4 +1,4 @@
-//! The candidates of shadows. Only a gateway that serves asks them: `call` and `test` also answer questions, and must ask nobody else.
+//! The candidates of shadows. Only a gateway that serves calls them: `call` and `test` also answer questions, and must call no other backend.
 
 use std::sync::atomic::Ordering;
 

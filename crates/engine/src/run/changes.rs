@@ -19,7 +19,7 @@ use domain::{
 /// What a run changes.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// The answer that passed, or the failure, which the question then rests from.
+    /// The answer that passed, or the failure, with its backoff.
     pub(crate) outcome: Result<NewAnswer, Backoff<Failed>>,
     /// What happens to the held answer of the lineage.
     pub(crate) held: HeldChange,
@@ -315,7 +315,7 @@ impl Run {
     }
 }
 
-/// How long a question rests after `failure`. A held answer is asked about again when the guard's rules say so.
+/// The backoff after `failure`. A held answer is confirmed again when the guard's rules say so.
 fn delay_after(failure: &Failure, now: Timestamp) -> Delay {
     if let Some(least) = failure.retry_after() {
         return Delay::AtLeast(least);

@@ -47,7 +47,7 @@ impl Run {
             let basis = shared.basis(&keys);
             if basis.epoch != *epoch {
                 // A later run may have stored its answer, and that is lost.
-                return Err(Failure::Store("it lost writes while the source was asked".to_owned()));
+                return Err(Failure::Store("it lost writes during the run".to_owned()));
             }
             let changes = self.changes(known, ended, clock.now());
             if let Ok(answer) = &changes.outcome

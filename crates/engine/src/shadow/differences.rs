@@ -68,7 +68,7 @@ pub struct Report {
     route: Arc<str>,
     /// The kind of the candidate.
     candidate: &'static str,
-    /// The share of runs after which the candidate is asked.
+    /// The share of runs after which the candidate is called.
     sample: Percent,
     /// Since when comparisons are counted.
     since: String,

@@ -1,6 +1,6 @@
 //! What varies between successive answers of a route's own backend to one question. A candidate cannot have the same values there, so they
 //! are not compared. It is learned for each parameter set, so a value that changes in one set is still compared in all others. The backend
-//! is never asked more often for this.
+//! is never called more often for this.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -14,7 +14,7 @@ const ONLY: u64 = 0;
 /// A value of an answer: the identity of its set, and its key.
 pub(super) type Place = (u64, Arc<str>);
 
-/// The values that differ in sets of both lists that have one identity. `None` if the sets cannot be told apart.
+/// The values that differ in sets of both lists that have one identity. `None` if nothing identifies the sets.
 pub(super) fn varying(before: &[ParameterSet], now: &[ParameterSet], identity: &Identity) -> Option<Vec<Place>> {
     let keys = keys(identity, [before, now]);
     let is_identified = if keys.is_empty() {
@@ -44,8 +44,8 @@ pub(super) fn id(set: &ParameterSet, keys: &[String]) -> Option<u64> {
     if keys.is_empty() { Some(ONLY) } else { identities(std::slice::from_ref(set), keys)?.first().copied() }
 }
 
-/// The keys that identify the sets of both lists. With `auto`, the first usual key that all sets have, and that tells the sets of each
-/// list apart. Empty if sets can only be counted.
+/// The keys that identify the sets of both lists. With `auto`, the first usual key that all sets have, and that identifies the sets of each
+/// list. Empty if sets can only be counted.
 pub(super) fn keys(identity: &Identity, lists: [&[ParameterSet]; 2]) -> Vec<String> {
     match identity {
         Identity::Keys(keys) => keys.clone(),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_is_found_only_between_sets_that_can_be_told_apart() {
+    fn what_varies_is_found_only_between_sets_that_are_identified() {
         let found = |before: Value, now: Value, identity: &Identity| {
             let places = varying(&sets(before), &sets(now), identity);
             places.map(|places| places.iter().map(|(_, key)| &**key).collect::<Vec<_>>().join(","))
@@ -76,7 +76,7 @@ mod tests {
         let by = Identity::Keys(vec!["k".to_owned()]);
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(found(json!([{"k": 1, "t": 1}]), json!([{"t": 2, "k": 1, "u": 1}]), &by), text("t,u"));
-        assert_eq!(found(json!([{"k": 1}]), json!([{"k": 2}]), &by), text(""), "another set is no noise");
+        assert_eq!(found(json!([{"k": 1}]), json!([{"k": 2}]), &by), text(""), "another set is not noise");
         assert_eq!(found(json!([{"k": 1}, {"k": 1}]), json!([{"k": 1}]), &by), None, "two sets with one identity");
         assert_eq!(found(json!([{"t": 1}]), json!([{"t": 2}]), &Identity::Auto), text("t"), "the only set");
         assert_eq!(found(json!([{"t": 1}, {"t": 2}]), json!([{"t": 3}, {"t": 4}]), &Identity::Auto), None);

@@ -86,7 +86,7 @@ async fn a_candidate_that_panics_or_hangs_is_an_error_and_gives_its_permit_back(
 }
 
 #[tokio::test]
-async fn a_candidate_that_needs_the_applicationset_is_not_asked_without_one() {
+async fn a_candidate_that_needs_the_applicationset_is_not_called_without_one() {
     let (shadow, bad) = shadow(true);
     shadow.follow(query(""), Key::of_bytes([1; 32]), Own::Answer(Encoded::encode(&[]).unwrap()));
     assert_eq!(ended(&shadow).await["counts"]["skipped"], 1);

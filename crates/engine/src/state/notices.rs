@@ -1,4 +1,4 @@
-//! What runs tell whoever follows them: that an answer was renewed, or that a source is in trouble.
+//! The notices of runs to their follower: that an answer was renewed, or that a source is in trouble.
 
 use std::{
     fmt,
@@ -31,9 +31,9 @@ pub struct Notice {
 pub enum What {
     /// A run in the background brought an accepted answer.
     Renewed,
-    /// The source was asked again after an event.
+    /// The source was called again after an event.
     Rechecked,
-    /// An operator has released the held answer, and the source was asked again.
+    /// An operator has released the held answer, and the source was called again.
     Released,
     /// The guard holds the answer, for this reason.
     Held(String),
@@ -47,11 +47,11 @@ pub enum What {
     Recovered,
 }
 
-/// The way of notices to whoever follows them. Until somebody does, they are dropped.
+/// The way of notices to their follower. Without one, they are dropped.
 #[derive(Debug, Clone, Default)]
 pub struct Notices(Arc<OnceLock<Follower>>);
 
-/// Whoever follows the notices.
+/// The follower of the notices.
 struct Follower {
     sender: Sender<Notice>,
     /// Called for each notice that finds no room.
@@ -72,7 +72,7 @@ impl Notices {
         receiver
     }
 
-    /// Sends a notice, if somebody follows.
+    /// Sends a notice, if there is a follower.
     pub(crate) fn send(&self, key: Key, question: &Question, what: impl FnOnce() -> What) {
         let Some(Follower { sender, dropped }) = self.0.get() else { return };
         let notice = Notice { key, question: question.clone(), what: what() };

@@ -1,9 +1,9 @@
-//! The ApplicationSets that recently asked each question, and what each was given: for operators, and to tell an ApplicationSet
-//! when there is another answer. Where the answer does not depend on the ApplicationSet, neither the question nor its key names one.
+//! The recent requesters of each question, ApplicationSets, and what each was served: for operators, and to notify an ApplicationSet
+//! of another answer. Where the answer does not depend on the ApplicationSet, neither the question nor its key names one.
 //!
-//! A cache hit costs one hash and one load: a table of atomic numbers tells that the requester was recorded within the hour, with the
-//! answer of the same run. Otherwise the lock is taken. Changes are written to the file and told to other replicas in the background
-//! if Argo CD is to be told. Otherwise the names return with the next calls after a start.
+//! A cache hit costs one hash and one load: a table of atomic numbers shows that the requester was recorded within the hour, with the
+//! answer of the same run. Otherwise the lock is taken. Changes are written to the file and sent to other replicas in the background
+//! if Argo CD is to be notified. Otherwise the names return with the next calls after a start.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,27 +26,27 @@ use domain::{clock::Timestamp, generator::Question};
 const MAX_PER_QUESTION: usize = 100;
 /// The number of questions and of ApplicationSets that are remembered, counted for each question. Routes share it.
 const MAX_REQUESTERS: u64 = 100_000;
-/// The number of changes that wait to be told to other replicas. Later ones are told an hour later.
+/// The number of changes that wait to be sent to other replicas. Later ones are sent an hour later.
 const MAX_CHANGED: usize = 10_000;
 /// The number of different names that are remembered of one route.
 const MAX_NAMES: usize = 1000;
 /// The longest name, in bytes: Kubernetes has none beyond 253, and namespaces have at most 63.
 const MAX_NAME_BYTES: usize = 253 + 1 + 63;
-/// ApplicationSets that asked longer ago are not listed.
+/// Requesters of longer ago are not listed.
 const LISTED_FOR: Duration = Duration::from_hours(24);
-/// How often the time of an requester is renewed, in milliseconds.
+/// How often the time of a requester is renewed, in milliseconds.
 const RENEWED_EVERY_MS: u64 = 3_600_000;
 /// The logarithm of the number of slots, which are 64 KiB in all.
 const SLOT_BITS: u32 = 13;
 
-/// The ApplicationSets that recently asked each question.
+/// The recent requesters of each question.
 #[derive(Debug)]
 pub(crate) struct Requesters {
     hasher: RandomState,
-    /// Hashes of a question, a name, the hour and a run. A slot that is overwritten costs one more look into the book.
+    /// Hashes of a question, a name, the hour and a run. A slot that is overwritten costs one more lookup in the book.
     noted: Box<[AtomicU64]>,
     book: Mutex<Book>,
-    /// Whether somebody takes the changes.
+    /// Whether the changes are taken.
     is_followed: AtomicBool,
 }
 
@@ -54,23 +54,23 @@ pub(crate) struct Requesters {
 struct Book {
     questions: Shares<Key, Vec<Requester>>,
     names: HashMap<RouteId, HashSet<Arc<str>, RandomState>, RandomState>,
-    /// The changes that nobody has taken.
+    /// The changes that were not taken yet.
     changed: HashMap<(Key, Arc<str>), (Timestamp, Fingerprint), RandomState>,
 }
 
-/// An ApplicationSet that asked a question.
+/// An ApplicationSet that sent a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Requester {
     /// Its name, with its namespace and a `/` before it if the caller said that.
     pub name: Arc<str>,
-    /// When it last asked, to the hour.
+    /// When it last sent it, to the hour.
     pub at: Timestamp,
-    /// What it was given.
+    /// The answer that it was served.
     #[serde(rename = "given")]
     pub served: Fingerprint,
 }
 
-/// The ApplicationSets that asked `question`: the `known` ones, which may have a namespace, else the one that the question names.
+/// The requesters of `question`: the `known` ones, which may have a namespace, else the one that the question names.
 pub(crate) fn named(question: &Question, known: Vec<Arc<str>>) -> Vec<Arc<str>> {
     match &question.application_set {
         Some(name) if known.is_empty() => Some(Arc::clone(name)).filter(|name| !name.is_empty()).into_iter().collect(),
@@ -83,7 +83,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The run of an error.
 pub(crate) const NO_RUN: u64 = 0;
 
-/// A hash of what a caller was given; 0 for an error.
+/// A hash of the answer that a caller was served; 0 for an error.
 pub(crate) type Fingerprint = u64;
 
 impl Default for Requesters {
@@ -96,7 +96,7 @@ impl Default for Requesters {
 }
 
 impl Requesters {
-    /// Notes that the ApplicationSet `name` asked the question with `key` at `now`, and was given what `run` brought. `served` is called
+    /// Notes that the ApplicationSet `name` sent the question with `key` at `now`, and was served what `run` brought. `served` is called
     /// only if that was not noted yet.
     pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, served: impl FnOnce() -> Fingerprint) {
         let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS));
@@ -120,7 +120,7 @@ impl Requesters {
         }
     }
 
-    /// The ApplicationSets that asked the question with `key` in the day before `now`: the last one first.
+    /// The requesters of the question with `key` in the day before `now`: the last one first.
     pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Requester> {
         let book = self.book.lock();
         let requesters = book.questions.peek(key).into_iter().flatten();
@@ -130,7 +130,7 @@ impl Requesters {
             .collect()
     }
 
-    /// The ApplicationSets that asked questions of `route` in the day before `now`.
+    /// The requesters of questions to `route` in the day before `now`.
     pub(crate) fn of_route(&self, route: RouteId, now: Timestamp) -> Vec<Arc<str>> {
         let book = self.book.lock();
         let requesters = book.questions.of_route(route).flatten();
@@ -152,7 +152,7 @@ impl Requesters {
         changed.map(|((key, name), (at, served))| (key, Requester { name, at, served })).collect()
     }
 
-    /// Puts back changes that could not be told. Later ones of the same requesters stay.
+    /// Puts back changes that could not be sent. Later ones of the same requesters stay.
     pub(crate) fn put_back(&self, changes: Vec<(Key, Requester)>) {
         let mut book = self.book.lock();
         for (key, Requester { name, at, served }) in changes {
@@ -162,7 +162,7 @@ impl Requesters {
         }
     }
 
-    /// Takes over those that asked the question with `key` before a start, the last one first. Returns whether any of them asked in the day
+    /// Takes over the requesters of the question with `key` before a start, the last one first. Returns whether any of them sent it in the day
     /// before `now`.
     pub(crate) fn restore(&self, key: Key, requesters: &[Requester], now: Timestamp) -> bool {
         let mut book = self.book.lock();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_few_are_told_the_last_one_first() {
+    fn the_last_few_are_listed_the_last_one_first() {
         let (requesters, now) = (Requesters::default(), Timestamp(0));
         for name in ["a", "b", "c", "a"] {
             note(&requesters, 1, name, now);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_not_asked_for_a_day_is_not_told() {
+    fn requesters_of_more_than_a_day_ago_are_not_listed() {
         let (requesters, hour) = (Requesters::default(), Duration::from_hours(1));
         let at = |hours: u32| Timestamp(0).plus(hour * hours);
         note(&requesters, 1, "left", at(0));
@@ -269,7 +269,7 @@ mod tests {
             (book.questions.len(), book.names[&key(0).route()].len())
         };
         assert_eq!(count(&requesters).0, 50_000);
-        assert_eq!(names(&requesters, 0, now), ["a"], "what is asked again is not forgotten");
+        assert_eq!(names(&requesters, 0, now), ["a"], "what is sent again is not forgotten");
         assert!(names(&requesters, 1, now).is_empty());
         for number in 0..3 * MAX_NAMES {
             note(&requesters, 0, &format!("set-{number}"), now);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_thing_that_was_given_counts() {
+    fn the_last_answer_that_was_served_counts() {
         let (requesters, now) = (Requesters::default(), Timestamp(0));
         let served = |requesters: &Requesters| requesters.of(&key(1), now)[0].served;
         let changed = |served| (key(1), Requester { name: "a".into(), at: now, served });

@@ -24,7 +24,7 @@ enum Event {
         at: Timestamp,
         is_current: bool,
     },
-    /// A caller asked about what is held.
+    /// A caller queried what is held.
     Queried(Timestamp),
     Decided(Decision),
 }
@@ -45,7 +45,7 @@ impl InvariantWatch {
         }
     }
 
-    /// A caller asked about what is held, and was answered without a run.
+    /// A caller queried what is held, and was answered without a run.
     pub(super) fn queried(&mut self, lineage: Slot, at: Timestamp) {
         self.events.entry(lineage).or_default().push(Event::Queried(at));
     }
@@ -114,7 +114,7 @@ struct Counted {
     is_contradicted: bool,
 }
 
-/// Why `ran` is accepted: enough runs agreed one after the other, far enough apart, or an operator released it.
+/// Why `ran` is accepted: enough runs agreed one after the other, with enough time between them, or an operator released it.
 fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<&'static str> {
     let rules = ran.query.rules();
     let mut counted: Option<Counted> = None;
@@ -122,12 +122,12 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
     let mut seen_at: Option<Timestamp> = None;
     for event in events {
         if let Event::Said { at, .. } | Event::Queried(at) = event {
-            // A held answer that no caller asked about for a day is forgotten, with the operator's decision.
+            // A held answer that no caller queried for a day is forgotten, with the operator's decision.
             if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
                 (counted, decision) = (None, None);
             }
             if !matches!(event, Event::Said { is_current: false, .. }) {
-                // The clock may have been put back since a caller asked.
+                // The clock may have been put back since the query.
                 seen_at = seen_at.filter(|_| counted.is_some()).max(Some(*at));
             }
         }

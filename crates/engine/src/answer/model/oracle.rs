@@ -1,4 +1,4 @@
-//! The oracle: what the engine must store and answer, as tables of states, rests and losses, without concurrency, storage or bytes.
+//! The oracle: what the engine must store and answer, as tables of states, backoffs and losses, without concurrency, storage or bytes.
 //! Runs are numbers in the source's log. Times that the engine chooses at random are read from it and checked against their bounds.
 
 mod held;
@@ -59,7 +59,7 @@ struct Flight {
     run: usize,
     query: ModelQuery,
     is_current: bool,
-    /// When a caller last asked, if no caller waits for the run.
+    /// When a caller last queried, if no caller waits for the run.
     queried_at: Option<Timestamp>,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Finished {
 pub(super) trait Spread {
     /// How long the answer to `query` is fresh that was stored at `at`.
     fn life(&self, query: ModelQuery, at: Timestamp) -> Option<u64>;
-    /// How long `query` rests after its failure at `since`.
+    /// How long the backoff of `query` lasts after its failure at `since`.
     fn backoff(&self, query: ModelQuery, since: Timestamp) -> Option<u64>;
 }
 
@@ -135,7 +135,7 @@ impl Oracle {
         if is_outshone { Worth::Nothing } else { self.worth(Slot::Own(query), now) }
     }
 
-    /// Why `query` rests, if it failed recently.
+    /// Why `query` is in backoff, if it failed recently.
     pub(super) fn backoff(&self, query: ModelQuery, now: Timestamp) -> Option<&'static str> {
         let backoff = self.backoffs.get(&query)?;
         let passed = now.0.checked_sub(backoff.since.0)?;
@@ -225,13 +225,15 @@ impl Oracle {
         let times = self.backoffs.get(&query).map_or(0, |backoff| backoff.times) + 1;
         let usual = (1000 << (times - 1).min(10)).min(60_000);
         let lasts =
-            spread.backoff(query, at).ok_or_else(|| format!("{query:?} does not rest after its failure ({why})"))?;
-        // A rest does not delay the gateway's own run for a held answer.
+            spread.backoff(query, at).ok_or_else(|| format!("{query:?} has no backoff after its failure ({why})"))?;
+        // A backoff does not delay the gateway's own run for a held answer.
         let held = self.held.get(&query.lineage()).filter(|_| why == "held");
         let due = held.and_then(OracleHeld::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
         let (least, max) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
         if !(least.max(asks)..=max.max(asks)).contains(&lasts) {
-            return Err(format!("{query:?} rests for {lasts} ms after {times} failures, {least} to {max} are meant"));
+            return Err(format!(
+                "{query:?} is in backoff for {lasts} ms after {times} failures, {least} to {max} are meant"
+            ));
         }
         self.backoffs.insert(query, OracleBackoff { why, times, since: at, lasts });
         Ok(())

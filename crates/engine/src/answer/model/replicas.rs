@@ -1,7 +1,7 @@
 //! The rules that keep replicas right. Each test plays the order of events that breaks a store without the rule.
 
 mod contact;
-mod handover;
+mod left_work;
 mod links;
 mod losses;
 mod records;

@@ -167,7 +167,7 @@ impl Rules {
                 "ttl": seconds(self.ttl),
                 "staleWhileRevalidate": seconds(self.while_revalidate),
                 "staleIfError": seconds(self.if_error),
-                // The model foretells each run. `tests/it/prefetch.rs` covers the runs ahead of callers.
+                // The model foretells each run. `tests/it/prefetch.rs` covers the runs of prefetch.
                 "prefetch": false,
             },
             "guard": {

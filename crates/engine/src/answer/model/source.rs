@@ -206,7 +206,7 @@ impl ModelSource {
         let generation = state.cuts.iter().filter(|(cut, _)| cut.contains(&query)).count();
         let is_same = |ran: &&Ran| ran.query == query && ran.generation == generation && ran.ended.is_none();
         if let Some(other) = state.log.iter().find(is_same) {
-            state.overlap = Some(format!("{query:?} flies already: {other:?}"));
+            state.overlap = Some(format!("{query:?} runs already: {other:?}"));
         }
         let (says, version) = (state.says.clone(), state.version);
         let (began, began_at) = (Instant::now(), state.clock.now());

@@ -166,7 +166,7 @@ fn key(routes: &RouteTable, slot: Slot) -> Key {
     if let Slot::Own(_) = slot { resolved.key } else { resolved.lineage() }
 }
 
-/// The clock of a machine that is ahead.
+/// A clock that is off by some time.
 struct OffsetClock(Arc<Wall>, Duration);
 
 impl Clock for OffsetClock {
@@ -183,7 +183,7 @@ pub(super) struct Peek<'a> {
 }
 
 impl Peek<'_> {
-    /// The answer stored in `slot`. Unlike a caller's look-up, this does not load it from disk into memory.
+    /// The answer stored in `slot`. Unlike a caller's lookup, this does not load it from disk into memory.
     pub(super) fn entry(&self, slot: Slot) -> Option<Arc<Entry>> {
         let (key, answers) = (self.stage.key(slot), self.engine.answers());
         answers.memory().get(&key).or_else(|| answers.disk()?.get(&key).ok().flatten().map(Arc::new))

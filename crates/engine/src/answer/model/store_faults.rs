@@ -1,9 +1,9 @@
 //! Replicas with a store that loses, forgets, fails over and goes away, links that are cut or fall silent, each by itself, and replicas that
 //! end and start again from their files: at random.
 //!
-//! The oracle knows the source alone. It grows, and now and then it lies: then it gives a fraction of what there is, which the guard of
-//! this route never accepts. So each success must be one of the full lists, and whoever asks any replicas, one after the other, never gets
-//! a shorter list than somebody got before.
+//! The oracle is the source alone. It grows, and now and then it lies: then it returns a fraction of what there is, which the guard of
+//! this route never accepts. So each success must be one of the full lists, and a caller of any replicas, one after the other, never gets
+//! a shorter list than before.
 
 use proptest::{
     collection::vec,
@@ -31,7 +31,7 @@ enum Step {
         replica: usize,
         commit: u8,
     },
-    /// Every replica is asked.
+    /// Every replica is called.
     AskAll(u8),
     /// A run begins, and waits until the next `Open`.
     Slow {
@@ -111,7 +111,7 @@ impl History {
     }
 }
 
-/// Whether a replica that knows everything can reach the store. Otherwise an emptied store looks as one that is used for the first time.
+/// Whether a replica that knows everything can reach the store. Otherwise an emptied store seems to be used for the first time.
 fn is_known(replicas: &Replicas) -> bool {
     replicas.all.iter().any(|engine| engine.replica().is_some_and(|shared| shared.is_in_contact()))
 }
@@ -215,7 +215,7 @@ async fn play(mut replicas: Replicas, steps: Vec<Step>) {
     }
 }
 
-/// No fault of the store or of a link makes replicas lose parameter sets, or answer in turn.
+/// No fault of the store or of a link makes replicas lose parameter sets, or answer differently one after the other.
 #[test]
 fn a_faulty_store_loses_nothing_and_nothing_goes_back() {
     let config = Config { failure_persistence: None, ..Config::default() };
@@ -234,7 +234,7 @@ fn a_faulty_store_loses_nothing_and_nothing_goes_back() {
 /// What the design of before allowed, and the oracle refuses.
 #[test]
 #[should_panic(expected = "the answer went back from 24 sets to 20")]
-fn the_oracle_refuses_answers_in_turn() {
+fn the_oracle_refuses_answers_that_alternate() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut history = History { full: vec![20, 24], ..History::default() };

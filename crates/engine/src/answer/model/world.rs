@@ -32,8 +32,8 @@ use crate::{
 };
 use domain::clock::Clock;
 
-/// When a run is given up, in milliseconds: a little before the deadline of the call that began it.
-const GIVEN_UP: u64 = 24_900;
+/// When a run ends without an answer, in milliseconds: a little before the deadline of the call that began it.
+const TIMES_OUT: u64 = 24_900;
 
 /// A waiting caller.
 struct Caller {
@@ -123,7 +123,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether the oracle knows what `op` does to replicas. It knows one memory, so what happens to one replica alone, or takes
+    /// Whether the oracle has rules for `op` with replicas. It has one memory, so what happens to one replica alone, or takes
     /// time, is tried elsewhere.
     fn is_known(&self, op: &Op) -> bool {
         let is_of_one = matches!(op, Op::Restart | Op::Evict(_) | Op::Lose(_) | Op::Finish(_));
@@ -246,7 +246,7 @@ impl<'a> World<'a> {
         let runs: Vec<ModelQuery> = (first..self.runs).map(|run| self.stage.source.run(run).query).collect();
         let sorted = |query: &[ModelQuery]| query.iter().copied().collect::<BTreeSet<_>>();
         if runs.len() != started.len() || sorted(&runs) != sorted(started) {
-            return Err(format!("the source was asked for {runs:?} instead of {started:?}"));
+            return Err(format!("the source was called for {runs:?} instead of {started:?}"));
         }
         for (run, query) in (first..).zip(runs) {
             self.oracle.begin(run, query, is_for_caller);
@@ -265,15 +265,15 @@ impl<'a> World<'a> {
     /// `run` ended.
     fn finish(&mut self, run: usize, ran: &Ran, ended: RunEnd) -> Checked {
         if ended == RunEnd::Dropped {
-            self.see("given up");
+            self.see("timed out");
             let ran_for = ran.began.elapsed();
-            if ran_for < Duration::from_millis(GIVEN_UP) {
-                return Err(format!("I5: {ran:?} was given up after {ran_for:?}"));
+            if ran_for < Duration::from_millis(TIMES_OUT) {
+                return Err(format!("I5: {ran:?} timed out after {ran_for:?}"));
             }
         }
         let is_current = self.oracle.flight(ran.query) == Some(run);
         if ended == RunEnd::Said && !is_current {
-            self.see("landed after it was cut off");
+            self.see("finished after it was cut off");
         }
         let peek = Peek { engine: &self.engine, stage: self.stage, wall: &self.wall };
         let finished = self.oracle.finish(run, ran.clone(), &peek)?;
@@ -338,7 +338,7 @@ impl<'a> World<'a> {
         };
         self.see(what);
         if why.1 {
-            self.see("rested");
+            self.see("in backoff");
         }
     }
 
@@ -346,8 +346,8 @@ impl<'a> World<'a> {
     async fn pass(&mut self, time: Duration) -> Checked {
         let until = Instant::now() + time;
         loop {
-            let given_up = |run| self.stage.source.run(run).began + Duration::from_millis(GIVEN_UP);
-            let next = self.oracle.flights().map(given_up).min().unwrap_or(until).min(until);
+            let times_out = |run| self.stage.source.run(run).began + Duration::from_millis(TIMES_OUT);
+            let next = self.oracle.flights().map(times_out).min().unwrap_or(until).min(until);
             let now = self.wall.now();
             let due = self.oracle.confirmations(now).into_iter().map(|(due, _)| due.saturating_sub(now.0)).min();
             let next = due.map_or(next, |due| next.min(Instant::now() + Duration::from_millis(due)));
@@ -375,7 +375,7 @@ impl<'a> World<'a> {
         self.engine.confirm_due(&self.stage.routes);
         yield_now().await;
         if !due.is_empty() {
-            self.see("asked by the gateway itself");
+            self.see("started by the gateway itself");
         }
         self.compare(&due, false).await
     }

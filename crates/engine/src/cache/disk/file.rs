@@ -45,7 +45,7 @@ impl File {
         }
     }
 
-    /// Closes the file and opens it again. A file that is damaged or gone by now stays closed: a new file would look as if
+    /// Closes the file and opens it again. A file that is damaged or gone by now stays closed: a new file would read as if
     /// nothing had ever been stored.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
 }
 
 /// Creates a new file at `path`, in place of an existing one. It is created under another name and renamed when it is whole, so
-/// that a process that is killed meanwhile leaves no file that looks damaged.
+/// that a process that is killed meanwhile leaves no file that seems damaged.
 pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
     let new = replace(path);
     let trouble = |error: std::io::Error| Trouble::Other(format!("a new file cannot be made: {error}"));

@@ -19,7 +19,7 @@ pub(super) enum RecordKind {
     Baseline,
     /// How much of a shared store the file holds. It has one key.
     Copy,
-    /// Which ApplicationSets asked a question, and what each was given.
+    /// The requesters of a question, and the answer that each was served.
     Requesters,
 }
 
@@ -38,7 +38,7 @@ impl RecordKind {
         }
     }
 
-    /// Its number in the journal and in marks. Never 0, and never given to another kind.
+    /// Its number in the journal and in marks. Never 0, and never reused for another kind.
     pub(super) const fn number(self) -> u8 {
         match self {
             Self::Answer => 1,

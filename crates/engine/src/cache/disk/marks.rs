@@ -51,12 +51,12 @@ struct Inner {
     routes: HashMap<[u8; 4], OfRoute>,
     /// The slots without a mark.
     free: Vec<u16>,
-    /// The latest stamp that was given.
+    /// The latest stamp that was issued.
     last: u64,
     has_unsynced: bool,
 }
 
-/// The marks of a route: where each is, and when its record was lost. They are told apart by their scope, and by whether they are *outdated*.
+/// The marks of a route: where each is, and when its record was lost. They are identified by their scope, and by whether they are *outdated*.
 type OfRoute = HashMap<(Scope, bool), (u16, u64)>;
 
 /// Why there are no marks.
@@ -155,8 +155,8 @@ impl Marks {
         Ok(())
     }
 
-    /// A stamp that is later than all stamps given before: the time in milliseconds since 1970, or a little more. It
-    /// never goes back, even if the clock does, so stamps tell the order of changes.
+    /// A stamp that is later than all stamps issued before: the time in milliseconds since 1970, or a little more. It
+    /// never goes back, even if the clock does, so stamps show the order of changes.
     pub(super) fn next(&self) -> u64 {
         let now = self.clock.now().0;
         let mut inner = self.inner();
@@ -164,7 +164,7 @@ impl Marks {
         inner.last
     }
 
-    /// The latest stamp that was given.
+    /// The latest stamp that was issued.
     pub(super) fn last(&self) -> u64 {
         self.inner().last
     }

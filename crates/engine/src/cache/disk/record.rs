@@ -1,6 +1,6 @@
 //! The form of a record, as the journal and the database hold it:
 //!
-//! `version 3 (1 byte) | SHA-256 of the rest (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
+//! `version 3 (1 byte) | SHA-256 of what follows (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
 //!
 //! Numbers are little endian. The *stamp* says when the record was made, in the time of [`super::marks::Marks::next`]: a
 //! record is accepted if it was made after the latest mark of loss for its key. A record that does not fit its checksum is damaged, and what it held is unknown.
@@ -26,7 +26,7 @@ const STAMP: usize = 8;
 /// All parts of an answer except its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// What was asked.
+    /// The question that it answers.
     pub question: Question,
     /// The revision that made the answer.
     pub revision: Revision,
@@ -36,7 +36,7 @@ pub(crate) struct Head {
     pub trust: u64,
     /// When the backend had the answer.
     pub stored_at: Timestamp,
-    /// When a caller last asked for a new answer.
+    /// When a caller last wanted a new answer.
     #[serde(rename = "asked_at")]
     pub queried_at: Timestamp,
     /// When the question was answered for the first time.
@@ -45,7 +45,7 @@ pub(crate) struct Head {
     pub(crate) took_us: u64,
     /// How many parameter sets there are.
     pub sets: usize,
-    /// Whether the backend must be asked before the answer is served.
+    /// Whether the backend must be called before the answer is served.
     pub is_over: bool,
     /// What was learned of each item.
     pub evidence: Vec<Evidence>,

@@ -1,6 +1,6 @@
 //! How much room the records in the file take, and which of them leave when there is too little. Routes share the room ([`Shares`]).
 //!
-//! Answers leave before baselines, unless the baselines take more than a third of the room: without an answer the source is asked again,
+//! Answers leave before baselines, unless the baselines take more than a third of the room: without an answer the source is called again,
 //! and without a baseline the next answer is held. Held answers stay: the guard bounds them ([`super::Disk::room_for_held`]).
 
 use crate::cache::{
@@ -48,7 +48,7 @@ impl OfRoute for Id {
 /// The stored records.
 pub(super) struct Sizes {
     max: u64,
-    /// The answers, and who asked.
+    /// The answers, and their requesters.
     answers: Shares<Id, ()>,
     baselines: Shares<Id, ()>,
     /// The held answers, which only take room from the answers.

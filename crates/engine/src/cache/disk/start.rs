@@ -39,7 +39,7 @@ use telemetry::metrics::DiskMetrics;
 /// How long a lock may be held by a process that has ended.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// The table with facts about the database as a whole.
+/// The table about the database as a whole.
 pub(super) const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("meta");
 /// The key of the database's stamp.
 pub(super) const STAMP: &str = "stamp";
@@ -87,7 +87,7 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
         tracing::error!(file = %path.display(), why, "the last good answers are lost; what they were counts as unknown");
         metrics.errors.inc();
     }
-    // Before anything is moved: if the process is killed meanwhile, the next start must not look like a first start.
+    // Before anything is moved: if the process is killed meanwhile, the next start must not be taken for a first start.
     let marks = match marks {
         Err(_) => Marks::make(&lost, Arc::clone(clock), floor, why.is_some()).map_err(trouble)?,
         Ok(marks) => {

@@ -40,7 +40,7 @@ pub(super) enum Order {
     Change(Change),
     /// The answer was read, so it is not evicted next.
     Used(Key),
-    /// No selected answer may be served before its backend was asked. Sends back which answers those are.
+    /// No selected answer may be served before its backend was called. Sends back which answers those are.
     Expire(Selector, SyncSender<Vec<(Key, Question)>>),
     /// Answer when all earlier orders are written.
     Flush(SyncSender<()>),
@@ -245,7 +245,7 @@ impl Writer {
         for kind in RecordKind::ALL {
             let mut table = transaction.open_table(kind.table())?;
             for (_, key) in victims.iter().filter(|(of, _)| *of == kind) {
-                // Nothing depends on who asked.
+                // Nothing depends on the requesters.
                 if kind != RecordKind::Requesters {
                     self.marks.set(kind, key, false).map_err(redb::Error::Io)?;
                 }
@@ -276,7 +276,7 @@ impl Writer {
     }
 }
 
-/// Drops the baselines of lineages that were not asked for in the 90 days before `last`, a stamp in milliseconds. A baseline is written anew
+/// Drops the baselines of lineages that no caller used in the 90 days before `last`, a stamp in milliseconds. A baseline is written anew
 /// with each accepted answer. The clock is not used, because it may be wrong at a start, and the gateway may have been off for long.
 fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;

@@ -39,7 +39,7 @@ fn the_greatest_user_loses_its_own_records() {
     }
     assert_eq!(there(&shares, 1), [0, 1, 2, 3]);
     assert_eq!(there(&shares, 2), (194..200).collect::<Vec<_>>());
-    // What was lent is given back.
+    // What was lent is returned.
     for n in 4..50 {
         shares.insert(key(1, n), (), 10);
     }
@@ -73,7 +73,7 @@ fn what_stays_does_not_leave() {
 }
 
 #[test]
-fn routes_take_turns() {
+fn routes_are_served_round_robin() {
     let items = [(1, 0), (1, 1), (1, 2), (2, 3), (1, 4), (3, 5), (2, 6)].map(|(route, number)| key(route, number));
     let order: Vec<u8> = round_robin(items.to_vec(), Key::route).iter().map(|key| key.as_bytes()[0]).collect();
     assert_eq!(order, [0, 3, 5, 1, 6, 2, 4]);

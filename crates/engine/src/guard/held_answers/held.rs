@@ -19,9 +19,9 @@ const MAX_NAMED: usize = 20;
 const MAX_LISTED: usize = 8;
 /// How much evidence a held answer keeps.
 const MAX_EVIDENCE: usize = 50;
-/// A held answer that no caller asks about for this long is forgotten: its pull request is closed.
+/// A held answer that no caller queries for this long is forgotten: its pull request is closed.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
-/// A rejection stands this long after a caller last asked, as a baseline does without use.
+/// A rejection stands this long after the last query, as a baseline does without use.
 const REJECTED_FOR: Duration = Duration::from_hours(90 * 24);
 /// The overhead of one held answer in memory, in bytes.
 const BESIDE: usize = 512;
@@ -56,7 +56,7 @@ pub struct Held {
     pub since: Timestamp,
     /// When the last agreeing run found it.
     pub seen_at: Timestamp,
-    /// When a caller last asked about it.
+    /// When a caller last queried it.
     #[serde(rename = "asked_at", default = "long_ago")]
     pub queried_at: Timestamp,
     /// What the last run learned, at most [`MAX_EVIDENCE`] entries.
@@ -94,7 +94,7 @@ pub enum Decision {
 }
 
 impl Held {
-    /// The same, asked as `question`, which has these keys: its route has another name than before.
+    /// The same with the question `question`, which has these keys: its route has another name than before.
     #[must_use]
     pub(crate) fn requeried_as(self, question: Question, key: Key, lineage: Key) -> Self {
         Self { question, key, lineage, ..self }
@@ -106,7 +106,7 @@ impl Held {
         Self { evidence: evidence.iter().take(MAX_EVIDENCE).cloned().collect(), ..self }
     }
 
-    /// The earliest time at which the gateway asks the source again by itself; `None` if runs that agree are never enough.
+    /// The earliest time at which the gateway calls the source again by itself; `None` if runs that agree are never enough.
     #[must_use]
     pub(crate) fn due_at(&self) -> Option<Timestamp> {
         let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
@@ -156,7 +156,7 @@ impl Held {
         base16ct::lower::encode_string(&self.fingerprint[..8])
     }
 
-    /// Whether it is forgotten at `now`: no caller has asked about it for a day, or for 90 days after an operator has rejected it.
+    /// Whether it is forgotten at `now`: no caller has queried it for a day, or for 90 days after an operator has rejected it.
     #[must_use]
     pub(super) fn is_forgotten(&self, now: Timestamp) -> bool {
         let queried_at = self.queried_at.max(self.since);
@@ -207,7 +207,7 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "held: {}", self.breach.reason)?;
         if !self.breach.identity.is_empty() && !self.breach.gone.is_empty() {
-            write!(f, " (sets are told apart by `{}`)", self.breach.identity.join("`, `"))?;
+            write!(f, " (sets are identified by `{}`)", self.breach.identity.join("`, `"))?;
         }
         if !self.breach.gone.is_empty() {
             let named: Vec<String> = self.breach.gone.iter().take(MAX_NAMED).map(|name| short(name)).collect();

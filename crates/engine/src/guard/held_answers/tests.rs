@@ -9,7 +9,7 @@ use domain::generator::{ParameterSet, Question};
 
 const LINEAGE: Key = Key::of_bytes([1; 32]);
 
-/// Reviews one lineage, and lets time pass in between.
+/// Checks one lineage, and lets time pass in between.
 struct Checker {
     guard: Guard,
     baseline: Baseline,
@@ -168,7 +168,7 @@ fn time_alone_ends_no_hold() {
 }
 
 #[test]
-fn what_nobody_asks_about_is_forgotten() {
+fn what_no_caller_queries_is_forgotten() {
     let checker = Checker::new(guard(&json!({})), &sets(&["a"], "1"));
     checker.check(0, &[]);
     checker.seconds.set(checker.seconds.get() + 3600);

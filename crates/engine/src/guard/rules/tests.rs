@@ -42,7 +42,7 @@ fn what_is_held_and_why() {
         (json!({"maxShrink": "0%"}), &twelve, &twelve[..11], Some("1 of 12")),
         (json!({"minItems": 2}), &[], &["a"], Some("fewer than `guard.minItems: 2`")),
         (json!({"maxItems": 2}), &[], &twelve, Some("more than `guard.maxItems: 2`")),
-        // Sets are counted where nothing tells which is which.
+        // Sets are counted where nothing identifies them.
         (json!({"identity": []}), &["a", "b"], &["c", "d"], None),
         (json!({}), &["a", "b"], &["c", "d"], Some("2 of 2")),
         (json!({}), &["a"], &["c"], None),
@@ -139,14 +139,14 @@ fn replaced_sets_are_noticed_without_a_word_in_the_configuration() {
         assert!(breach.reason.starts_with("23 of 23 ") && breach.identity == [key], "{breach:?}");
         assert_eq!(evaluate(&json!({"identity": []}), &of(key, 0..23), &of(key, 100..123)), Ok(None));
     }
-    assert_eq!(evaluate(&json!({}), &of("tag", 0..23), &of("tag", 100..123)), Ok(None), "a version is no name");
+    assert_eq!(evaluate(&json!({}), &of("tag", 0..23), &of("tag", 100..123)), Ok(None), "a version is not a name");
     // One set before or after says nothing of what names it.
     assert_eq!(evaluate(&json!({}), &of("name", 0..1), &of("name", 5..6)), Ok(None));
     assert_eq!(
         evaluate(&json!({"identity": ["name"]}), &of("name", 0..1), &of("name", 5..6)).unwrap().unwrap().gone,
         ["0"]
     );
-    // A key that no longer tells the sets apart is no error: another does, or they are counted.
+    // A key that no longer identifies the sets is not an error: another does, or they are counted.
     let alike = |sets: Vec<ParameterSet>| -> Vec<ParameterSet> {
         let same = |mut set: ParameterSet| {
             set.0.insert("name".to_owned(), json!("x"));
@@ -207,7 +207,7 @@ fn any_sets() -> impl Strategy<Value = Vec<ParameterSet>> {
 
 proptest! {
     #[test]
-    fn sets_that_a_key_tells_apart_are_no_twins(sets in any_sets()) {
+    fn sets_that_a_key_identifies_are_no_duplicates(sets in any_sets()) {
         for identity in [json!("auto"), json!([])] {
             let checked = guard(&json!({"identity": identity})).identify(&sets);
             prop_assert_eq!(checked.is_err(), duplicates_as_a_whole(&sets).is_some(), "{:?}", checked);

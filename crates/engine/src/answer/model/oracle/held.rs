@@ -12,7 +12,7 @@ use crate::{
 use domain::clock::Timestamp;
 
 /// An answer that waits for others that agree.
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each says something of its own")]
 #[derive(Debug, Clone)]
 pub(crate) struct OracleHeld {
     pub ran: Ran,
@@ -20,7 +20,7 @@ pub(crate) struct OracleHeld {
     counted_at: Timestamp,
     since: Timestamp,
     seen_at: Timestamp,
-    /// When a caller last asked.
+    /// When a caller last queried it.
     pub(super) queried_at: Timestamp,
     /// That time as the record in the file has it: a call alone writes nothing.
     recorded_queried_at: Timestamp,
@@ -91,7 +91,7 @@ impl Oracle {
         accepted.push(Accepted { names, until: None });
     }
 
-    /// Reviews the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not accepted.
+    /// Checks the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not accepted.
     pub(super) fn check(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
         self.forget(at);
         let Flight { query, is_current, queried_at, .. } = flight;
@@ -177,7 +177,7 @@ impl Oracle {
         self.held.get(&lineage).is_some_and(|held| held.is_contradicted)
     }
 
-    /// A caller asks about `query`, whose answer is held.
+    /// A caller sends `query`, whose answer is held.
     pub(crate) fn note_queried(&mut self, query: ModelQuery, now: Timestamp) {
         if let Some(held) = self.held.get_mut(&query.lineage()) {
             held.queried_at = now;
@@ -216,7 +216,7 @@ impl Oracle {
         Some(query)
     }
 
-    /// An answer that no caller has asked about for a day is no longer held. One that an operator rejected stays for 90 days.
+    /// An answer that no caller has queried for a day is no longer held. One that an operator rejected stays for 90 days.
     pub(crate) fn forget(&mut self, now: Timestamp) {
         self.held.retain(|_, held| {
             let queried_at = held.queried_at.max(held.since);

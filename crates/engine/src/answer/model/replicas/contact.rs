@@ -43,7 +43,7 @@ fn without_contact_nothing_is_answered() {
             let caller = replicas.start(1, QUERY);
             assert_eq!(replicas.within_time(caller).await, Err("store"), "{state:?}");
             assert!(!replicas.all[1].replica().unwrap().is_informed());
-            assert_eq!(replicas.stage.source.runs(), runs, "{state:?}: nothing is asked");
+            assert_eq!(replicas.stage.source.runs(), runs, "{state:?}: the source is not called");
 
             replicas.links.iter().for_each(|link| link.set(LinkState::Works));
             replicas.pass(400).await;
@@ -78,7 +78,7 @@ fn a_call_waits_for_contact() {
     });
 }
 
-/// Contact is lost in the middle of a run. Its answer is given once it is stored.
+/// Contact is lost in the middle of a run. Its answer is served once it is stored.
 #[test]
 fn a_run_waits_for_contact_to_store_its_answer() {
     for state in [LinkState::Cut, LinkState::Silent, LinkState::SilentBack] {
@@ -96,7 +96,7 @@ fn a_run_waits_for_contact_to_store_its_answer() {
             assert!(caller.is_finished(), "{state:?}");
             assert_eq!(sets(&caller.await.unwrap()), Ok(7), "{state:?}");
             assert_eq!(replicas.ask(1).await, Ok(7), "{state:?}");
-            assert_eq!(replicas.stage.source.runs(), run + 1, "{state:?}: it is not asked again");
+            assert_eq!(replicas.stage.source.runs(), run + 1, "{state:?}: the source is not called again");
         });
     }
 }

@@ -1,10 +1,10 @@
-//! Replicas of which some are cut off and others are not. What was seen with a store that "serves what it knows": answers of different
-//! replicas in turn.
+//! Replicas of which some are cut off and others are not. What was seen with a store that "serves what it has": answers of different
+//! replicas one after the other.
 
 use super::*;
 
-/// Asks every replica in turn, and returns the answers that came.
-async fn in_turn(replicas: &Replicas) -> Vec<usize> {
+/// Calls every replica once, and returns the answers that came.
+async fn call_each(replicas: &Replicas) -> Vec<usize> {
     let mut seen = Vec::new();
     for replica in 0..replicas.all.len() {
         match replicas.within_time(replicas.start(replica, QUERY)).await {
@@ -30,10 +30,10 @@ fn a_start_from_an_outdated_file_while_the_store_is_away() {
         replicas.start_again(outdated);
         replicas.pass(2).await;
         assert!(!replicas.all[1].replica().unwrap().is_informed(), "it is not ready");
-        assert!(in_turn(&replicas).await.is_empty(), "nobody answers");
+        assert!(call_each(&replicas).await.is_empty(), "nobody answers");
         replicas.store.set_away(false);
         replicas.pass(2).await;
-        assert_eq!(in_turn(&replicas).await, [9, 9]);
+        assert_eq!(call_each(&replicas).await, [9, 9]);
     });
 }
 
@@ -46,18 +46,18 @@ fn one_that_is_cut_off_answers_nothing_while_others_go_on() {
             replicas.stage.source.say(list(9), 0);
             replicas.pass(70).await;
             // Stale at first, while a run renews it.
-            let seen = in_turn(&replicas).await;
+            let seen = call_each(&replicas).await;
             assert!(seen.is_sorted() && seen.len() == 2, "{state:?}: {seen:?}");
             replicas.pass(1).await;
-            assert_eq!(in_turn(&replicas).await, [9, 9], "{state:?}");
+            assert_eq!(call_each(&replicas).await, [9, 9], "{state:?}");
             replicas.links[0].set(LinkState::Works);
             replicas.pass(1).await;
-            assert_eq!(in_turn(&replicas).await, [9, 9, 9], "{state:?}");
+            assert_eq!(call_each(&replicas).await, [9, 9, 9], "{state:?}");
         });
     }
 }
 
-/// A link falls silent at each moment around a commit of another replica. Whoever asks both never sees the answer come and go.
+/// A link falls silent at each moment around a commit of another replica. A caller of both never sees the answer come and go.
 #[test]
 fn a_link_that_falls_silent_around_a_commit() {
     for state in [LinkState::Cut, LinkState::Silent, LinkState::SilentBack] {
@@ -95,7 +95,7 @@ fn a_link_that_falls_silent_around_a_commit() {
                 }
                 replicas.pass(2).await;
                 assert_eq!(sets(&caller.await.unwrap()), Ok(9));
-                assert_eq!(in_turn(&replicas).await, [9, 9], "{state:?} at {at}");
+                assert_eq!(call_each(&replicas).await, [9, 9], "{state:?} at {at}");
             });
         }
     }

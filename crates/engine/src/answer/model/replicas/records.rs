@@ -109,7 +109,7 @@ fn an_invalidation_reaches_all_replicas() {
                 assert!(replicas.ask(replica).await.is_ok());
                 replicas.sync().await;
             }
-            assert_eq!(replicas.stage.source.runs(), runs + 1, "the first asks the source, the others get its answer");
+            assert_eq!(replicas.stage.source.runs(), runs + 1, "the first calls the source, the others get its answer");
             assert_eq!(replicas.ask(usize::from(round)).await, Ok(usize::from(7 + round)));
         }
         // A run that an invalidation cut off brings no fresh answer.

@@ -58,7 +58,7 @@ const RANGE: u8 = 1;
 const ROUTE: u8 = 2;
 
 impl Mark {
-    /// As it stands in the file.
+    /// Its form in the file.
     pub(super) fn bytes(self) -> [u8; SLOT] {
         let (kind, tag) = match self.scope {
             Scope::One(kind, key) => (kind, key),
@@ -92,7 +92,7 @@ impl Mark {
 }
 
 impl Header {
-    /// As it stands in the file.
+    /// Its form in the file.
     pub(super) fn bytes(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..7].copy_from_slice(MAGIC);

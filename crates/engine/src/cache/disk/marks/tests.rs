@@ -186,7 +186,7 @@ fn everything_can_be_lost_at_once() {
 }
 
 #[test]
-fn damage_is_told_or_counts_as_lost() {
+fn damage_is_reported_or_counts_as_lost() {
     let setup = Setup::new();
     assert!(matches!(setup.read(), Err(Absent::Missing)));
     assert!(!setup.make().is_finished());

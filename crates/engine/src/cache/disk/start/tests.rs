@@ -97,7 +97,7 @@ fn what_was_lost_is_known_at_every_start() {
         assert!(!is_lost(&parts) && errors == 0, "a first start");
         drop(parts);
         damage(&path);
-        // The second start after it remembers, and has nothing new to tell.
+        // The second start after it remembers, and has nothing new to report.
         for errors in [u64::from(is_everything_lost), 0] {
             let (parts, found) = open(&path);
             assert_eq!((is_lost(&parts), found), (is_everything_lost, errors), "{name}");

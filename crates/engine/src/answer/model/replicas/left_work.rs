@@ -31,7 +31,7 @@ fn a_left_refresh_is_taken_over_from_a_replica_that_is_gone() {
             replicas.pass(70).await;
             assert_eq!((takes(1).await.len(), takes(2).await.len()), (0, 0), "all are made");
         }
-        // A later wish is another one.
+        // A later request is another one.
         assert!(replicas.all[0].leave_refreshes(&["a".into()]).await);
         assert_eq!(names(&takes(2).await), ["a"]);
     });
