@@ -107,7 +107,8 @@ impl HeldAnswer {
 pub(crate) fn held(app: &App) -> HeldAnswers {
     let mut held = app.engine.held();
     held.sort_by_key(|(_, held)| held.since);
-    let view =
-        |(lineage, held): &(Key, Held)| HeldAnswer::of(*lineage, held, &app.engine.requesters(&held.question, &held.key));
+    let view = |(lineage, held): &(Key, Held)| {
+        HeldAnswer::of(*lineage, held, &app.engine.requesters(&held.question, &held.key))
+    };
     HeldAnswers { held: held.iter().map(view).collect() }
 }

@@ -1,6 +1,6 @@
-//! The guard (invariant I4): an answer that would delete Applications is held until further runs agree with it, or an
-//! operator releases it. [`Guard::evaluate`] compares an answer with the [`Baseline`], [`Guard::check`] counts the runs that agree, and both
-//! are pure. [`HeldAnswers`] stores the held answers.
+//! The guard (invariant I4): an answer that would delete Applications is held until further runs agree with it, or an operator releases it.
+//! [`Guard::evaluate`] compares an answer with the [`Baseline`], [`Guard::check`] counts the runs that agree, and both are pure.
+//! [`HeldAnswers`] stores the held answers.
 
 pub mod baseline;
 mod check;

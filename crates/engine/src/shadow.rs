@@ -1,6 +1,6 @@
-//! A route's shadow: a second backend, the candidate, that is sent the query that the route's own backend has just answered. The two lists are
-//! compared. Nothing here touches an answer, the cache, the guard or a caller's time: the work is a task of its own, at most [`AT_ONCE`]
-//! candidates of a route are called at once, and the others are skipped.
+//! A route's shadow: a second backend, the candidate, that is sent the query that the route's own backend has just answered. The two lists
+//! are compared. Nothing here touches an answer, the cache, the guard or a caller's time: the work is a task of its own, at most
+//! [`AT_ONCE`] candidates of a route are called at once, and the others are skipped.
 
 mod comparison;
 mod differences;

@@ -14,8 +14,8 @@ pub(crate) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQ
     Some(ResolvedQuery::again(Arc::clone(route), question))
 }
 
-/// `question`, which is remembered under `key`, resolved again on the route that has this key; `None` when there is none. If no route has or had
-/// the name, a route may have its former name again.
+/// `question`, which is remembered under `key`, resolved again on the route that has this key; `None` when there is none. If no route has
+/// or had the name, a route may have its former name again.
 pub(crate) fn live_under(routes: &RouteTable, question: &Question, key: &Key) -> Option<ResolvedQuery> {
     let has_key = |resolved: &ResolvedQuery| resolved.key == *key;
     if routes.by_any_name(&question.route).is_some() {

@@ -25,8 +25,8 @@ use domain::clock::Timestamp;
 const AT_ONCE: usize = 8;
 /// The number of questions that are known of one ApplicationSet at one route.
 const MAX_PER_GROUP: usize = 5_000;
-/// The number of questions that are known in all. If there are more, those of the route with the most of them are forgotten, and learned again
-/// by the next calls.
+/// The number of questions that are known in all. If there are more, those of the route with the most of them are forgotten, and learned
+/// again by the next calls.
 const MAX_KNOWN: usize = 100_000;
 /// A prefetched answer that no caller got for this long does not count as waiting any more.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -12,7 +12,8 @@ use domain::{
     generator::{Parameters, Query},
 };
 
-/// A question's identity. A cryptographic hash, since branch names come from anyone who may push. Its last 8 bytes are its route's [`RouteId`].
+/// A question's identity. A cryptographic hash, since branch names come from anyone who may push. Its last 8 bytes are its route's
+/// [`RouteId`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key([u8; 32]);
 

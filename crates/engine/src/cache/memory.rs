@@ -23,8 +23,8 @@ use store::StoreConfig;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CacheLimits {
     /// The most memory that answers take. Routes share it: when it is full, the route that uses the most loses its
-    /// least recently used answers. Beside the answers, recent requests are remembered in up to a quarter of this size, so that the next ones
-    /// like them take less time.
+    /// least recently used answers. Beside the answers, recent requests are remembered in up to a quarter of this size, so that the
+    /// next ones like them take less time.
     pub memory: ByteSize,
     /// The file in which last good answers outlive a restart and `kill -9`, relative to the configuration file. Without
     /// it they live in memory only. Four more files stand beside it (`.journal`, `.journal-2`, `.lost`, and `.new` for a
@@ -46,8 +46,8 @@ impl Default for CacheLimits {
 /// How many answers that were used since they were last checked are passed over before one leaves all the same.
 const MAX_CHECKS: usize = 64;
 
-/// A bounded map that routes share. A hit takes no lock here: the time of the call is in the answer itself ([`super::LastServed`]), and it is
-/// read when an answer has to leave.
+/// A bounded map that routes share. A hit takes no lock here: the time of the call is in the answer itself ([`super::LastServed`]), and it
+/// is read when an answer has to leave.
 #[derive(Debug, Clone)]
 pub struct Memory {
     entries: Bounded<Key, Arc<Entry>>,

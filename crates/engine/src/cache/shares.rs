@@ -1,9 +1,9 @@
 //! Room of limited size that routes share, so that none can push out what belongs to another. It is used for answers in memory and in the
 //! file, for baselines, for held answers and for failures.
 //!
-//! Room that one route does not use is lent to others. When all of it is used, the route that uses the most loses its own records, those first
-//! that were not used for the longest time. So a route keeps at least the room divided by the number of routes that use it, whatever the others
-//! do (max-min fairness), and a single route has all of it.
+//! Room that one route does not use is lent to others. When all of it is used, the route that uses the most loses its own records, those
+//! first that were not used for the longest time. So a route keeps at least the room divided by the number of routes that use it, whatever
+//! the others do (max-min fairness), and a single route has all of it.
 //!
 //! Each record's key says whose it is ([`OfRoute`]). Nothing here takes a lock: the owner of the room has one.
 

@@ -16,9 +16,9 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// The held answers, by lineage. An answer that no caller has queried for a day is forgotten.
 ///
 /// Routes share the room. If there is too little for all, further answers of a route that has its share are held and not listed
-/// ([`HeldAnswers::has_room`]): those that are listed go on to be confirmed, and make room. A route that lacks its share gets it from the one that
-/// uses the most, which loses the answer that was seen longest ago: it is held again by its next run, and its count of agreeing runs begins
-/// again. An answer on which an operator has decided never leaves.
+/// ([`HeldAnswers::has_room`]): those that are listed go on to be confirmed, and make room. A route that lacks its share gets it from the
+/// one that uses the most, which loses the answer that was seen longest ago: it is held again by its next run, and its count of agreeing
+/// runs begins again. An answer on which an operator has decided never leaves.
 #[derive(Debug, Clone)]
 pub struct HeldAnswers(Arc<Mutex<Book>>);
 

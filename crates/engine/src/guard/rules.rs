@@ -175,9 +175,9 @@ impl Guard {
         is_loss_of_hour.then(|| (of_hour(), true))
     }
 
-    /// Why `held` stays held although its answer, which has `count` sets, would pass if it came for the first time: the hour in which a loss
-    /// counts is over, or the week in which a lost record is known. Time alone takes away neither a decision nor the confirmations. `None` if it
-    /// was not held for a loss, or the rules of today would let this loss pass whatever was there before.
+    /// Why `held` stays held although its answer, which has `count` sets, would pass if it came for the first time: the hour in which a
+    /// loss counts is over, or the week in which a lost record is known. Time alone takes away neither a decision nor the confirmations.
+    /// `None` if it was not held for a loss, or the rules of today would let this loss pass whatever was there before.
     pub(super) fn still_holds(&self, held: &Held, count: usize) -> Option<Breach> {
         let is_rejected = held.decision == Some(Decision::Rejected);
         let is_open = held.breach.is_loss && self.unknown(count).is_some();

@@ -1,5 +1,5 @@
-//! What is wrong with routes, for operators and metrics: the questions whose last run failed, and what callers get meanwhile. It reads memory
-//! only, changes nothing, and counts as no use of an answer.
+//! What is wrong with routes, for operators and metrics: the questions whose last run failed, and what callers get meanwhile. It reads
+//! memory only, changes nothing, and counts as no use of an answer.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

@@ -39,8 +39,9 @@ pub struct Remembered {
 }
 
 impl Engine {
-    /// The last `limit` questions to `routes`, and how many there are in all. Routes come round-robin: the most recent question of each comes first,
-    /// then the next one of each. Questions that were never answered come last of their route. Reads the whole file, if there is one.
+    /// The last `limit` questions to `routes`, and how many there are in all. Routes come round-robin: the most recent question of each
+    /// comes first, then the next one of each. Questions that were never answered come last of their route. Reads the whole file, if there
+    /// is one.
     #[must_use]
     pub fn remembered(&self, routes: &RouteTable, limit: usize) -> (Vec<Remembered>, usize) {
         let failing: HashMap<Key, Failure> =

@@ -61,8 +61,8 @@ impl From<Recheck> for Rechecked {
 }
 
 impl Engine {
-    /// The questions that `subjects` concern, answered or not, by their keys, with the subjects without a digest: those in memory, and with `everywhere` also those on disk,
-    /// which reads the whole file.
+    /// The questions that `subjects` concern, answered or not, by their keys, with the subjects without a digest: those in memory, and with
+    /// `everywhere` also those on disk, which reads the whole file.
     #[must_use]
     pub fn concerned(
         &self,

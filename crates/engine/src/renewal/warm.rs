@@ -22,9 +22,9 @@ const AT_ONCE: usize = 4;
 const QUERIED_WITHIN: Duration = Duration::from_hours(24);
 
 impl Engine {
-    /// Renews the stored answers that are not fresh: routes come round-robin, the latest
-    /// answer of each first. Skips answers that are too old, that no caller wanted in the last day, or whose parameters the route's `input` no longer accepts. A failed run changes nothing. Returns how
-    /// many answers were renewed.
+    /// Renews the stored answers that are not fresh: routes come round-robin, the latest answer of each first. Skips answers that are too
+    /// old, that no caller wanted in the last day, or whose parameters the route's `input` no longer accepts. A failed run changes nothing.
+    /// Returns how many answers were renewed.
     pub async fn warm_up(&self, routes: &RouteTable) -> usize {
         let now = self.clock.now();
         let is_wanted = |(key, answer): &(Key, Listed)| {

@@ -60,7 +60,8 @@ impl Replica {
         ends.max().filter(|end| *end > Instant::now())
     }
 
-    /// Waits until the records under `keys` are acknowledged, at most until `until`, also if this replica loses contact: others may still have it.
+    /// Waits until the records under `keys` are acknowledged, at most until `until`, also if this replica loses contact: others may still
+    /// have it.
     pub(crate) async fn acknowledged(&self, keys: &[Key], until: Instant) -> Acknowledged {
         let mut synced = self.synced.subscribe();
         let mut acknowledged = Acknowledged::Already;

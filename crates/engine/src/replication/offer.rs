@@ -47,7 +47,8 @@ impl Engine {
             versions.extend(copy.versions.iter().map(|(key, known)| (*key, known.version)));
             (versions, copy.filed_version)
         };
-        // The file does not have the version of each record. It had all changes up to `filed`, so its record is later than each one up to it.
+        // The file does not have the version of each record. It had all changes up to `filed`, so its record is later than each one up to
+        // it.
         let version = |key: &Key| versions.get(key).copied().unwrap_or(filed);
         let mut records: BTreeMap<RecordKey, Record> = BTreeMap::new();
         let mut set = |key: &Key, field, content| {

@@ -1,4 +1,5 @@
-//! The candidates of shadows. Only a gateway that serves calls them: `call` and `test` also answer questions, and must call no other backend.
+//! The candidates of shadows. Only a gateway that serves calls them: `call` and `test` also answer questions, and must call no other
+//! backend.
 
 use std::sync::atomic::Ordering;
 

@@ -197,7 +197,10 @@ impl Run {
                 known.hold(lineage, *held);
             }
             HeldChange::Contradict(held) => {
-                tracing::info!(route = &*self.resolved.route.name, id = %lineage, "a run disagrees with the held answer, whose confirmations begin anew");
+                tracing::info!(
+                    route = &*self.resolved.route.name, id = %lineage,
+                    "a run disagrees with the held answer, whose confirmations begin anew"
+                );
                 known.hold(lineage, *held);
             }
         }
@@ -249,7 +252,8 @@ impl Run {
 
     fn log_end_of_hold(&self, why: &str, held: &Held) {
         tracing::info!(
-            route = &*self.resolved.route.name, id = %self.resolved.lineage(), reason = held.breach.reason, sets = held.sets, agreed = held.agreed, "{why}"
+            route = &*self.resolved.route.name, id = %self.resolved.lineage(), reason = held.breach.reason,
+            sets = held.sets, agreed = held.agreed, "{why}"
         );
     }
 
@@ -289,7 +293,8 @@ impl Run {
     fn log_failure(&self, failure: &Failure) {
         if self.wanted != Wanted::Now {
             tracing::warn!(
-                route = &*self.resolved.route.name, application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
+                route = &*self.resolved.route.name,
+                application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
                 kind = failure.as_str(), error = %failure, "a run in the background brought no answer"
             );
         }
@@ -302,13 +307,15 @@ impl Run {
         if evidence.verdict == Verdict::Refused {
             self.resolved.route.metrics.refused();
             tracing::warn!(
-                route = &*self.resolved.route.name, application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
+                route = &*self.resolved.route.name,
+                application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
                 item = evidence.item, asked = evidence.query, answered = evidence.answer, "refused: it is not what it claims to be"
             );
             return;
         }
         tracing::info!(
-            route = &*self.resolved.route.name, application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
+            route = &*self.resolved.route.name,
+            application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
             item = evidence.item, asked = evidence.query, answered = evidence.answer,
             "{}", evidence.verdict.as_str()
         );

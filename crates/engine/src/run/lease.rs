@@ -111,8 +111,8 @@ impl Run {
     }
 
     /// Whether another replica answered the question a moment ago, under keys that this one does not have. While a file with a key reaches
-    /// one replica after the other, these would otherwise call the source for each call, one after the other. An answer of before this replica's present keys is
-    /// replaced at once.
+    /// one replica after the other, these would otherwise call the source for each call, one after the other. An answer of before this
+    /// replica's present keys is replaced at once.
     fn is_contested(&self, known: &EngineState, now: Timestamp) -> bool {
         let (Some(since), Some(entry)) = (self.trust.since, known.answers.get(&self.resolved.key)) else {
             return false;

@@ -162,8 +162,8 @@ impl Requesters {
         }
     }
 
-    /// Takes over the requesters of the question with `key` before a start, the last one first. Returns whether any of them sent it in the day
-    /// before `now`.
+    /// Takes over the requesters of the question with `key` before a start, the last one first. Returns whether any of them sent it in the
+    /// day before `now`.
     pub(crate) fn restore(&self, key: Key, requesters: &[Requester], now: Timestamp) -> bool {
         let mut book = self.book.lock();
         let recent = |requester: &&Requester| now.since(requester.at).is_none_or(|passed| passed < LISTED_FOR);

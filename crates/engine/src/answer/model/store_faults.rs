@@ -1,5 +1,5 @@
-//! Replicas with a store that loses, forgets, fails over and goes away, links that are cut or fall silent, each by itself, and replicas that
-//! end and start again from their files: at random.
+//! Replicas with a store that loses, forgets, fails over and goes away, links that are cut or fall silent, each by itself, and replicas
+//! that end and start again from their files: at random.
 //!
 //! The oracle is the source alone. It grows, and now and then it lies: then it returns a fraction of what there is, which the guard of
 //! this route never accepts. So each success must be one of the full lists, and a caller of any replicas, one after the other, never gets

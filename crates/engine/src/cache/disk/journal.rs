@@ -2,10 +2,9 @@
 //! answer is sent, without waiting for the disk, so it survives the end of the process (`kill -9`, out of memory).
 //! After a power cut the last changes may be missing.
 //!
-//! There are two segments, `<path>.journal` and `<path>.journal-2`. Changes are appended to one of them. When the writer
-//! begins a transaction, it switches to the other segment. When the transaction is committed, it empties the first one. So
-//! no answer waits for a commit, and the two hold at most twice [`Limits::journal`](super::sizes::Limits) bytes and two records. A segment is a
-//! row of frames:
+//! There are two segments, `<path>.journal` and `<path>.journal-2`. Changes are appended to one of them. When the writer begins a
+//! transaction, it switches to the other segment. When the transaction is committed, it empties the first one. So no answer waits for a
+//! commit, and the two hold at most twice [`Limits::journal`](super::sizes::Limits) bytes and two records. A segment is a row of frames:
 //!
 //! `version 2 (1 byte) | kind (1) | length of the record (4) | stamp (8) | key (32) | SHA-256 of these (8) | record`
 //!

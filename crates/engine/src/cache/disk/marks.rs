@@ -56,7 +56,8 @@ struct Inner {
     has_unsynced: bool,
 }
 
-/// The marks of a route: where each is, and when its record was lost. They are identified by their scope, and by whether they are *outdated*.
+/// The marks of a route: where each is, and when its record was lost. They are identified by their scope, and by whether they are
+/// *outdated*.
 type OfRoute = HashMap<(Scope, bool), (u16, u64)>;
 
 /// Why there are no marks.

@@ -2,8 +2,9 @@
 //!
 //! `version 3 (1 byte) | SHA-256 of what follows (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
 //!
-//! Numbers are little endian. The *stamp* says when the record was made, in the time of [`super::marks::Marks::next`]: a
-//! record is accepted if it was made after the latest mark of loss for its key. A record that does not fit its checksum is damaged, and what it held is unknown.
+//! Numbers are little endian. The *stamp* says when the record was made, in the time of [`super::marks::Marks::next`]: a record is accepted
+//! if it was made after the latest mark of loss for its key. A record that does not fit its checksum is damaged, and what it held is
+//! unknown.
 
 use std::time::Duration;
 

@@ -140,7 +140,8 @@ impl Held {
         Self { decision: Some(decision), decided_at: now, ..self }
     }
 
-    /// How many of the last good answer's sets are gone, and the names of the first ones, such as `2: acme, globex`. `None` if none is known.
+    /// How many of the last good answer's sets are gone, and the names of the first ones, such as `2: acme, globex`. `None` if none is
+    /// known.
     #[must_use]
     pub fn loss(&self) -> Option<String> {
         let gone = &self.breach.gone;
@@ -167,7 +168,8 @@ impl Held {
         now.since(last).is_some_and(|idle| idle > lasts)
     }
 
-    /// Whether it may leave for want of room at `now`: no decision of an operator is lost with it. If the clock was put back, a release stands.
+    /// Whether it may leave for want of room at `now`: no decision of an operator is lost with it. If the clock was put back, a release
+    /// stands.
     #[must_use]
     pub(super) fn may_leave(&self, now: Timestamp) -> bool {
         match self.decision {
@@ -217,8 +219,8 @@ impl fmt::Display for Held {
         }
         if self.is_unlisted {
             return f.write_str(
-                "; the runs that agree are not counted, because other held answers take all the room that this route has for them; wait until \
-                 some are accepted, or release some",
+                "; the runs that agree are not counted, because other held answers take all the room that this route has \
+                 for them; wait until some are accepted, or release some",
             );
         }
         if self.decision == Some(Decision::Rejected) {
