@@ -1,7 +1,7 @@
 //! Maps of limited size. There are two kinds:
 //!
 //! - [`Recent`] is behind one lock: small, or a shard of many. The least recently used entries leave first.
-//! - [`Bounded`] is for what each call reads, from many threads at once. The least used entries leave first. Each type of it adds
+//! - [`Bounded`] is for values that each call reads, from many threads at once. The least used entries leave first. Each type of it adds
 //!   much machine code, and each insertion costs thousands of instructions.
 
 mod recent;

@@ -272,7 +272,7 @@ pub enum Verdict {
     Absent,
     /// Unknown.
     Unknown,
-    /// It exists, and must not be used: it claims what is not true.
+    /// It exists, and must not be used: its claims are not true.
     Refused,
 }
 

@@ -3,7 +3,7 @@
 //! - [`generator`]: the words of the plugin generator: `Query`, `Question`, `ParameterSet`, and a backend's `Outcome`.
 //! - [`error`]: why a backend has no answer.
 //! - [`document`]: strict JSON and YAML, whose numbers keep their text.
-//! - [`problem`]: what is wrong with a configuration, and where.
+//! - [`problem`]: mistakes of a configuration, and their places.
 //! - [`secret`]: secrets, and how they are kept out of all output.
 //! - [`clock`], [`units`], [`bounded_cache`] and the others are small tools.
 

@@ -87,7 +87,7 @@ pub enum Severity {
     Mistake,
     /// The gateway starts. `check` and the log report it.
     Warning,
-    /// As a warning, but `check --strict` accepts it: it may be what is wanted.
+    /// As a warning, but `check --strict` accepts it: it may be intended.
     Notice,
 }
 
@@ -104,7 +104,7 @@ pub enum ProblemKind {
     Other,
 }
 
-/// One problem, its place, and what to do about it.
+/// One problem, its place, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The place.

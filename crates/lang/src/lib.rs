@@ -1,5 +1,5 @@
 //! The two languages of a configuration. Start at [`template::Template`] (Jinja) and [`expression::Expression`] (CEL). Both are
-//! checked against the names in a [`scope::NameScope`] when the configuration is read. [`evaluator`] runs what may be costly,
+//! checked against the names in a [`scope::NameScope`] when the configuration is read. [`evaluator`] runs those that may be costly,
 //! in processes of its own.
 
 pub mod evaluator;

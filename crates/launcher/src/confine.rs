@@ -87,7 +87,7 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: Option<&Path>) -> Result<Co
         Some(folder) => wall_in(terms, folder).map_err(ConfineError::at("landlock"))?,
         None => Walls { stand: false, block_tcp: false },
     };
-    // Also test what the kernel promises: a signal must not reach the process that started this one.
+    // Also test the kernel's promise: a signal must not reach the process that started this one.
     let signals_only_own =
         walls.stand && supports(|ruleset| ruleset.scope(Scope::Signal)) && kill(starter, None).is_err();
     lacks.extend(lacks_of_landlock(walls, signals_only_own));

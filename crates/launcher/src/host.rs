@@ -165,7 +165,7 @@ impl LauncherHost {
         }
     }
 
-    /// Removes all work folders, within a short time. The next gateway removes what remains.
+    /// Removes all work folders, within a short time. The next gateway removes the others.
     pub(super) async fn close(&self) {
         let removing = async {
             if let Some(root) = self.root.lock().await.take() {

@@ -4,7 +4,7 @@
 //! programs must not have, and then starts them one after the other. The gateway itself would need `fork`, which copies its
 //! page tables: tens of milliseconds with some gigabytes of memory. A launcher reaps all descendants of its program, so it
 //! finds and ends every process that leaves its parent. A launcher ends with the gateway, even after `kill -9`. Launchers are started by a
-//! *supervisor*, which ends what is left of a launcher that was killed.
+//! *supervisor*, which ends the processes of a launcher that was killed.
 
 mod confine;
 mod copy;
@@ -79,7 +79,7 @@ pub struct Launchers {
     is_closed: watch::Sender<bool>,
 }
 
-/// The first message to a process that was started as [`ARGUMENT`]: what it is to do.
+/// The first message to a process that was started as [`ARGUMENT`]: its task.
 #[derive(Debug, Serialize, Deserialize)]
 enum Opening {
     /// Start launchers.

@@ -33,7 +33,7 @@ pub struct Running {
     pub stdout: PipeReader,
     /// The program's standard error. Reading never blocks.
     pub stderr: PipeReader,
-    /// Measures what the program uses.
+    /// Measures the program's usage.
     pub meter: Meter,
     /// The launcher that runs the program.
     pub charge: RunningProcess,

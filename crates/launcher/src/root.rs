@@ -91,7 +91,7 @@ impl Root {
 }
 
 impl Drop for Root {
-    /// Removes what is left within a short time. The next gateway removes what remains.
+    /// Removes the folders that are left, within a short time. The next gateway removes the others.
     fn drop(&mut self) {
         let until = Instant::now() + REMOVAL;
         for folder in self.folders() {

@@ -34,7 +34,7 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// Starts a launcher with `terms`. Also returns what the kernel could not take away from it.
+    /// Starts a launcher with `terms`. Also returns the rights that the kernel could not take away from it.
     ///
     /// # Errors
     /// When no launcher with these terms can be started.
@@ -89,7 +89,7 @@ impl Launcher {
         self.requests.send_at_once(&wire::frame(&LauncherRequest::Stop(grace))?).await
     }
 
-    /// Measures what the program uses.
+    /// Measures the program's usage.
     pub(crate) const fn meter(&self) -> Meter {
         Meter { launcher: Some(self.process.id()) }
     }

@@ -123,5 +123,5 @@ pub const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// Devices that every program may write to. They discard what is written.
+/// Devices that every program may write to. They discard all output.
 pub(crate) const SINKS: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];

@@ -24,7 +24,7 @@ use domain::{
 const REVISION: &str = "org.opencontainers.image.revision";
 /// The annotation and label that names the time of the build.
 const CREATED: &str = "org.opencontainers.image.created";
-/// The annotation and label that names what was built: a version, or the branch or pull request.
+/// The annotation and label with the name of the build: a version, or the branch or pull request.
 const VERSION: &str = "org.opencontainers.image.version";
 
 /// The contents of one digest.
@@ -103,8 +103,8 @@ impl Contents {
 }
 
 impl Registry {
-    /// Reads what `digest` contains. What the index does not say is read from its first image, and what that image's manifest
-    /// does not say from its configuration.
+    /// Reads the contents of `digest`. Fields that the index lacks are read from its first image, and those that this image's manifest
+    /// lacks, from its configuration.
     ///
     /// # Errors
     /// When one of them is not read by `deadline`.

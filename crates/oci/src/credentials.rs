@@ -66,7 +66,7 @@ pub struct Credentials {
     helped: tokio::sync::Mutex<Option<(String, Instant, RegistryCredential)>>,
 }
 
-/// The content of a file, and what shows that the file has not changed.
+/// The content of a file, and the stamp by which a change is noticed.
 #[derive(Debug)]
 struct Read {
     stamp: (SystemTime, u64),
@@ -81,7 +81,7 @@ impl Credentials {
     }
 
     /// The credential for `repository` on `registry`. `None` when there is no file, or it has no entry. With `afresh`, ignores
-    /// what is remembered.
+    /// remembered credentials.
     ///
     /// # Errors
     /// When the file or the helper returns no clear answer. The message holds no secret.

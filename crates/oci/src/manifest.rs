@@ -1,4 +1,4 @@
-//! Manifests and image configurations: what a digest contains. Source: OCI image specification 1.1.
+//! Manifests and image configurations: the documents behind a digest. Source: OCI image specification 1.1.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The documents beside an image: what the referrers API or its fallback tag lists, and cosign's older tag `sha256-….sig`. Source: OCI
-//! distribution specification 1.1, "Listing Referrers" and "Referrers Tag Schema".
+//! The documents beside an image: those that the referrers API or its fallback tag lists, and cosign's older tag
+//! `sha256-….sig`. Source: OCI distribution specification 1.1, "Listing Referrers" and "Referrers Tag Schema".
 //!
 //! Only the origin is read: a mirror may lack documents that were added to an image later. Each list or document that is not
 //! read is a *gap*. The documents that were read are still valid then, but nothing may be taken for absent.

@@ -388,7 +388,7 @@ fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn std::e
     std::iter::successors(Some(first), |error| error.source())
 }
 
-/// The innermost cause, which says what happened. The layers above repeat the URL.
+/// The innermost cause, which names the failure. The layers above repeat the URL.
 fn cause(error: &reqwest::Error) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }

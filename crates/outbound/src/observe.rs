@@ -36,7 +36,7 @@ pub enum Ended {
 }
 
 impl HttpClient {
-    /// Builds what the first request needs, such as the trusted certificates, so that the request itself does not wait for it.
+    /// Builds the parts that the first request needs, such as the trusted certificates, so that the request itself does not wait for it.
     ///
     /// # Errors
     /// When it cannot be built.

@@ -69,7 +69,7 @@ impl HttpClient {
     }
 }
 
-/// A request that was sent, without what its answer says.
+/// A request that was sent, without the content of its answer.
 pub(super) fn exchange(outcome: &Outcome, took: Duration, at: Timestamp) -> Exchange {
     let (status, why) = match outcome {
         Ok(reply) => (Some(reply.status.as_u16()), None),

@@ -39,7 +39,7 @@ pub struct KeyConfig {
     pub file: PathBuf,
 }
 
-/// The identity in a certificate, and who may have issued it.
+/// The identity in a certificate, and the authorities that may have issued it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeylessConfig {

@@ -86,7 +86,7 @@ fn each_bad_key_is_reported_with_its_position() {
 fn registry_options_are_checked() {
     for (registries, path, says) in [
         (json!({"a.example": {"endpoint": "https://x"}}), "registries.a.example.endpoint", "not a host"),
-        (json!({"a.example": {"concurrency": 0}}), "registries.a.example.concurrency", "never be asked"),
+        (json!({"a.example": {"concurrency": 0}}), "registries.a.example.concurrency", "no request would ever be sent"),
         (json!({"a.example": {"mirrorOf": "a.example"}}), "registries.a.example.mirrorOf", "not another"),
         (json!({"a.example": {"ca": "none.crt"}}), "registries.a.example.ca", "none.crt"),
         (json!({"a.example": {"plainHttp": true, "ca": "none.crt"}}), "registries.a.example.ca", "no effect"),

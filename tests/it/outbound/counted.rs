@@ -87,7 +87,7 @@ async fn refused_connections_untrusted_certificates_and_missed_slots_are_counted
     let (first, second) = (get(&hanging, "/", 0.5), get(&hanging, "/", 0.1));
     let (first, second) = tokio::join!(client.fetch(first), client.fetch(second));
     fails(first, ErrorKind::Timeout, "no whole answer");
-    fails(second, ErrorKind::Timeout, "no turn");
+    fails(second, ErrorKind::Timeout, "no free slot");
     assert_counts(&metrics, &["no_turn 1", "timeout 1"], 1);
 }
 

@@ -154,7 +154,7 @@ async fn an_unreadable_configuration_blocks_nothing() {
     let shown = wait_for(&gateway, "a bad one", |shown| shown["lastReload"]["isGood"] == false).await;
     let problems = shown["lastReload"]["problems"].to_string();
     // The gateway may have looked between the two calls.
-    assert!(problems.contains("no regular file") || problems.contains("No such file"), "{problems}");
+    assert!(problems.contains("not a regular file") || problems.contains("No such file"), "{problems}");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, file(&[A, B])).unwrap();
     wait_for(&gateway, "a good one", |shown| shown["generation"] == 2).await;

@@ -112,7 +112,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         true
     }
 
-    /// Replaces the value under `key` by what `change` makes of it. Nobody else changes it meanwhile. `change` must not use the map.
+    /// Replaces the value under `key` by the result of `change` for it. Nobody else changes it meanwhile. `change` must not use the map.
     pub fn update(&self, key: K, change: impl FnOnce(Option<&V>) -> V) {
         let mut entries = self.0.lock();
         let now = entries.now();
@@ -204,7 +204,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         if stored.is_over(self.ttl, now) { None } else { Some(&stored.value) }
     }
 
-    /// Stores `value`, and removes what has no room beside it. Old entries whose time is over leave too.
+    /// Stores `value`, and removes entries that have no room beside it. Old entries whose time is over leave too.
     fn insert(&mut self, key: K, value: V, now: Option<Instant>) -> Removed<K, V> {
         let weight = (self.weigher)(&key, &value);
         if weight > self.max_weight {

@@ -49,7 +49,7 @@ impl Secrets {
         self.known.push(secret);
     }
 
-    /// Also hides what `pattern` matches, except its first group: secrets that are found by their place, not by their text.
+    /// Also hides the matches of `pattern`, except their first group: secrets that are found by their place, not by their text.
     pub const fn hide(&mut self, pattern: &'static Regex) {
         self.hidden = Some(pattern);
     }

@@ -154,7 +154,7 @@ const BASE64: Digits = Digits {
 };
 
 impl Digits {
-    /// Calls `each` with what the runs of digits in `bytes` stand for.
+    /// Calls `each` with the bytes that the runs of digits in `bytes` encode.
     fn decoded(self, bytes: &[u8], places: &[Place], mut each: impl FnMut(&View)) {
         let (mut run, mut at) = (Vec::new(), 0);
         while at <= bytes.len() {

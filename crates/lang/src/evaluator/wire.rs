@@ -61,9 +61,9 @@ impl Task<'_> {
 /// The answer to a task.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum EvaluatorAnswer {
-    /// The expression's value as JSON, or what is wrong with it.
+    /// The expression's value as JSON, or the mistake.
     Value(Result<String, String>),
-    /// The template's text, or what is wrong with it.
+    /// The template's text, or the mistake.
     Text(Result<String, Refusal>),
     /// The result is too large.
     TooLarge,

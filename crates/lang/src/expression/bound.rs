@@ -1,8 +1,8 @@
 //! An upper bound of the cost of an expression over certain documents. An expression with a small bound is evaluated in the
 //! gateway's own process, all others in an evaluator.
 //!
-//! Sizes are rough, in bytes of memory: each value counts [`NODE`], a text its length besides. Work has the same unit: what a
-//! step makes, and what it reads.
+//! Sizes are rough, in bytes of memory: each value counts [`NODE`], a text its length besides. Work has the same unit: the
+//! bytes that a step makes, and those that it reads.
 //!
 //! In a loop, the bound of one step is a polynomial in the size of its item, without negative coefficients: sizes are only
 //! added and multiplied. All items together are as large as the list. So `count × step(0) + step(list) − step(0)` bounds all

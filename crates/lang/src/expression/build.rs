@@ -37,7 +37,7 @@ impl Expression {
         structure::compared(self.program.expression(), name)
     }
 
-    /// Notes at `path` the names, fields and functions that it uses, and that do not exist in `scope`. Returns what is known of its
+    /// Notes at `path` the names, fields and functions that it uses, and that do not exist in `scope`. Returns the type of its
     /// result.
     pub fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {
         check::check(self.program.expression(), scope, path, problems)

@@ -1,4 +1,4 @@
-//! Finds what is wrong with an expression before it is evaluated, which CEL reports only then: names and fields that cannot be
+//! Finds the mistakes of an expression before it is evaluated, which CEL reports only then: names and fields that cannot be
 //! there, and functions that do not exist. Also infers the type of the result.
 
 use cel::{

@@ -1,4 +1,4 @@
-//! The errors of CEL's parser in plain words, each with its place and what was probably meant.
+//! The errors of CEL's parser in plain words, each with its place and the probable meaning.
 
 use std::fmt;
 

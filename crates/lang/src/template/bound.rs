@@ -1,4 +1,4 @@
-//! An upper bound of what rendering a template makes, in bytes, computed before it is rendered. A template with a small bound
+//! An upper bound of the memory that rendering a template takes, in bytes, computed before it is rendered. A template with a small bound
 //! is rendered in the gateway's own process, all others in an evaluator. minijinja's fuel is no such limit: it counts
 //! instructions, and one instruction can make gigabytes.
 //!

@@ -1,4 +1,4 @@
-//! Finds what is wrong with a template before it is rendered: names that cannot be there, and filters, tests, functions and
+//! Finds the mistakes of a template before it is rendered: names that cannot be there, and filters, tests, functions and
 //! methods that do not exist. minijinja reports these only when it renders.
 
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ enum Callable {
     Test,
 }
 
-/// Notes at `path` what `source`, which uses `names`, cannot do with `scope`.
+/// Notes at `path` the mistakes of `source`, which uses `names`, in `scope`.
 pub(super) fn check<'n>(
     source: &str,
     place: ValueContext,

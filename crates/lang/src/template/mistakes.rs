@@ -87,7 +87,7 @@ pub(super) fn instead(dotted: &str, scope: &NameScope) -> Option<String> {
     candidates.iter().find(is_parameter).map(|name| format!("params.{name}"))
 }
 
-/// A `${name}` in `source` that is plain text here, and what to write.
+/// A `${name}` in `source` that is plain text here, and the text to write instead.
 pub(super) fn shell_variable(source: &str, scope: &NameScope) -> Option<(String, String)> {
     static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\$\{([A-Za-z_][\w.]*)\}"));
     VARIABLE.as_ref()?.captures_iter(source).find_map(|variable| {

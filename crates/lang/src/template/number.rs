@@ -104,7 +104,7 @@ pub(super) fn text(value: &Value) -> Option<&str> {
 /// `value` as JSON.
 ///
 /// # Errors
-/// When it holds what JSON cannot express.
+/// When it holds a value that JSON cannot express.
 pub fn json_of(value: &Value) -> Result<Json, String> {
     if let Some(written) = value.downcast_object_ref::<Written>() {
         return Ok(Json::Number(written.0.clone()));

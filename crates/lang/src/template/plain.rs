@@ -106,7 +106,7 @@ impl PlainTemplate {
         })
     }
 
-    /// The texts, and between them what `write` writes for each name.
+    /// The texts, and between them the output of `write` for each name.
     fn render_with(&self, write: impl Fn(&[String], Option<Filter>, &mut String) -> Option<()>) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {

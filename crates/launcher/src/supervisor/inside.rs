@@ -29,13 +29,13 @@ use super::{
     SupervisorReport, SupervisorRequest,
 };
 
-/// The time between two attempts to end what dead launchers left.
+/// The time between two attempts to end the processes of dead launchers.
 const PACE: Duration = Duration::from_millis(2);
 /// How often in a row it is tried: a process that always starts the next one is found by chance.
 const ATTEMPTS: usize = 20;
 /// How many processes are reaped before anything else is done.
 const MAX_AT_ONCE: usize = 1000;
-/// How long the gateway waits for the end of what a launcher left.
+/// How long the gateway waits for the end of a launcher's processes.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long launchers may take to end by themselves when the gateway has ended. Their programs have 3 s of it.
 const LAST_PROGRAMS: Duration = Duration::from_secs(5);
@@ -53,13 +53,13 @@ struct Supervising {
     has_orphans: bool,
 }
 
-/// Serves `gateway` until it has ended, and then ends all launchers and what is left of them.
+/// Serves `gateway` until it has ended, and then ends all launchers and their processes.
 ///
 /// # Errors
-/// When the system refuses what a supervisor needs.
+/// When the system refuses a call that a supervisor needs.
 pub(crate) fn supervise(gateway: Inbox) -> io::Result<()> {
     setsid()?;
-    // Without it, what a killed launcher leaves is out of reach. The launchers report that the kernel lacks it.
+    // Without it, the processes of a killed launcher are out of reach. The launchers report that the kernel lacks it.
     let _ = prctl::set_child_subreaper(true);
     // No other process of this user may read this one's memory, or take its socket.
     let _ = prctl::set_dumpable(false);
@@ -77,7 +77,7 @@ pub(crate) fn supervise(gateway: Inbox) -> io::Result<()> {
 }
 
 impl Supervising {
-    /// Handles what has happened. Returns whether the gateway is still there.
+    /// Handles all events. Returns whether the gateway is still there.
     fn serve(&mut self) -> io::Result<bool> {
         // Several messages may arrive at once, the first one with the opening.
         let is_waiting = self.gateway.has_next()?;
@@ -131,7 +131,7 @@ impl Supervising {
         }
     }
 
-    /// Reaps what has ended, and kills what is left of launchers.
+    /// Reaps processes that have ended, and kills those that launchers left.
     fn end_orphans(&mut self) {
         let _ = self.children.read_signal();
         for _ in 0..ATTEMPTS {
@@ -166,7 +166,7 @@ impl Supervising {
         Ok(())
     }
 
-    /// Waits until the launchers have ended, which see for themselves that the gateway is gone. Kills what does not end.
+    /// Waits until the launchers have ended, which see for themselves that the gateway is gone. Kills those that do not end.
     fn finish(&mut self) {
         let began = Instant::now();
         while began.elapsed() < LAST_PROCESSES {

@@ -85,7 +85,7 @@ impl Entry {
                 password,
             }));
         };
-        // Go skips line ends, and both programs trim what is around.
+        // Go skips line ends, and both programs trim the ends.
         let encoded: Zeroizing<String> = encoded.expose().trim().replace(['\r', '\n'], "").into();
         let decoded = BASE64.decode(encoded.as_bytes()).map(Zeroizing::new).ok();
         let (username, password) = decoded

@@ -1,4 +1,4 @@
-//! Forgeries of signatures by key, by what is forged.
+//! Forgeries of signatures by key, by the forged part.
 
 mod algorithms;
 mod bundles;

@@ -1,4 +1,4 @@
-//! Real public signatures, and what becomes of them when they are changed. `tests/signatures/public/README.md` says where they are from.
+//! Real public signatures, and the verdicts after changes of them. `tests/signatures/public/README.md` says where they are from.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Trusted roots that are not roots, are outdated, or lack what a signature needs.
+//! Trusted roots that are not roots, are outdated, or lack a part that a signature needs.
 
 use serde_json::json;
 
@@ -86,6 +86,6 @@ fn unusable_roots_are_named() {
         let mut config = Made::config("");
         config["signature"]["any"][0]["keyless"]["identity"] = json!(identity);
         let (policy, found) = made.folder.try_policy(&config);
-        assert!(policy.is_some() && found[0].contains("everybody that"), "{found:?}");
+        assert!(policy.is_some() && found[0].contains("everybody with an account at"), "{found:?}");
     }
 }

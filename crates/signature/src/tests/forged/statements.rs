@@ -65,7 +65,7 @@ fn signed_statements_about_something_else_are_refused() {
                 "another type",
                 signed(&|statement| statement["_type"] = json!("https://in-toto.io/Statement/v2")),
                 "bad",
-                "no statement, but `https://in-toto.io/Statement/v2`",
+                "not a statement, but `https://in-toto.io/Statement/v2`",
             ),
             ("a list", bundle(&owner.bundle(&json!([statement(&own)]))), "bad", "it has no `_type`"),
             ("not JSON", bundle(&owner.bundle_of(b"signed")), "bad", "its statement is not one JSON document"),
