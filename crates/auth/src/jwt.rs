@@ -21,18 +21,18 @@ pub use self::config::JwtConfig;
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
 use super::{Allowance, AuthContext, Caller, Refused, TokenHash};
 use domain::{
-    bounded_cache::{self, Bounded},
+    bounded_cache::Recent,
     clock::{Clock, Timestamp},
     problem::{Path, Problems},
 };
 
 /// How many verified tokens are remembered.
-const MAX_KNOWN: u64 = 4096;
+const MAX_KNOWN: usize = 4096;
 
 /// All issuers, and their verified tokens.
 pub(crate) struct Issuers {
     issuers: Vec<Issuer>,
-    known: Bounded<TokenHash, KnownToken>,
+    known: Recent<TokenHash, KnownToken>,
 }
 
 /// A verified token.
@@ -50,7 +50,7 @@ impl Issuers {
     pub(crate) fn build(configs: &[JwtConfig], means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
-        Self { issuers: issuers.collect(), known: bounded_cache::new(MAX_KNOWN) }
+        Self { issuers: issuers.collect(), known: Recent::new(MAX_KNOWN) }
     }
 
     /// The caller whose token has this hash, if it was verified before and that still holds at `now`.

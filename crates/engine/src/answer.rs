@@ -252,7 +252,7 @@ impl Engine {
         let route = &*resolved.route;
         // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
         let recheck = || {
-            let (entry, now) = (self.known.answers.memory().get_rare(&resolved.key)?, self.clock.now());
+            let (entry, now) = (self.known.answers.memory().get(&resolved.key)?, self.clock.now());
             let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
             let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(resolved, &entry, now);
             if is_good { Some(Ok(entry)) } else { None }

@@ -11,6 +11,7 @@ mod last_served;
 mod listed;
 pub mod memory;
 pub mod policy;
+mod sharded;
 pub mod shares;
 
 pub use answers::Answers;

@@ -11,10 +11,7 @@ use std::{
 
 use super::answer::User;
 use crate::{Caller, Refused, TokenHash};
-use domain::{
-    bounded_cache::{self, Bounded},
-    clock::Timestamp,
-};
+use domain::{bounded_cache::Recent, clock::Timestamp};
 
 /// How long a good token is accepted without a review. A revoked token still works for so long.
 const GOOD_FOR: Duration = Duration::from_mins(1);
@@ -25,13 +22,13 @@ const BACKOFF: Duration = Duration::from_secs(5);
 /// How long a bad token is refused without a review.
 const BAD_FOR: Duration = Duration::from_secs(10);
 /// How many good tokens are remembered, and how many bad ones.
-const MAX_TOKENS: u64 = 4096;
+const MAX_TOKENS: usize = 4096;
 
 /// The results of reviews, by token.
 #[derive(Debug)]
 pub(super) struct KnownTokens {
-    good: Bounded<TokenHash, Arc<Good>>,
-    bad: Bounded<TokenHash, Bad>,
+    good: Recent<TokenHash, Arc<Good>>,
+    bad: Recent<TokenHash, Bad>,
 }
 
 /// A token that was good.
@@ -57,7 +54,7 @@ struct Bad {
 impl KnownTokens {
     /// No results yet.
     pub(super) fn new() -> Self {
-        Self { good: bounded_cache::new(MAX_TOKENS), bad: bounded_cache::new(MAX_TOKENS) }
+        Self { good: Recent::new(MAX_TOKENS), bad: Recent::new(MAX_TOKENS) }
     }
 
     /// The result for `token` at `now`, if no new review is needed.
@@ -84,20 +81,20 @@ impl KnownTokens {
         expires: Timestamp,
     ) {
         self.good.insert(token, Arc::new(Good { caller, user, since, expires, failed: AtomicU64::new(0) }));
-        self.bad.invalidate(&token);
+        self.bad.remove(&token);
     }
 
     /// Remembers that `token` is bad.
     pub(super) fn refuse(&self, token: TokenHash, why: Refused, since: Timestamp, expires: Timestamp) {
         self.bad.insert(token, Bad { why, since, expires });
-        self.good.invalidate(&token);
+        self.good.remove(&token);
     }
 
     /// Takes over the good tokens of `former`; `caller` maps their users to callers.
     pub(super) fn take_over(&self, former: &Self, caller: impl Fn(&User) -> Option<Arc<Caller>>) {
-        for (token, good) in &former.good {
+        for (token, good) in former.good.snapshot() {
             if let Some(caller) = caller(&good.user) {
-                self.admit(*token, caller, good.user.clone(), good.since, good.expires);
+                self.admit(token, caller, good.user.clone(), good.since, good.expires);
             }
         }
     }

@@ -85,7 +85,7 @@ impl Engine {
     /// The answer that another run stored while `answer` was waited for.
     fn later_than(&self, resolved: &ResolvedQuery, answer: &Result<Answer, Unknown>) -> Option<Answer> {
         let Ok(Answer { entry, source }) = answer else { return None };
-        let latest = self.known.answers.memory().get_rare(&resolved.key)?;
+        let latest = self.known.answers.memory().get(&resolved.key)?;
         if latest.run_number <= entry.run_number {
             return None;
         }

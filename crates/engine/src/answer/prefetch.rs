@@ -134,7 +134,7 @@ impl Engine {
         let since_last = now.since(last).unwrap_or_default();
         let mut order = Vec::new();
         group.known.retain(|key| {
-            let Some(entry) = self.known.answers.memory().get_rare(key) else { return false };
+            let Some(entry) = self.known.answers.memory().get(key) else { return false };
             let Some(at) = entry.last_served.at() else { return true };
             let is_recent = last.since(at).is_none_or(|before| before <= since_last + PATIENCE);
             // Otherwise it came in this reconcile already.
@@ -150,7 +150,7 @@ impl Engine {
 
     /// The answer under `key`, if it is to be renewed: it is not fresh, and not in backoff.
     fn due(&self, route: &Route, key: &Key, now: Timestamp) -> Option<Arc<Entry>> {
-        let entry = self.known.answers.memory().get_rare(key)?;
+        let entry = self.known.answers.memory().get(key)?;
         let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
         let is_due = !matches!(state, Freshness::Fresh { .. }) && self.known.failing.backoff(key, now).is_none();
         is_due.then_some(entry)

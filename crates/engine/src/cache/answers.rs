@@ -88,7 +88,7 @@ impl Answers {
     /// # Errors
     /// As [`Self::try_get`].
     pub(crate) fn try_get_again(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
-        self.or_from_disk(key, self.memory.get_rare(key))
+        self.or_from_disk(key, self.memory.get(key))
     }
 
     /// `in_memory`, else the answer that the disk has under `key`.
@@ -118,7 +118,7 @@ impl Answers {
 
     /// Whether `entry` may replace the answer under `key`: no later run stored that.
     pub(crate) fn is_latest(&self, key: &Key, entry: &Entry) -> bool {
-        self.memory.get_rare(key).is_none_or(|other| other.run_number <= entry.run_number)
+        self.memory.get(key).is_none_or(|other| other.run_number <= entry.run_number)
     }
 
     /// Whether `entry` is the last answer of `lineage`: no later question of the lineage was answered. An earlier question
@@ -140,7 +140,7 @@ impl Answers {
 
     /// Makes the answer under `key` in memory not fresh any more.
     pub(crate) fn end_life(&self, key: &Key) {
-        if let Some(entry) = self.memory.get_rare(key) {
+        if let Some(entry) = self.memory.get(key) {
             self.memory.insert(*key, Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() }));
         }
     }

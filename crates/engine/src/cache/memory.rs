@@ -1,21 +1,18 @@
-//! Answers in memory: moka stores them, and [`Shares`] says which of them leave. [`super::policy`] evaluates their age, and
+//! Answers in memory: [`Sharded`] stores them, and [`Shares`] says which of them leave. [`super::policy`] evaluates their age, and
 //! [`flight`] joins the runs that renew them.
 
 use std::{path::PathBuf, sync::Arc};
 
-use moka::sync::Cache;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::cache::{
     Entry, EvictedKeys, Key, RouteId,
+    sharded::Sharded,
     shares::{Shares, Usage},
 };
-use domain::{
-    bounded_cache::{self, Bounded},
-    units::ByteSize,
-};
+use domain::units::ByteSize;
 use store::StoreConfig;
 
 /// How much is remembered.
@@ -46,11 +43,11 @@ impl Default for CacheLimits {
 /// How many answers that were used since they were last checked are passed over before one leaves all the same.
 const MAX_CHECKS: usize = 64;
 
-/// A bounded map that routes share. A hit takes no lock here: the time of the call is in the answer itself ([`super::LastServed`]), and it
+/// A bounded map that routes share. A hit waits for no other hit here: the time of the call is in the answer itself ([`super::LastServed`]), and it
 /// is read when an answer has to leave.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    entries: Bounded<Key, Arc<Entry>>,
+    entries: Arc<Sharded>,
     book: Arc<Mutex<Book>>,
 }
 
@@ -67,7 +64,7 @@ impl Memory {
     #[must_use]
     pub fn new(limits: &CacheLimits) -> Self {
         let book = Book { shares: Shares::new(limits.memory.0), evicted: EvictedKeys::default() };
-        Self { entries: bounded_cache::from_builder(Cache::builder()), book: Arc::new(Mutex::new(book)) }
+        Self { entries: Arc::new(Sharded::new()), book: Arc::new(Mutex::new(book)) }
     }
 
     /// Whether an answer under `key` was evicted for want of room.
@@ -82,15 +79,9 @@ impl Memory {
         self.entries.get(key)
     }
 
-    /// The same, for keys that are rarely present. moka records each `get`, misses included, and processes the records later.
-    #[must_use]
-    pub(crate) fn get_rare(&self, key: &Key) -> Option<Arc<Entry>> {
-        if self.entries.contains_key(key) { self.entries.get(key) } else { None }
-    }
-
     /// Stores `entry`, which takes over when the question was last answered.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) {
-        if let Some(before) = self.get_rare(&key).filter(|before| before.question == entry.question) {
+        if let Some(before) = self.get(&key).filter(|before| before.question == entry.question) {
             entry.last_served.follow(&before.last_served);
         }
         let mut book = self.book.lock();
@@ -100,7 +91,7 @@ impl Memory {
     /// Stores `entry` unless there is an answer already. Returns the answer that is there now.
     pub fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
         let mut book = self.book.lock();
-        if let Some(other) = self.get_rare(&key) {
+        if let Some(other) = self.get(&key) {
             return other;
         }
         self.put(&mut book, key, Arc::clone(&entry));
@@ -125,7 +116,7 @@ impl Memory {
     fn leave(&self, book: &mut Book, key: &Key) {
         book.shares.remove(key);
         book.evicted.insert(key);
-        self.entries.invalidate(key);
+        self.entries.remove(key);
     }
 
     /// The answer that leaves next, if there is too little room: the one that was not used since it was last checked. If all were,
@@ -136,7 +127,7 @@ impl Memory {
             if key == new {
                 return true;
             }
-            let Some(entry) = self.get_rare(key) else { return false };
+            let Some(entry) = self.get(key) else { return false };
             let before = std::mem::replace(seen, entry.last_served.stamp());
             checks += 1;
             *seen != before && checks <= MAX_CHECKS
@@ -152,7 +143,7 @@ impl Memory {
 
     /// All answers.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
-        self.entries.iter().map(|(key, entry)| (*key, entry))
+        self.entries.iter()
     }
 
     /// How many answers there are.
