@@ -30,8 +30,9 @@ test: lint unit ## Run everything that CI checks
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target contract manifests
 
 .PHONY: lint
-lint: ## Check formatting and links between items, and run clippy with warnings as errors
-	@tools/need cc:gcc
+lint: ## Check formatting, links between items and unused public items, and run clippy with warnings as errors
+	@tools/need cc:gcc python3:python3
+	tools/unused-pub
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --locked --workspace --all-targets -- -D warnings

@@ -1,9 +1,31 @@
-//! Every CI system is shown to users: a new one that is missing in a file fails here, and the failure names the file.
+//! Every CI system is shown to users: a new one that is missing in a file fails here, and the failure names the step that was forgotten.
 
 use std::{collections::BTreeSet, path::Path};
 
-use backend::digests::gate::CI_SYSTEMS;
+use backend::digests::gate::{CI_SYSTEMS, CiSystem};
 use serde_json::Value;
+
+/// Systems whose events are those of [a generic sender](../../../docs/senders.md).
+const WITHOUT_HOOK: [&str; 1] = ["http"];
+
+/// The text of a file of this repository.
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The part of a page from the heading `title` to the next heading.
+fn section<'a>(page: &'a str, title: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("# {title}\n")).unwrap_or_else(|| panic!("no heading `{title}`"));
+    rest.split_once("\n#").map_or(rest, |(section, _)| section)
+}
+
+/// The rows of the tables of `section` that begin with `name`.
+fn row<'a>(section: &'a str, name: &str) -> Option<&'a str> {
+    section.lines().find(|line| {
+        line.strip_prefix("| ").is_some_and(|row| row.trim_start_matches('`').to_lowercase().starts_with(name))
+    })
+}
 
 /// Adds the kinds of the gate at `gate`, and of the gates within it.
 fn collect_kinds(gate: &Value, kinds: &mut BTreeSet<String>) {
@@ -15,7 +37,6 @@ fn collect_kinds(gate: &Value, kinds: &mut BTreeSet<String>) {
 
 #[test]
 fn every_kind_of_gate_is_in_the_reference_and_the_docs() {
-    let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let reference: Value = serde_saphyr::from_str(&read("config/reference.yaml")).unwrap();
     let mut shown = BTreeSet::new();
     for route in reference["routes"].as_array().unwrap() {
@@ -23,11 +44,82 @@ fn every_kind_of_gate_is_in_the_reference_and_the_docs() {
             collect_kinds(gate, &mut shown);
         }
     }
-    let docs = read("docs/gates.md");
-    let rows: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("| ")).collect();
+    let page = read("docs/gates.md");
     for kind in CI_SYSTEMS.iter().map(|system| system.name).chain(["all", "any"]) {
         assert!(shown.contains(kind), "config/reference.yaml shows no gate `{kind}`");
-        let has_row = rows.iter().any(|row| row.starts_with(&format!("`{kind}")));
+        let has_row = row(section(&page, "Choose a gate"), kind).is_some();
         assert!(has_row, "the table of systems in docs/gates.md has no row for `{kind}`");
+    }
+}
+
+/// The keys of a system by the schema, which a test of `cli` compares with the code.
+fn keys(system: &str) -> Vec<String> {
+    let schema: Value = serde_json::from_str(&read("config/schema.json")).unwrap();
+    let kinds = schema["$defs"]["GateConfig"]["oneOf"].as_array().unwrap();
+    let link = kinds.iter().find_map(|kind| kind["properties"][system]["$ref"].as_str());
+    let link = link.unwrap_or_else(|| panic!("config/schema.json has no gate `{system}`: run `make schema`"));
+    schema.pointer(&link[1..]).unwrap()["properties"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn the_table_of_systems_names_every_key() {
+    let page = read("docs/gates.md");
+    for CiSystem { name, .. } in CI_SYSTEMS {
+        let row = row(section(&page, "Choose a gate"), name).unwrap_or_default();
+        for key in keys(name) {
+            assert!(
+                row.contains(&format!("`{key}`")),
+                "the row of `{name}` in the table of systems in docs/gates.md lacks `{key}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_rights_of_every_credential_are_told() {
+    let page = read("docs/gates.md");
+    for CiSystem { name, .. } in CI_SYSTEMS {
+        let has_row = row(section(&page, "Give it a token"), name).is_some();
+        assert!(has_row, "the table of \"Give it a token\" in docs/gates.md has no row for `{name}`");
+    }
+}
+
+#[test]
+fn the_page_of_digests_names_every_access_key() {
+    let page = read("docs/digests.md");
+    let table = section(&page, "Another configuration");
+    for CiSystem { name, access_keys, .. } in CI_SYSTEMS {
+        for key in *access_keys {
+            let is_named = table.contains(&format!("`{key}`"));
+            assert!(
+                is_named,
+                "the last table of \"Another configuration\" in docs/digests.md lacks `{key}` of the gate `{name}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_system_has_an_integration_test() {
+    let modules = read("tests/it/gates.rs");
+    for CiSystem { name, module, .. } in CI_SYSTEMS {
+        let file = format!("tests/it/gates/{module}.rs");
+        let is_there = Path::new(env!("CARGO_MANIFEST_DIR")).join(&file).exists();
+        assert!(is_there, "the gate `{name}` has no integration test: write {file}");
+        assert!(modules.contains(&format!("\nmod {module};")), "tests/it/gates.rs has no `mod {module};`");
+    }
+}
+
+#[test]
+fn every_system_sends_events_or_is_known_to_send_none() {
+    let schema: Value = serde_json::from_str(&read("config/schema.json")).unwrap();
+    let kinds = schema["$defs"]["Kind"].to_string();
+    let senders = read("docs/senders.md");
+    for CiSystem { name, .. } in CI_SYSTEMS.iter().filter(|system| !WITHOUT_HOOK.contains(&system.name)) {
+        let advice = "if it sends no events of its own, add it to WITHOUT_HOOK in tests/it/gates/systems.rs";
+        let is_kind = kinds.contains(&format!("{:?}", *name));
+        assert!(is_kind, "crates/hooks/src/kind.rs has no kind of hook for the CI system `{name}`; {advice}");
+        let is_told = senders.contains(&format!("kind: {name}"));
+        assert!(is_told, "docs/senders.md does not say how `{name}` is set up as a sender; {advice}");
     }
 }

@@ -96,7 +96,7 @@ mod tests {
         let all_access_keys: BTreeSet<&str> =
             CI_SYSTEMS.iter().flat_map(|system| system.access_keys).copied().collect();
         let variants = schema["$defs"]["GateConfig"]["oneOf"].as_array().unwrap();
-        for CiSystem { name, access_keys } in CI_SYSTEMS {
+        for CiSystem { name, access_keys, .. } in CI_SYSTEMS {
             let reference = variants.iter().find_map(|variant| variant["properties"][name]["$ref"].as_str()).unwrap();
             let properties = properties(&schema, reference.rsplit('/').next().unwrap());
             for key in *access_keys {

@@ -42,8 +42,10 @@ use lang::evaluator::Context;
 pub struct CiSystem {
     /// Its key in the configuration.
     pub name: &'static str,
+    /// Its module, of which `tests/it/gates/` has one too.
+    pub module: &'static str,
     /// [`SystemConfig::ACCESS_KEYS`].
-    pub(crate) access_keys: &'static [&'static str],
+    pub access_keys: &'static [&'static str],
 }
 
 /// The configuration of one CI system.
@@ -83,7 +85,11 @@ macro_rules! ci_systems {
 
         /// All CI systems.
         pub const CI_SYSTEMS: &[CiSystem] = &[
-            $(CiSystem { name: $name, access_keys: <$module::Config as SystemConfig>::ACCESS_KEYS },)+
+            $(CiSystem {
+                name: $name,
+                module: stringify!($module),
+                access_keys: <$module::Config as SystemConfig>::ACCESS_KEYS,
+            },)+
         ];
 
         impl GateConfig {

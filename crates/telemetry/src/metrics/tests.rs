@@ -109,3 +109,90 @@ fn the_documentation_names_every_metric() {
         assert!(text.contains(&format!("`{name}`")), "`{name}` is neither in README.md nor on a page of docs/");
     }
 }
+
+/// The types of fields that hold a metric.
+const KINDS: [&str; 8] =
+    ["Counter", "Histogram", "HistogramVec", "IntCounter", "IntCounterVec", "IntGauge", "IntGaugeVec", "Gauge"];
+
+/// What is done with a metric that counts, directly or by who is handed it.
+const USES: [&str; 13] = [
+    ".add(",
+    ".clone()",
+    ".dec()",
+    ".get(",
+    ".inc()",
+    ".inc_by(",
+    ".local()",
+    ".observe(",
+    ".remove_label_values(",
+    ".reset()",
+    ".set(",
+    ".with_label_values(",
+    ".with_label_values::<",
+];
+
+/// All Rust files below `folder` with what they hold, tests excepted.
+fn sources(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("tests") && !path.ends_with("target") {
+                sources(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            found.push(without_registration(text));
+        }
+    }
+}
+
+/// `text` without the functions that register metrics and create their zeros, and without breaks in chains of calls.
+fn without_registration(text: &str) -> String {
+    let (mut kept, mut is_registering) = (String::new(), false);
+    for line in text.lines() {
+        let is_start = line.contains("registry: &mut MetricRegistry") && line.contains("fn ");
+        is_registering |= is_start;
+        if !is_registering {
+            let line = line.trim();
+            if !line.starts_with('.') {
+                kept.push('\n');
+            }
+            kept.push_str(line);
+        }
+        is_registering &= line != "    }" && line != "}";
+    }
+    kept
+}
+
+/// A metric that is registered and never counted stays at zero, which looks like good news.
+#[test]
+fn every_metric_is_counted_somewhere() {
+    let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let (mut all, mut ours) = (Vec::new(), Vec::new());
+    sources(&own.join("metrics"), &mut ours);
+    ours.push(without_registration(&std::fs::read_to_string(own.join("metrics.rs")).unwrap()));
+    let root = own.ancestors().nth(3).unwrap();
+    sources(&root.join("crates"), &mut all);
+    sources(&root.join("src"), &mut all);
+    for line in ours.iter().flat_map(|text| text.lines()) {
+        let Some((name, kind)) = line.trim_end_matches(',').trim_start_matches("pub ").split_once(": ") else {
+            continue;
+        };
+        let is_field = KINDS.contains(&kind) && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        if is_field {
+            assert!(all.iter().any(|text| counts(text, name)), "the metric in the field `{name}` is never counted");
+        }
+    }
+}
+
+/// Whether `text` counts with the field `name`, or hands it to something that does.
+fn counts(text: &str, name: &str) -> bool {
+    let field = format!(".{name}");
+    text.match_indices(&field).any(|(at, _)| {
+        let rest = &text[at + field.len()..];
+        let start = text[..at].rfind(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').map_or(0, |start| start);
+        let is_handed = text[start..].starts_with('&') && rest.starts_with([')', ',', ';']);
+        is_handed || USES.iter().any(|used| rest.starts_with(used))
+    })
+}
