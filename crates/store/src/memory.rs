@@ -183,7 +183,7 @@ impl MemoryStore {
         if let Some(member) = epoch.replicas.get_mut(&request.replica) {
             member.answers_until = answers(is_read).max(member.answers_until);
         }
-        let has_settled = epoch.settle(now);
+        let has_acknowledged = epoch.acknowledge(now);
         let mut changed: Vec<(RecordKey, Record)> = Vec::new();
         if is_read {
             let later = epoch.records.iter().filter(|(_, record)| record.version > request.version);
@@ -211,7 +211,7 @@ impl MemoryStore {
             current: epoch.replicas.values().filter(|member| member.is_current).count(),
         };
         drop(data);
-        if has_settled {
+        if has_acknowledged {
             self.notify();
         }
         Ok(reply)

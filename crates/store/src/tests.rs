@@ -142,8 +142,8 @@ async fn commits(store: &dyn Store) {
     assert_eq!(store.sync(&none_new).await.unwrap().revisions, [revision]);
 }
 
-/// A version is settled once all serving replicas know it.
-async fn settles(store: &dyn Store) {
+/// A version is acknowledged once all serving replicas know it.
+async fn acknowledges(store: &dyn Store) {
     let epoch = recovered(store).await;
     let sync = async |replica: &str, version, is_serving| {
         let request = SyncRequest { version, is_serving, ..request(replica, Some(&epoch)) };
@@ -239,7 +239,7 @@ async fn the_memory_store_does_what_a_store_does() {
     recovers(&memory()).await;
     commits(&memory()).await;
     leases(&memory()).await;
-    settles(&memory()).await;
+    acknowledges(&memory()).await;
     offers(&memory()).await;
     many_records(&memory()).await;
     notes_and_claims(&memory()).await;
@@ -255,7 +255,7 @@ async fn a_real_server_does_what_a_store_does() {
         match check {
             0 => commits(&*store).await,
             1 => leases(&*store).await,
-            2 => settles(&*store).await,
+            2 => acknowledges(&*store).await,
             3 => many_records(&*store).await,
             4 => offers(&*store).await,
             _ => notes_and_claims(&*store).await,

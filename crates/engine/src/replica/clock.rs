@@ -10,7 +10,7 @@ use domain::clock::{Clock, Timestamp};
 /// A clock that shows the store's time once it is known.
 pub struct SharedClock {
     own: Arc<dyn Clock>,
-    /// How far the store's clock is before this machine's, in milliseconds; negative if behind.
+    /// The store's time minus this machine's, in milliseconds.
     offset: AtomicI64,
 }
 

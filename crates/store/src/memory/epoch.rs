@@ -102,7 +102,7 @@ impl Epoch {
     }
 
     /// Notes which version all answering replicas know. Returns whether it is another one.
-    pub(super) fn settle(&mut self, now: Timestamp) -> bool {
+    pub(super) fn acknowledge(&mut self, now: Timestamp) -> bool {
         let serving = self.replicas.values().filter(|member| member.answers_until.is_some_and(|until| now < until));
         let known = serving.map(|member| member.version).min().filter(|known| *known > self.acknowledged);
         self.acknowledged = known.unwrap_or(self.acknowledged);
