@@ -1,8 +1,14 @@
 //! Turns the configured rights and limits of a script into launch options.
 
-use std::path::{Path as FilePath, PathBuf};
+use std::{
+    num::ParseIntError,
+    path::{Path as FilePath, PathBuf},
+};
 
-use nix::unistd::{Uid, User as SystemUser};
+use nix::{
+    errno::Errno,
+    unistd::{Uid, User as SystemUser},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -181,20 +187,46 @@ fn is_of_system(folder: &FilePath) -> bool {
     folder.canonicalize().is_ok_and(|folder| SYSTEM.iter().any(|system| folder.starts_with(system)))
 }
 
+/// Why a script cannot run as a user.
+#[derive(Debug, thiserror::Error)]
+enum UserError {
+    #[error("`{group}` is not a group's number")]
+    NotAGroup {
+        group: String,
+        #[source]
+        cause: ParseIntError,
+    },
+    #[error("there is no user `{0}`")]
+    Unknown(String),
+    #[error("the user `{name}` cannot be looked up: {cause}")]
+    NoLookup {
+        name: String,
+        #[source]
+        cause: Errno,
+    },
+    #[error("only root can run programs as another user; the gateway runs as user {0}")]
+    NotRoot(Uid),
+}
+
 /// The user with this name or number: `nobody`, `65534`, `1000:1000`.
-fn find_user(name: &str) -> Result<ProgramUser, String> {
+fn find_user(name: &str) -> Result<ProgramUser, UserError> {
     let (user, group) = name.split_once(':').map_or((name, None), |(user, group)| (user, Some(group)));
-    let group = group.map(|group| group.parse::<u32>().map_err(|_| format!("`{group}` is not a group's number")));
+    let group = group.map(|group| {
+        let not_a_group = |cause| UserError::NotAGroup { group: group.to_owned(), cause };
+        group.parse::<u32>().map_err(not_a_group)
+    });
     let group = group.transpose()?;
     let found = if let Ok(uid) = user.parse::<u32>() {
         ProgramUser { uid, gid: group.unwrap_or(uid) }
     } else {
-        let found = SystemUser::from_name(user).ok().flatten().ok_or_else(|| format!("there is no user `{user}`"))?;
+        let found =
+            SystemUser::from_name(user).map_err(|cause| UserError::NoLookup { name: user.to_owned(), cause })?;
+        let found = found.ok_or_else(|| UserError::Unknown(user.to_owned()))?;
         ProgramUser { uid: found.uid.as_raw(), gid: group.unwrap_or(found.gid.as_raw()) }
     };
     let own = Uid::effective();
     if !own.is_root() && own.as_raw() != found.uid {
-        return Err(format!("only root can run programs as another user; the gateway runs as user {own}"));
+        return Err(UserError::NotRoot(own));
     }
     Ok(found)
 }

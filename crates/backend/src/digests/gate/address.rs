@@ -11,16 +11,27 @@ use outbound::{link, names_user, stays};
 const LEADS_ELSEWHERE: &str = "is another resource: it is not at the address of the first; is the API's address in the \
                          configuration the forge's own?";
 
+/// Why a text is not the address of an API.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// It is not a URL.
+    #[error("not a URL: {0}; write it as in `https://git.example.com/api/v4`")]
+    Syntax(#[source] url::ParseError),
+    /// It is a URL of another kind, or no fixed one.
+    #[error("{0}; write it as in `https://git.example.com/api/v4`")]
+    Unfit(&'static str),
+}
+
 /// Parses the address of an API, which must be written out in the configuration.
 ///
 /// # Errors
-/// When it is not a usable URL; the text says why.
-pub fn base_url(api: &str) -> Result<Url, String> {
-    let wrong = |why: &str| format!("{why}; write it as in `https://git.example.com/api/v4`");
+/// When it is not a usable URL.
+pub fn base_url(api: &str) -> Result<Url, AddressError> {
+    let wrong = AddressError::Unfit;
     if api.contains("{{") || api.contains("{%") {
         return Err(wrong("no parameter may decide which API is called"));
     }
-    let url = Url::parse(api).map_err(|error| wrong(&format!("not a URL: {error}")))?;
+    let url = Url::parse(api).map_err(AddressError::Syntax)?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(wrong("the API's URL begins with `https://` or `http://` and a host"));
     }
@@ -117,7 +128,7 @@ mod tests {
             ("https://u:hunter2@git.example.com/api", "password"),
             ("https://git.example.com/api?token=hunter2", "no query"),
         ] {
-            let why = base_url(bad).unwrap_err();
+            let why = base_url(bad).unwrap_err().to_string();
             assert!(why.contains(says) && !why.contains("hunter2"), "{why}");
         }
     }

@@ -196,9 +196,17 @@ fn parse_glob(glob: &str, scope: &NameScope) -> Result<Template, String> {
     Ok(template)
 }
 
-fn parse_range(range: &str) -> Result<VersionReq, String> {
-    VersionReq::parse(range)
-        .map_err(|error| format!("`{range}` is not a range of versions such as `>=1.2, <2`: {error}"))
+/// A text is not a range of versions.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not a range of versions such as `>=1.2, <2`: {cause}")]
+struct RangeError {
+    text: String,
+    #[source]
+    cause: semver::Error,
+}
+
+fn parse_range(range: &str) -> Result<VersionReq, RangeError> {
+    VersionReq::parse(range).map_err(|cause| RangeError { text: range.to_owned(), cause })
 }
 
 fn parse_regex(regex: &str) -> Result<Regex, String> {
