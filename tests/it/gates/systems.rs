@@ -76,7 +76,7 @@ fn the_table_of_systems_names_every_key() {
 }
 
 #[test]
-fn the_rights_of_every_credential_are_told() {
+fn the_page_of_gates_says_the_rights_of_every_credential() {
     let page = read("docs/gates.md");
     for CiSystem { name, .. } in CI_SYSTEMS {
         let has_row = row(section(&page, "Give it a token"), name).is_some();
@@ -119,7 +119,7 @@ fn every_system_sends_events_or_is_known_to_send_none() {
         let advice = "if it sends no events of its own, add it to WITHOUT_HOOK in tests/it/gates/systems.rs";
         let is_kind = kinds.contains(&format!("{:?}", *name));
         assert!(is_kind, "crates/hooks/src/kind.rs has no kind of hook for the CI system `{name}`; {advice}");
-        let is_told = senders.contains(&format!("kind: {name}"));
-        assert!(is_told, "docs/senders.md does not say how `{name}` is set up as a sender; {advice}");
+        let is_shown = senders.contains(&format!("kind: {name}"));
+        assert!(is_shown, "docs/senders.md does not say how `{name}` is set up as a sender; {advice}");
     }
 }
