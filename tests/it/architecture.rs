@@ -97,3 +97,17 @@ fn the_log_has_the_lines_of_every_crate() {
         CRATES.iter().filter(|name| !telemetry::log::OWN_TARGETS.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "telemetry::log::OWN_TARGETS lacks {missing:?}");
 }
+
+/// The longest Rust file, in lines. A longer one has several subjects.
+const MAX_LINES: usize = 400;
+
+#[test]
+fn no_rust_file_is_longer_than_400_lines() {
+    let long: Vec<String> = modules::rust_files()
+        .into_iter()
+        .map(|(file, text)| (file, text.lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(file, lines)| format!("{file} has {lines} lines: split it by subject"))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -1,6 +1,8 @@
 //! `appset-gateway diff`: what the next configuration would change, told without changing anything.
 
 mod applications;
+mod recordings;
+mod without_gateway;
 
 use std::{
     collections::BTreeSet,
@@ -326,64 +328,6 @@ async fn another_default_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
-    let scene = Scene::start(|url| json!([http("r", url, "old")])).await;
-    for n in 0..205 {
-        assert_eq!(scene.ask("/r", "one", json!({"n": n.to_string()})).await.status, 200);
-    }
-    scene.next(|url| json!([http("r", url, "old")]));
-    scene.diff(&[]).says(3, &["200 the same", "5 older questions were not sent"]);
-    let done = scene.diff(&["--limit", "205"]);
-    done.says(0, &["205 the same"]);
-    assert!(!done.out.contains("not asked"), "{}", done.out);
-    for limit in ["0", "1001", "x"] {
-        scene.diff(&["--limit", limit]).says(2, &["it is a number from 1 to 1000"]);
-    }
-    let listed = scene.admin("/admin/questions?limit=3").await.json();
-    assert_eq!((listed["questions"].as_array().unwrap().len(), &listed["total"]), (3, &json!(205)));
-    assert_eq!(scene.admin("/admin/questions?limit=1001").await.status, 400);
-    // The ApplicationSets of one question are asked for in turn, and then also make more runs.
-    let asked_by: Vec<String> = (0..201).map(|n| format!("set-{n}")).collect();
-    let sets = [json!({"name": "a"})];
-    scene.write(
-        "questions.json",
-        &json!({"questions": [{"route": "r", "askedBy": asked_by, "sets": sets}]}).to_string(),
-    );
-    scene.write(
-        "next.yaml",
-        &config(&json!([{"name": "r", "backend": {"script": {"command": ["echo", "[{\"name\":\"a\"}]"]}}}]), ""),
-    );
-    scene.diff_against("questions.json", &[]).says(3, &["200 the same", "1 older questions were not sent"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn questions_are_recorded_and_compared_later() {
-    let scene = Scene::start(|url| json!([http("r", url, "old")])).await;
-    scene.ask("/r", "one", json!({})).await;
-    scene.next(|url| json!([http("r", url, "old")]));
-    scene.diff(&["--save", "saved.json"]).says(0, &["1 the same"]);
-    let saved = std::fs::read_to_string(scene.folder.path().join("saved.json")).unwrap();
-    let curled = scene.admin("/admin/questions").await.json();
-    assert_eq!(serde_json::from_str::<Value>(&saved).unwrap(), curled, "curl saves the same");
-    scene.next(|url| json!([http("r", url, "new")]));
-    scene.diff_against("saved.json", &[]).says(1, &["ApplicationSet one", "- removed  d"]);
-    // Two configurations.
-    scene.write("current.yaml", &config(&json!([http("r", "http://127.0.0.1:1", "few")]), ""));
-    // The source of the current configuration does not answer, so what callers are given is not known.
-    scene
-        .diff_against("current.yaml", &["--questions", "saved.json"])
-        .says(3, &["before     no answer is known: route r (http): ", "+ added    e"]);
-    scene.write("current.yaml", &config(&json!([http("r", &scene.url(), "few")]), ""));
-    let both = scene.diff_against("current.yaml", &["--questions", "saved.json"]);
-    both.says(0, &["~ changed  a", "+ added    e", "3 parameter sets added, 0 removed, 1 changed"]);
-    // Questions that somebody wrote.
-    scene.write("mine.yaml", "questions:\n- { route: r, askedBy: [fleet], input: { x: y } }\n");
-    scene
-        .diff_against("current.yaml", &["--questions", "mine.yaml"])
-        .says(0, &["ApplicationSet fleet", "+ added    b"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn bad_input_gets_a_clear_error() {
     let scene = Scene::start(|url| json!([http("r", url, "old")])).await;
     scene.next(|url| json!([http("r", url, "old")]));
@@ -423,125 +367,4 @@ async fn bad_input_gets_a_clear_error() {
     scene.write("next.yaml", "routes: [ { name: r } ]");
     scene.diff(&[]).says(78, &["routes[0]"]);
     assert_eq!(run(scene.folder.path(), &["diff", "-c", "next.yaml"]).code, Some(2));
-}
-
-/// A secret that the source gives back is in no recording.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_recorded() {
-    let route = |url: &str| json!([{"name": "r", "backend": {"http": {"url": format!("{url}/canary-secret"), "headers": {"X-Key": {"file": "key"}}}}}]);
-    let scene = Scene::with(route, "", &[("key", "canary-secret")]).await;
-    assert!(scene.ask("/r", "one", json!({})).await.text().contains("canary-secret"));
-    scene.next(route);
-    scene.diff(&["--save", "saved.json"]).says(0, &["1 the same"]);
-    let saved = std::fs::read_to_string(scene.folder.path().join("saved.json")).unwrap();
-    assert!(saved.contains("[redacted]") && !saved.contains("canary-secret"), "{saved}");
-    // A caller sends it. Then the question cannot be asked again.
-    scene.ask("/r", "two", json!({"list": ["canary-secret"]})).await;
-    scene.diff(&["--save", "saved.json"]).says(
-        3,
-        &["1 the same", "ApplicationSet two", "an input parameter is a secret of the backend. It was not recorded"],
-    );
-    let saved = std::fs::read_to_string(scene.folder.path().join("saved.json")).unwrap();
-    assert!(!saved.contains("canary-secret"), "{saved}");
-}
-
-/// The namespace of an ApplicationSet is known only from its calls.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_namespace_of_a_call_is_recorded() {
-    let routes = json!([{"name": "r", "backend": {"script": {"command": ["echo", "[{\"name\":\"a\"}]"]}}}]);
-    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
-    for namespace in ["teams", "argocd"] {
-        let body =
-            json!({"applicationSetName": "one", "applicationSetNamespace": namespace, "input": {"parameters": {}}});
-        assert_eq!(app.call("/r/api/v1/getparams.execute", &body).await.status, 200);
-    }
-    let list = app.operate("/admin/questions", None).await.json();
-    let mut names: Vec<&str> =
-        list["questions"][0]["askedBy"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    names.sort_unstable();
-    assert_eq!((list["questions"].as_array().unwrap().len(), names), (1, vec!["argocd/one", "teams/one"]), "{list}");
-}
-
-/// Where a configuration is only tried, nobody calls: callers' tokens are elsewhere. The secrets of routes are needed.
-#[test]
-fn secrets_of_callers_need_not_be_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let try_out = |headers: Value| {
-        let auth = "auth: { tokens: [ { name: argocd, file: /var/run/argo/none } ] }";
-        let route = json!({"name": "r", "backend": {"http": {"url": "http://127.0.0.1:1/", "headers": headers}}});
-        std::fs::write(folder.path().join("next.yaml"), format!("{auth}\nroutes: {}\n", json!([route]))).unwrap();
-        std::fs::write(folder.path().join("q.yaml"), "questions: [ { route: r, sets: [] } ]").unwrap();
-        run(folder.path(), &["diff", "-c", "next.yaml", "--against", "q.yaml"])
-    };
-    try_out(json!({})).says(3, &["ApplicationSet not known", "no answer  route r (http): "]);
-    try_out(json!({"X-Key": {"file": "none"}})).says(78, &["routes[0].backend.http.headers"]);
-}
-
-/// Compares recorded answers with those of a route that always gives `next`.
-fn fixed(before: &Value, next: &Value, guard: &Value) -> Done {
-    let folder = tempfile::tempdir().unwrap();
-    let route = json!({"name": "r", "guard": guard, "backend": {"fixed": {"parameters": next}}});
-    std::fs::write(folder.path().join("next.yaml"), config(&json!([route]), "")).unwrap();
-    let questions = json!({"questions": [{"route": "r", "askedBy": ["one"], "sets": before}]});
-    std::fs::write(folder.path().join("questions.json"), questions.to_string()).unwrap();
-    run(folder.path(), &["diff", "-c", "next.yaml", "--against", "questions.json"])
-}
-
-#[test]
-fn the_guard_of_the_next_configuration_is_asked() {
-    let named = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Value>();
-    let (two, none) = (named(&["a", "b"]), json!([]));
-    fixed(&two, &none, &json!({}))
-        .says(1, &["held by the guard: an empty list after one of 2", "- removed  a", "- removed  b"]);
-    fixed(&two, &none, &json!({"onEmpty": "error"})).says(3, &["no answer  route r: an empty list"]);
-    // With `confirmAfter: 0` nothing is ever held.
-    let done = fixed(&two, &none, &json!({"confirmAfter": 0}));
-    done.says(1, &["2 removed, 0 changed; 0 held"]);
-    fixed(&two, &two, &json!({"minItems": 3})).says(0, &["2 parameter sets, fewer than `guard.minItems: 3`", "1 held"]);
-    fixed(&two, &named(&["a", "a"]), &json!({})).says(3, &["the parameter sets 0 and 1 are both `a`"]);
-}
-
-#[test]
-fn sets_without_a_key_are_only_counted() {
-    let digests = |all: &[&str]| all.iter().map(|digest| json!({ "digest": digest })).collect::<Value>();
-    let unclear = "no key identifies the sets: what is changed may also be removed and added";
-    fixed(&digests(&["1"]), &digests(&["2"]), &json!({}))
-        .says(0, &["~ changed  one with digest: digest \"1\" → \"2\"", unclear]);
-    fixed(&digests(&["1", "2"]), &digests(&["3"]), &json!({})).says(1, &["1 removed, 1 changed", unclear]);
-    fixed(&digests(&["1", "2"]), &digests(&["3", "4"]), &json!({})).says(3, &["0 removed, 2 changed", unclear]);
-    // One named set is told apart by its name.
-    fixed(&json!([{"name": "a"}]), &json!([{"name": "b"}]), &json!({})).says(1, &["- removed  a", "+ added    b"]);
-    fixed(&json!([{"k": "1", "v": "1"}]), &json!([{"k": "1", "v": "2"}]), &json!({"identity": ["k"]}))
-        .says(0, &["~ changed  1: v"]);
-}
-
-/// The admin listener lists failed, held and unanswered questions too, as `openapi.yaml` says.
-#[tokio::test]
-async fn the_list_of_questions_follows_the_contract() {
-    let script = json!({"script": {"command": ["sh", "-c", "cat answer"], "allow": {"read": ["."]}}});
-    let routes = json!([{"name": "s", "backend": script}, {"name": "n", "match": {}, "backend": script}]);
-    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
-    let listed = async |query: &str| {
-        let reply = app.operate(&format!("/admin/questions{query}"), None).await;
-        (reply.status, reply.json())
-    };
-    assert_eq!(listed("").await.1["questions"], json!([]));
-    assert_eq!(app.ask("s", json!({})).await.status, 502);
-    std::fs::write(app.folder.path().join("answer"), r#"[{"name":"a"}]"#).unwrap();
-    app.clock.advance(std::time::Duration::from_mins(10));
-    app.ask("n", json!({"x": [1, null]})).await;
-    let (_, list) = listed("").await;
-    let [answered, failed] = &list["questions"].as_array().unwrap()[..] else { panic!("{list}") };
-    assert_eq!((&answered["sets"], &answered["askedBy"]), (&json!([{"name": "a"}]), &json!(["test"])));
-    assert_eq!((failed.get("sets"), failed["failing"].is_string()), (None, true));
-    // What is held is not what callers were given.
-    std::fs::write(app.folder.path().join("answer"), "[]").unwrap();
-    app.clock.advance(std::time::Duration::from_mins(10));
-    app.ask("n", json!({"x": [1, null]})).await;
-    app.settle().await;
-    let (_, list) = listed("?limit=1").await;
-    assert_eq!((&list["questions"][0]["sets"], &list["total"]), (&json!([{"name": "a"}]), &json!(2)));
-    assert!(list["questions"][0]["failing"].as_str().unwrap().starts_with("held: "), "{list}");
-    assert_eq!(listed("?limit=x").await.0, 400);
-    assert_eq!(listed("?other=1").await.0, 400);
 }

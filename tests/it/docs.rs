@@ -6,3 +6,4 @@ mod completeness;
 mod configurations;
 mod links;
 mod page;
+mod spans;

@@ -53,6 +53,29 @@ pub(crate) fn sources() -> Vec<(String, String)> {
     found
 }
 
+/// The Rust files of the repository, by their paths within it.
+pub(crate) fn rust_files() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for folder in ["src", "crates", "tests", "benches", "fuzz"] {
+        read_rust(&repository().join(folder), &mut found);
+    }
+    found
+}
+
+fn read_rust(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                read_rust(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(repository()).unwrap().to_str().unwrap().to_owned();
+            found.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

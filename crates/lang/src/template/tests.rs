@@ -1,0 +1,48 @@
+//! What templates render, and what they refuse.
+
+use super::*;
+
+fn render(source: &str, place: ValueContext, branch: &str) -> Result<String, String> {
+    let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
+    Template::parse(source, place, &NameScope::input())?.render(&context)
+}
+
+#[test]
+fn values_are_encoded_for_their_context() {
+    let url = "https://h/a/{{ params.branch }}?b={{ params.branch }}";
+    assert_eq!(
+        render(url, ValueContext::Url, "x/y z&q=1").unwrap(),
+        "https://h/a/x%2Fy%20z%26q%3D1?b=x%2Fy%20z%26q%3D1"
+    );
+    assert_eq!(render("{{ params.branch }}", ValueContext::Text, "x/y").unwrap(), "x/y");
+    assert_eq!(render("r/f:{{ params.branch | tag }}", ValueContext::Reference, "feat/x@1").unwrap(), "r/f:feat-x-1");
+    let error = render("r/f:{{ params.branch }}", ValueContext::Reference, "m@sha256:00").unwrap_err();
+    assert!(error.contains("cannot be in an image reference"), "{error}");
+}
+
+#[test]
+fn a_missing_name_is_named() {
+    let error = render("{{ params.head_sha }}", ValueContext::Text, "b").unwrap_err();
+    assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
+    let error = render("{{ param.branch }}", ValueContext::Text, "b").unwrap_err();
+    assert_eq!(error, "unknown name `param`; did you mean `params`?");
+    let error = render("a\n{{ params.x }}\n", ValueContext::Text, "b").unwrap_err();
+    assert_eq!(error, "`params.x` is not there, and `a {{ params.x }}` needs it");
+    assert!(render("{{ params.branch", ValueContext::Text, "b").is_err());
+    assert!(render("{{ params.list }}", ValueContext::Text, "b").unwrap_err().contains("tojson"));
+}
+
+#[test]
+fn work_is_limited() {
+    let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
+    let error = render(loops, ValueContext::Text, "b").unwrap_err();
+    assert!(error.contains("fuel"), "{error}");
+    assert!(render("{{ debug() }}", ValueContext::Text, "b").is_err());
+}
+
+#[test]
+fn filters_say_which_value_they_refuse() {
+    let error = render("r/f:{{ params.branch | sha8 }}", ValueContext::Reference, "main").unwrap_err();
+    assert!(error.contains("`main` is not a commit"), "{error}");
+    assert_eq!(render("{{ params.branch | slug }}", ValueContext::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
+}
