@@ -318,7 +318,7 @@ fn the_problems_of_a_configuration_are_reported() {
         (json!({"token": {"env": "NO_SUCH_VARIABLE_HERE"}}), "gate.github.token:", "not set"),
         (json!({"token": null}), "gate.github:", "60 requests an hour"),
         (json!({"app": app}), "gate.github:", "keep one of them"),
-        (json!({"token": null, "app": app}), "gate.github.app.privateKey:", "no RSA private key"),
+        (json!({"token": null, "app": app}), "gate.github.app.privateKey:", "is not an RSA private key"),
         (json!({"workflows": [], "checks": ["x"], "events": ["push"]}), "gate.github.events:", "no workflow is named"),
     ] {
         let found = problems(more);
