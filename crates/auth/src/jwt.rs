@@ -15,24 +15,24 @@ mod source;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
+use moka::sync::Cache;
 
 pub(crate) use self::compact::Compact;
 pub use self::config::JwtConfig;
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
 use super::{Allowance, AuthContext, Caller, Refused, TokenHash};
 use domain::{
-    bounded_cache::Recent,
     clock::{Clock, Timestamp},
     problem::{Path, Problems},
 };
 
 /// How many verified tokens are remembered.
-const MAX_KNOWN: usize = 4096;
+const MAX_KNOWN: u64 = 4096;
 
 /// All issuers, and their verified tokens.
 pub(crate) struct Issuers {
     issuers: Vec<Issuer>,
-    known: Recent<TokenHash, KnownToken>,
+    known: Cache<TokenHash, KnownToken>,
 }
 
 /// A verified token.
@@ -50,7 +50,7 @@ impl Issuers {
     pub(crate) fn build(configs: &[JwtConfig], means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
-        Self { issuers: issuers.collect(), known: Recent::new(MAX_KNOWN) }
+        Self { issuers: issuers.collect(), known: Cache::new(MAX_KNOWN) }
     }
 
     /// The caller whose token has this hash, if it was verified before and that still holds at `now`.

@@ -9,9 +9,11 @@ use std::{
     time::Duration,
 };
 
+use moka::sync::Cache;
+
 use super::answer::User;
 use crate::{Caller, Refused, TokenHash};
-use domain::{bounded_cache::Recent, clock::Timestamp};
+use domain::clock::Timestamp;
 
 /// How long a good token is accepted without a review. A revoked token still works for so long.
 const GOOD_FOR: Duration = Duration::from_mins(1);
@@ -22,13 +24,13 @@ const BACKOFF: Duration = Duration::from_secs(5);
 /// How long a bad token is refused without a review.
 const BAD_FOR: Duration = Duration::from_secs(10);
 /// How many good tokens are remembered, and how many bad ones.
-const MAX_TOKENS: usize = 4096;
+const MAX_TOKENS: u64 = 4096;
 
 /// The results of reviews, by token.
 #[derive(Debug)]
 pub(super) struct KnownTokens {
-    good: Recent<TokenHash, Arc<Good>>,
-    bad: Recent<TokenHash, Bad>,
+    good: Cache<TokenHash, Arc<Good>>,
+    bad: Cache<TokenHash, Bad>,
 }
 
 /// A token that was good.
@@ -54,7 +56,7 @@ struct Bad {
 impl KnownTokens {
     /// No results yet.
     pub(super) fn new() -> Self {
-        Self { good: Recent::new(MAX_TOKENS), bad: Recent::new(MAX_TOKENS) }
+        Self { good: Cache::new(MAX_TOKENS), bad: Cache::new(MAX_TOKENS) }
     }
 
     /// The result for `token` at `now`, if no new review is needed.
@@ -81,20 +83,20 @@ impl KnownTokens {
         expires: Timestamp,
     ) {
         self.good.insert(token, Arc::new(Good { caller, user, since, expires, failed: AtomicU64::new(0) }));
-        self.bad.remove(&token);
+        self.bad.invalidate(&token);
     }
 
     /// Remembers that `token` is bad.
     pub(super) fn refuse(&self, token: TokenHash, why: Refused, since: Timestamp, expires: Timestamp) {
         self.bad.insert(token, Bad { why, since, expires });
-        self.good.remove(&token);
+        self.good.invalidate(&token);
     }
 
     /// Takes over the good tokens of `former`; `caller` maps their users to callers.
     pub(super) fn take_over(&self, former: &Self, caller: impl Fn(&User) -> Option<Arc<Caller>>) {
-        for (token, good) in former.good.snapshot() {
+        for (token, good) in &former.good {
             if let Some(caller) = caller(&good.user) {
-                self.admit(token, caller, good.user.clone(), good.since, good.expires);
+                self.admit(*token, caller, good.user.clone(), good.since, good.expires);
             }
         }
     }
