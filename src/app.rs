@@ -201,12 +201,12 @@ impl App {
     /// The same app with `backend` behind all routes.
     #[cfg(test)]
     pub(crate) fn with_backend(self, backend: &Arc<dyn source::Backend>) -> Self {
-        let setup = Arc::into_inner(self.setup.into_inner()).map(|mut setup| {
-            Arc::make_mut(&mut setup.routes).replace_backends(backend);
-            self.push.set_current(setup.for_push());
-            setup
-        });
-        Self { setup: ArcSwap::from_pointee(setup.expect("nothing else holds the setup yet")), ..self }
+        let none = push::Current { routes: Arc::new(engine::route::RouteTable::new(Vec::new())), argocd: None };
+        self.push.set_current(none);
+        let mut setup = Arc::into_inner(self.setup.into_inner()).expect("nothing else holds the setup yet");
+        Arc::get_mut(&mut setup.routes).expect("nothing else holds the routes yet").replace_backends(backend);
+        self.push.set_current(setup.for_push());
+        Self { setup: ArcSwap::from_pointee(setup), ..self }
     }
 
     /// The time.

@@ -57,6 +57,8 @@ impl Engine {
 
     /// The answer that is stored now, perhaps by another replica while a caller waited here.
     pub(crate) fn stored_meanwhile(&self, resolved: &ResolvedQuery) -> Option<(Arc<Entry>, Stale)> {
+        // In a single gateway, the answer that was stored when the call began is the one that its run was compared with.
+        self.known.peers.replica()?;
         let (entry, freshness) = self.known.usable(&resolved.route, &resolved.key, self.clock.now())?;
         Some((entry, freshness.stale()?))
     }

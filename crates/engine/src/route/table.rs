@@ -8,7 +8,7 @@ use domain::{error::BackendError, generator::Query};
 use source::Backend;
 
 /// All routes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RouteTable {
     routes: Vec<Arc<Route>>,
     by_name: HashMap<Arc<str>, Arc<Route>>,
