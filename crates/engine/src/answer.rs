@@ -7,8 +7,6 @@ pub(crate) mod expire;
 mod file;
 pub(crate) mod last_good;
 pub(crate) mod live;
-#[cfg(test)]
-mod model;
 mod prefetch;
 
 use crate::{

@@ -4,12 +4,20 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::guard::Held;
+use crate::{
+    cache::{self, question_size},
+    guard::Held,
+};
 use domain::{
     error::{BackendError, ErrorKind},
-    generator::Evidence,
+    generator::{Evidence, Question},
 };
 use store::StoreError;
+
+/// The overhead of one stored failure, in bytes.
+const BESIDE: usize = 256;
+/// The size of a piece of evidence without its texts, in bytes.
+const EACH: usize = 96;
 
 /// Why a run brought no answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,5 +82,27 @@ impl fmt::Display for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error.to_string())
+    }
+}
+
+/// A question that failed, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    pub question: Question,
+    pub failure: Failure,
+}
+
+impl cache::Failed for Failed {
+    fn weight(&self) -> usize {
+        let of_failure = match &self.failure {
+            Failure::Backend(error) => {
+                let evidence = error.evidence.iter().map(|each| each.query.len() + each.answer.len() + EACH);
+                error.message.len() + evidence.sum::<usize>()
+            }
+            Failure::Held(held) => held.weight(),
+            Failure::Store(why) => why.len(),
+            Failure::Deadline | Failure::Crashed => 0,
+        };
+        BESIDE + question_size(&self.question) + of_failure
     }
 }

@@ -23,6 +23,8 @@ pub mod answer;
 pub mod cache;
 pub mod failure;
 pub mod guard;
+#[cfg(test)]
+mod model;
 pub mod operators;
 pub mod renewal;
 pub mod replica;

@@ -8,11 +8,10 @@ pub mod served;
 use std::sync::{Arc, atomic::AtomicBool};
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    cache::{self, Answers, Entry, Failing, Freshness, Key, Life, MadeUnder, Unreadable, question_size},
-    failure::Failure,
+    cache::{Answers, Entry, Failing, Freshness, Key, Life, MadeUnder, Unreadable},
+    failure::Failed,
     guard::{Baseline, Held, HeldAnswers},
     replica::peers::Peers,
     route::{OtherKeys, ResolvedQuery, Route},
@@ -22,34 +21,7 @@ use crate::{
         served::Served,
     },
 };
-use domain::{clock::Timestamp, generator::Question};
-
-/// The overhead of one stored failure, in bytes.
-const BESIDE: usize = 256;
-/// The size of a piece of evidence without its texts, in bytes.
-const EACH: usize = 96;
-
-/// A question that failed, and how.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Failed {
-    pub question: Question,
-    pub failure: Failure,
-}
-
-impl cache::Failed for Failed {
-    fn weight(&self) -> usize {
-        let of_failure = match &self.failure {
-            Failure::Backend(error) => {
-                let evidence = error.evidence.iter().map(|each| each.query.len() + each.answer.len() + EACH);
-                error.message.len() + evidence.sum::<usize>()
-            }
-            Failure::Held(held) => held.weight(),
-            Failure::Store(why) => why.len(),
-            Failure::Deadline | Failure::Crashed => 0,
-        };
-        BESIDE + question_size(&self.question) + of_failure
-    }
-}
+use domain::clock::Timestamp;
 
 /// All that the engine has stored about questions.
 pub(crate) struct EngineState {

@@ -1,6 +1,6 @@
 //! Decides whether an answer may replace the last accepted one. Pure: it reads no clock and keeps no state.
 //!
-//! A new rule goes into `Guard::reason`, and into the model's rules (`engine/answer/model`); CONTRIBUTING.md lists the steps.
+//! A new rule goes into `Guard::reason`, and into the model's rules (`engine/model`); CONTRIBUTING.md lists the steps.
 
 use std::{
     collections::{HashMap, HashSet},

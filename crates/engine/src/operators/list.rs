@@ -5,17 +5,17 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use crate::{
     answer::{Engine, live::live_under},
     cache::{Entry, Freshness, Key, Listed},
-    failure::Failure,
+    failure::{self, Failure},
     guard::Held,
     route::{ResolvedQuery, RouteTable},
-    state::{self, requesters::named},
+    state::requesters::named,
 };
 use domain::generator::{Question, Selector};
 
 /// How many ApplicationSets are listed with a question.
 const MAX_REQUESTERS: usize = 5;
 /// The failure of the last run, and how long its backoff still lasts.
-type Failed = (state::Failed, Duration);
+type Failed = (failure::Failed, Duration);
 
 /// All that is known about a question.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use crate::{
         Backoff, Entry, Life,
         disk::record::{Head, opened, sealed},
     },
+    failure::Failed,
     guard::{Baseline, Held},
     route::RouteTable,
-    state::Failed,
 };
 use domain::{document, generator::Selector};
 

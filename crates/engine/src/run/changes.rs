@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     cache::{Backoff, Delay, Entry, LastServed, Life, PackedQuestion},
-    failure::Failure,
+    failure::{Failed, Failure},
     guard::{self, Baseline, Held, Standing},
     run::{Ended, Finished, Found, Run, Wanted},
-    state::{EngineState, Failed, notices::What},
+    state::{EngineState, notices::What},
 };
 use domain::{
     clock::Timestamp,

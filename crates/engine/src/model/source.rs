@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::answer::model::rules::{ModelQuery, Wall};
+use crate::model::rules::{ModelQuery, Wall};
 use domain::{
     clock::{Clock, Timestamp},
     error::{BackendError, ErrorKind},

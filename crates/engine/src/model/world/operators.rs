@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::FutureExt as _;
 
 use crate::{
-    answer::model::{
+    guard::Decision,
+    model::{
         expect::Why,
         oracle::{Finished, Worth},
         rules::{ModelQuery, ROUTES, Slot},
         world::{Checked, Operator, World, operator},
     },
-    guard::Decision,
 };
 use domain::{
     clock::Clock,

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::model::{
+    cache::Entry,
+    guard::Decision,
+    model::{
         rules::{ModelQuery, Slot},
         source::{ModelSource, Ran, RunEnd},
         verdict::{Accepted, Verdict},
     },
-    cache::Entry,
-    guard::Decision,
 };
 use domain::clock::Timestamp;
 

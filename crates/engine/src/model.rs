@@ -25,13 +25,13 @@ use proptest::{
 };
 
 use crate::{
-    answer::model::{
+    guard::{Decision, GuardConfig},
+    model::{
         rules::{BRANCHES, COMMITS, ROUTES},
         source::{Says, SourceFault},
         stage::{Setup, Stage},
         world::World,
     },
-    guard::{Decision, GuardConfig},
 };
 
 /// How many cases each test tries.

@@ -16,17 +16,15 @@ use tokio::{
 };
 
 use crate::{
-    answer::{
-        Answer, Engine, Unknown,
-        model::{
-            expect::Got,
-            rules::{ModelQuery, Slot, Wall},
-            source::{Says, SourceFault},
-            stage::{Stage, question},
-        },
-    },
+    answer::{Answer, Engine, Unknown},
     cache::Disk,
     guard::Decision,
+    model::{
+        expect::Got,
+        rules::{ModelQuery, Slot, Wall},
+        source::{Says, SourceFault},
+        stage::{Stage, question},
+    },
     operators::{NotDecided, Operator},
     route::ResolvedQuery,
 };

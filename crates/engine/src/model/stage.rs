@@ -5,16 +5,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use crate::{
-    answer::{
-        Engine,
-        model::{
-            oracle::Spread,
-            rules::{ModelQuery, ROUTES, Rules, Slot, Wall},
-            source::ModelSource,
-        },
-    },
+    answer::Engine,
     cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
     guard::{Guard, GuardConfig},
+    model::{
+        oracle::Spread,
+        rules::{ModelQuery, ROUTES, Rules, Slot, Wall},
+        source::ModelSource,
+    },
     replica::{Replica, SharedClock},
     route::{Accepts, Origin, ResolvedQuery, Route, RouteParts, RouteTable},
     shape::{Nulls, Shape, ShapeConfig},

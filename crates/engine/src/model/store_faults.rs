@@ -13,7 +13,7 @@ use proptest::{
 };
 use tokio::time::Instant;
 
-use crate::answer::model::{
+use crate::model::{
     replicas::{Ended, Replicas, list, sets},
     rules::ModelQuery,
     source::{Says, SourceFault},

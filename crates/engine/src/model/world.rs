@@ -14,19 +14,17 @@ use tokio::{
 };
 
 use crate::{
-    answer::{
-        Answer, Engine, Unknown,
-        model::{
-            Op, Seen, Which,
-            expect::{Got, StateBefore},
-            invariants::{InvariantWatch, whole},
-            oracle::{Finished, Oracle},
-            rules::{ModelQuery, Slot, Wall},
-            source::{Ran, RunEnd, Says},
-            stage::{Peek, Setup, Stage, question},
-        },
-    },
+    answer::{Answer, Engine, Unknown},
     cache::Disk,
+    model::{
+        Op, Seen, Which,
+        expect::{Got, StateBefore},
+        invariants::{InvariantWatch, whole},
+        oracle::{Finished, Oracle},
+        rules::{ModelQuery, Slot, Wall},
+        source::{Ran, RunEnd, Says},
+        stage::{Peek, Setup, Stage, question},
+    },
     operators::{Decided, NotDecided},
     route::ResolvedQuery,
 };

@@ -1,13 +1,13 @@
 //! The oracle's accepted and held answers, and the times of the gateway's own runs.
 
 use crate::{
-    answer::model::{
+    guard::Decision,
+    model::{
         oracle::{Flight, Fresh, Oracle, Worth},
         rules::{ModelQuery, Slot},
         source::Ran,
         verdict::{Accepted, Verdict},
     },
-    guard::Decision,
 };
 use domain::clock::Timestamp;
 

@@ -5,8 +5,8 @@ mod held;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use crate::answer::model::oracle::held::OracleHeld;
-use crate::answer::model::{
+pub(super) use crate::model::oracle::held::OracleHeld;
+use crate::model::{
     rules::{ModelQuery, Slot},
     source::{Ran, RunEnd, Says},
     verdict::Accepted,

@@ -1,6 +1,6 @@
 //! What the guard must decide about an answer, compared with the accepted answers before it.
 
-use crate::answer::model::{
+use crate::model::{
     rules::{RuleIdentity, Rules},
     source::{Ran, Says},
 };

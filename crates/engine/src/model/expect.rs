@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::answer::{
-    Answer, AnswerSource, Unknown,
+use crate::{
+    answer::{Answer, AnswerSource, Unknown},
     model::{
         oracle::{EngineState, Finished, Oracle, Worth},
         rules::{ModelQuery, Slot},
