@@ -17,17 +17,17 @@ fn all_errors_are_reported_at_once_each_with_its_place() {
 server: { listen: nowhere, deadlin: 3s }
 auth:
   tokens:
-- { name: 5, env: X }
-- { env: X }
+    - { name: 5, env: X }
+    - { env: X }
 routes:
   - name: a
-backend: { script: { timeout: soon } }
+    backend: { script: { timeout: soon } }
   - name: b
-backend: { fixd: {} }
-echo: yes
+    backend: { fixd: {} }
+    echo: yes
   - name: c
-match: { parameters: [] }
-backend: { fixed: { parameters: [ 1 ] } }
+    match: { parameters: [] }
+    backend: { fixed: { parameters: [ 1 ] } }
 ";
     assert_eq!(
         problems(source),
