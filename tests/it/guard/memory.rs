@@ -118,9 +118,9 @@ fn check_and_call_name_the_identity_of_the_sets() {
     }
     for (route, says) in [
         ("found", "identity  `id` identifies the parameter sets"),
-        ("named", "identity  `app` tells"),
+        ("named", "identity  `app` identifies"),
         ("counted", "identity  none: the guard counts the parameter sets"),
-        ("shaped", "identity  `number` tells"),
+        ("shaped", "identity  `number` identifies"),
     ] {
         let printed = run(&["call", route]);
         assert!(printed.contains(says), "{printed}");

@@ -99,7 +99,7 @@ async fn a_documented_total_that_differs_makes_the_list_unknown() {
             assert_eq!(one(headers, body, more).await.status, 200);
         }
     }
-    refused(&one("X-Per-Page: 20\r\nX-Total: many", json!([]), json!({})).await, 502, INVALID, "no number");
+    refused(&one("X-Per-Page: 20\r\nX-Total: many", json!([]), json!({})).await, 502, INVALID, "is not a number");
     // Across all pages.
     for (second, says) in [(4, None), (5, Some("changed while its pages were read"))] {
         let upstream = Upstream::start(move |request| {
