@@ -121,7 +121,7 @@ async fn a_caller_asks_so_many_different_questions_in_a_day() {
         assert_eq!((refused.status, refused.code().as_str()), (429, "throttled"));
         assert_eq!(
             refused.message(),
-            "the caller `limited` exceeds its `maxQuestions` in `auth`: it may ask 3 different questions within a day; those that it asked \
+            "the caller `limited` exceeds its `maxQuestions` in `auth`: it may ask 3 different questions within a day; those that it sent \
              before are answered"
         );
         let after: u64 = refused.header("retry-after").unwrap().parse().unwrap();

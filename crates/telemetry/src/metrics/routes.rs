@@ -45,7 +45,7 @@ impl RouteGauges {
             )?,
             fallback_age: registry.gauges(
                 "appset_gateway_route_stand_in_age_seconds",
-                "Age of the oldest answer that is served in place of a source that failed within the last hour, by route, or 0 if none does.",
+                "Age of the oldest answer that is served because a source failed within the last hour, by route, or 0 if there is none.",
                 &["route"],
             )?,
             ttl: registry.gauges(
