@@ -22,7 +22,7 @@ use crate::support::{
 
 /// A gateway with the route `s`, which runs `line` in a shell, and the ordinary route `next`.
 async fn shell(line: &str, more: Value) -> TestApp {
-    let mut script = json!({"command": ["sh", "-c", line], "timeout": "2s"});
+    let mut script = json!({"command": ["sh", "-c", line], "timeout": "5s"});
     script.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let route =
         |name: &str, script: Value| json!({"name": name, "backend": {"script": script}, "cache": {"ttl": "0s"}});
@@ -192,7 +192,7 @@ async fn a_script_runs_as_its_configured_user() {
 
 #[tokio::test]
 async fn runs_wait_for_a_free_slot() {
-    let app = shell("sleep 0.3; echo '[]'", json!({"concurrency": 1, "timeout": "2s"})).await;
+    let app = shell("sleep 0.8; echo '[]'", json!({"concurrency": 1, "timeout": "5s"})).await;
     let ask = |n: u32| app.ask_afresh("s", json!({ "n": n }));
     let (first, second) = tokio::join!(ask(1), ask(2));
     assert_eq!((first.sets(), second.sets()), ("[]".to_owned(), "[]".to_owned()));

@@ -111,7 +111,7 @@ async fn nothing_is_left_of_scripts() {
     let all = cases.map(|(what, line)| format!("'{what}') {line} ;;\n")).concat();
     let line = format!("case $PARAM_DO in\n{}well) echo '[]' ;;\nesac", all.replace(" M", &format!(" {marker}")));
     let limits = json!({"memory": "64MiB", "fileSize": "1MiB", "cpu": "1s"});
-    let script = json!({"command": ["sh", "-c", line, "sh"], "limits": limits, "timeout": "2s"});
+    let script = json!({"command": ["sh", "-c", line, "sh"], "limits": limits, "timeout": "5s"});
     let mut served = Served::new(script, marker);
     // Removal takes a while, so a caller without a pause gets another launcher. There is one supervisor, and the number of launchers has
     // this upper limit.

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_worker_out_of_step_is_replaced() {
-    let (app, _) = serve(json!({"timeout": "2s", "maxOutput": "1MiB"})).await;
+    let (app, _) = serve(json!({"timeout": "5s", "maxOutput": "1MiB"})).await;
     for (what, status, code, says) in [
         ("other id", 502, "backend_output_invalid", "lost step: it got "),
         ("no id", 502, "backend_output_invalid", "no `id`"),
@@ -27,7 +27,7 @@ async fn a_worker_out_of_step_is_replaced() {
 
 #[tokio::test]
 async fn a_worker_that_never_flushes_is_told_to_flush() {
-    let (app, _) = serve(json!({"timeout": "1s"})).await;
+    let (app, _) = serve(json!({"timeout": "5s"})).await;
     let reply = ask(&app, json!({"do": "forget to flush"})).await;
     refused(&reply, 504, "backend_timeout", "if it did answer, it must flush its output after each line");
 }
@@ -53,7 +53,7 @@ async fn output_after_an_answer_never_answers_the_next_request() {
 
 #[tokio::test]
 async fn a_hanging_worker_is_ended_with_its_descendants() {
-    let (app, marker) = serve(json!({"timeout": "1s"})).await;
+    let (app, marker) = serve(json!({"timeout": "5s"})).await;
     let asked = Instant::now();
     let (hung, fine) = tokio::join!(ask(&app, json!({"do": "hang"})), app.ask("w", json!({})));
     refused(&hung, 504, "backend_timeout", "stopped by its `timeout`");
@@ -128,9 +128,9 @@ async fn output_before_the_request_is_no_answer() {
 
 #[tokio::test]
 async fn a_request_without_a_free_worker_in_time_is_refused() {
-    let (app, _) = serve(json!({"concurrency": 1, "timeout": "1s"})).await;
+    let (app, _) = serve(json!({"concurrency": 1, "timeout": "5s"})).await;
     pid(&app).await;
-    let asked = (0..5).map(|n| app.ask("w", json!({"do": "sleep", "n": n})));
+    let asked = (0..5).map(|n| app.ask("w", json!({"do": "sleep", "seconds": 2, "n": n})));
     let replies = futures_util::future::join_all(asked).await;
     let (good, late): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
     assert!(!good.is_empty() && !late.is_empty());

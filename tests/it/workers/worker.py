@@ -28,7 +28,7 @@ for line in sys.stdin:
     one = {"pid": str(os.getpid()), "n": str(count), "token": str(len(os.environ.get("TOKEN", "")))}
     right = json.dumps({"id": number, "output": [one]}) + "\n"
     if do == "sleep":
-        time.sleep(0.4)
+        time.sleep(parameters.get("seconds", 0.4))
     if do == "say":
         right = json.dumps({"id": number, **parameters["more"]}) + "\n"
     if do == "request":
