@@ -113,13 +113,14 @@ async fn a_callers_concurrent_calls_are_limited() {
 async fn only_strangers_are_slowed_down() {
     let app = TestApp::start(&config("", FIXED)).await;
     let mut statuses = Vec::new();
-    for n in 0..130 {
-        statuses.push(ask(&app, &format!("guess-{n}")).await.status);
+    // The budget grows again meanwhile, so that a slow machine needs more attempts.
+    while statuses.last() != Some(&429) && statuses.len() < 2000 {
+        statuses.push(ask(&app, &format!("guess-{}", statuses.len())).await.status);
         // From the same address.
         assert_eq!(ask(&app, TOKEN).await.status, 200);
     }
-    assert_eq!(statuses[..100], [403; 100]);
-    assert!(statuses.contains(&429) && statuses.iter().all(|status| [403, 429].contains(status)), "{statuses:?}");
+    let (last, before) = statuses.split_last().unwrap();
+    assert!(*last == 429 && before.len() >= 100 && before.iter().all(|status| *status == 403), "{statuses:?}");
     // The admin listener counts failed attempts too. One more is allowed from time to time.
     let request = crate::support::wire::operator_request("GET", "/admin/held", "").replace("operators", "guess");
     let mut statuses = Vec::new();

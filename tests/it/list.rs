@@ -12,7 +12,7 @@ fn config(host: &str, lists: &[Value], output: Option<&str>) -> String {
     let route = |(index, list): (usize, &Value)| {
         let name = if index == 0 { "l".to_owned() } else { format!("l{}", index + 1) };
         let mut route = json!({"name": name, "backend": {"digests": {"list": list}}, "guard": {"onEmpty": "allow",
-            "maxShrink": "100%"}, "deadline": "20s"});
+            "maxShrink": "100%"}, "deadline": "28s"});
         if let Some(output) = output {
             route["output"] = json!({"it": output});
         }

@@ -15,13 +15,13 @@ async fn answered(gateway: &Gateway) -> u64 {
     metrics.lines().find_map(|line| line.strip_prefix(name)).map_or(0, |count| count.parse().unwrap())
 }
 
-/// Callers with kept connections, for five seconds.
+/// Callers with kept connections, for eight seconds.
 fn callers(folder: &Path, url: &str) -> Command {
     let script = folder.join("calls.lua");
     let lua = format!("wrk.method = 'POST'\nwrk.body = '{{}}'\nwrk.headers['Authorization'] = 'Bearer {TOKEN}'\n");
     std::fs::write(&script, lua).unwrap();
     let mut wrk = Command::new("wrk");
-    wrk.args(["-t1", "-c32", "-d5s", "-s"]).arg(script).arg(url);
+    wrk.args(["-t1", "-c32", "-d8s", "-s"]).arg(script).arg(url);
     wrk.stdout(Stdio::piped()).kill_on_drop(true);
     wrk
 }
