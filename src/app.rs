@@ -94,7 +94,7 @@ pub struct App {
     base: BaseDir,
 }
 
-/// What every setup of the process shares.
+/// The parts that all setups of the process share.
 struct Common {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,

@@ -77,7 +77,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Builds what `config` describes. Problems are noted below `path`.
+    /// Builds the parts of `config`. Problems are noted below `path`.
     pub(crate) fn build(
         config: &TracesConfig,
         base: &BaseDir,

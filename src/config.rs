@@ -52,7 +52,7 @@ pub struct Config {
     pub log: LogConfig,
     /// Traces of requests, for an OpenTelemetry collector. None are sent unless this is set.
     pub(crate) traces: Option<TracesConfig>,
-    /// Who may call.
+    /// The callers, by the ways to authenticate.
     #[serde(default)]
     pub(crate) auth: AuthConfig,
     /// The cache of answers.
@@ -73,7 +73,7 @@ pub struct Config {
     /// Webhooks: events after which answers are rechecked. They need `server.hooks`.
     #[serde(default)]
     pub(crate) hooks: Vec<HookConfig>,
-    /// What the gateway does at Argo CD's side.
+    /// The gateway's access to Argo CD's cluster.
     #[serde(default)]
     pub(crate) argocd: ArgocdConfig,
     /// The routes, tried in this order.

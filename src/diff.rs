@@ -1,5 +1,5 @@
-//! What the next configuration would change: it gets remembered questions, and its answers are compared with those that callers got.
-//! Nothing is stored, and no cache is used. It does not know where the questions come from: the command line reads them.
+//! The changes by the next configuration: it gets stored questions, and its answers are compared with those that callers got.
+//! Nothing is stored, and no cache is used. The command line reads the questions, from a gateway or a file.
 
 pub(crate) mod applications;
 pub(crate) mod ask;

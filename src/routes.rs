@@ -23,7 +23,7 @@ pub(crate) struct RouteConfig {
     /// The name, by which `/{name}/api/v1/getparams.execute` goes there directly: lower-case letters,
     /// digits, `-`, `_` and `.`.
     pub(crate) name: String,
-    /// What it was called before: one name, or several with the last one first. It keeps what the gateway remembers under these names: answers,
+    /// Its former name, or several with the last one first. It keeps the gateway's records under these names: answers,
     /// what the guard compares with, held answers and decisions. Leave them here as long as the route exists.
     pub(crate) formerly: Option<FormerNames>,
     /// Which calls to `/api/v1/getparams.execute` it takes. Without it the route is reached by name
@@ -46,7 +46,7 @@ pub(crate) struct RouteConfig {
     /// Write numbers as text. Argo CD would print 1000000 as `1e+06`.
     #[serde(default = "default_stringify")]
     pub(crate) stringify: bool,
-    /// What a `null` means.
+    /// The treatment of a `null`.
     #[serde(default)]
     pub(crate) nulls: Nulls,
     /// How long answers live.
@@ -55,7 +55,7 @@ pub(crate) struct RouteConfig {
     /// The parameters that stay when a commit moves on, such as the branch: the answer to the commit before is the
     /// fallback for one that is not known yet. Without it, each query is a lineage of its own.
     pub(crate) lineage: Option<Vec<String>>,
-    /// What an answer may lose before it is held.
+    /// The losses that are allowed before an answer is held.
     #[serde(default)]
     pub(crate) guard: GuardConfig,
     /// When a call is given up; the server's `deadline` unless set.

@@ -22,7 +22,7 @@ GREEN, ORANGE, RED = "green", "orange", "red"
 
 # What counts as a failure: as in rules.yaml.
 BAD_CODES = 'code!~"ok|cancelled|invalid_input"'
-BAD_OUTCOMES = 'outcome=~"failed|connect|untrusted|forbidden|timeout|broken|too_large|resting|no_turn"'
+BAD_OUTCOMES = 'outcome=~"failed|connect|untrusted|forbidden|timeout|broken|too_large|backoff|no_permit"'
 
 
 def query(expression):
@@ -102,8 +102,8 @@ def wrong_now():
     return [
         stat("Answers held", "Answers that would delete Applications. `appset-gateway held list` shows them.",
              "sum(max by (namespace, job, route) (appset_gateway_held_answers{$routes}))"),
-        stat("Stale for", "How long the oldest answer has been stale that stands in for a failing source.",
-             "max(clamp_min(appset_gateway_route_stand_in_age_seconds{$routes} - appset_gateway_route_ttl_seconds{$routes}, 0))",
+        stat("Stale for", "How long the oldest fallback answer for a failing source has been stale.",
+             "max(clamp_min(appset_gateway_route_fallback_age_seconds{$routes} - appset_gateway_route_ttl_seconds{$routes}, 0))",
              "s", thresholds((GREEN, None), (ORANGE, 600), (RED, 3600))),
         stat("Calls that fail", "The share of calls with an error in the last 15 minutes; parameters that a route cannot use do not count.",
              share_of(BAD_CODES, "requests_total", interval="15m"),
@@ -144,10 +144,10 @@ def routes():
     latest = "max by (namespace, route) ({}{{$routes}})"
     last = latest.format("appset_gateway_route_last_success_timestamp_seconds")
     return [
-        table("Routes", "`last success` is empty if none came since the start; `stale for` is 0 unless an answer stands in for a failing source.", {
+        table("Routes", "`last success` is empty if none came since the start; `stale for` is 0 unless an answer is the fallback for a failing source.", {
             "held": latest.format("appset_gateway_held_answers"),
             "last success": f"({last} > 0) * 1000",
-            "stale for": latest.format("appset_gateway_route_stand_in_age_seconds"),
+            "stale for": latest.format("appset_gateway_route_fallback_age_seconds"),
             "failures in an hour": "sum by (namespace, route) (increase(appset_gateway_backend_failures_total{$routes}[1h]))",
             "parameter sets": latest.format("appset_gateway_route_parameter_sets"),
             "calls in an hour": "sum by (namespace, route) (increase(appset_gateway_requests_total{$routes}[1h]))",
@@ -178,7 +178,7 @@ def sources():
               unit="percentunit", most=1),
         lines("How long requests take", "The 99th percentile of attempts, by destination.",
               (quantile(0.99, "outbound_request_duration_seconds", "destination"), "{{destination}}"), unit="s"),
-        lines("Requests by outcome", "`limited`, `throttled`: the account pauses. `resting`: not sent, since the destination failed again and again.",
+        lines("Requests by outcome", "`limited`, `throttled`: the account pauses. `backoff`: not sent, since the destination failed repeatedly.",
               (per_second("outbound_requests_total", "outcome") + " > 0", "{{outcome}}"), unit="reqps", stacked=True, width=12),
         lines("Pauses that destinations ask for", "Raise `cache.ttl`, use hooks, or use a credential with a higher limit.",
               (per_second("outbound_requests_total", "destination", '$here, outcome=~"limited|throttled"'), "{{destination}}"),
@@ -225,7 +225,7 @@ def push():
         lines("Deliveries of hooks", "`unproven` and `malformed` are refused. `refused`: too many events wait.",
               (per_second("hook_deliveries_total", "hook, outcome"), "{{hook}} {{outcome}}"), unit="ops"),
         lines("Looks after events", "Questions that events concerned, and what came of looking again.",
-              (per_second("hook_looks_total", "result"), "{{result}}"),
+              (per_second("hook_rechecks_total", "result"), "{{result}}"),
               ("sum(rate(appset_gateway_hook_questions_total{$here}[$__rate_interval]))", "concerned"), unit="ops"),
         lines("From an event until Argo CD is told", "Looks are repeated after 2, 10 and 60 s, since CI may be behind its events.",
               (quantile(0.5, "event_to_refresh_duration_seconds"), "p50"),
@@ -244,7 +244,7 @@ def callers():
         lines("Open connections", "", ("appset_gateway_connections{$here}", "{{instance}}")),
         lines("Connections that ended", "Many `crowded_out` or `refused` are a flood.",
               (per_second("connections_ended_total", "reason"), "{{reason}}"), unit="ops"),
-        lines("Token reviews", "By the cluster's API server. `stood_in`: it did not answer, and an earlier review was used.",
+        lines("Token reviews", "By the cluster's API server. `last_review`: it did not answer, and an earlier review was used.",
               (per_second("token_reviews_total", "outcome"), "{{outcome}}"),
               (per_second("token_reviews_spared_total", "reason"), "not asked: {{reason}}"), unit="ops"),
         lines("Age of issuers' keys", "They are read every few minutes.",

@@ -25,7 +25,7 @@ pub(crate) struct Renewals {
 }
 
 impl Renewals {
-    /// Watches `files`. If the system cannot watch, the files are only polled, and the log says so.
+    /// Watches `files`. If the system cannot watch, the files are only polled, and this is logged.
     #[must_use]
     pub(crate) fn of(files: &[PathBuf]) -> Self {
         let events = watch(files).inspect_err(unwatched);

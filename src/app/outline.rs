@@ -57,7 +57,7 @@ pub(crate) struct Outline {
     routes: IndexMap<String, Leaves>,
 }
 
-/// What a new configuration changes.
+/// The changes by a new configuration.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
@@ -104,7 +104,7 @@ impl Outline {
         own.iter().eq(self.general.iter().filter(|(path, _)| is_below(path, name)))
     }
 
-    /// What `other` changes.
+    /// The changes by `other`.
     #[must_use]
     pub(crate) fn changes(&self, other: &Self) -> Changes {
         let only = |one: &Self, two: &Self| {

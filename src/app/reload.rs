@@ -28,11 +28,11 @@ pub(crate) struct Reloads {
 pub(crate) struct Attempt {
     /// When it happened.
     pub(crate) at: Timestamp,
-    /// What changed, or the problems for which the previous configuration stays in use.
+    /// The changes, or the problems for which the previous configuration stays in use.
     pub(crate) result: Result<Arc<Changes>, Vec<String>>,
 }
 
-/// What was read: the hash of the files, or why they could not be read.
+/// The hash of the files that were read, or why they could not be read.
 type ConfigSource = Result<[u8; 32], String>;
 
 impl Reloads {
@@ -118,7 +118,7 @@ impl App {
                 self.generation.send_replace(generation);
                 for name in &gone {
                     self.metrics.routes.forget(name);
-                    self.metrics.rooms.forget(name);
+                    self.metrics.limits.forget(name);
                 }
                 for route in &started {
                     route.backend.start();

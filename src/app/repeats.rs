@@ -2,7 +2,7 @@
 //! kept with the bytes, so that the next such request needs no parsing, no search for its route, no check of its input, and no hash for its
 //! cache key.
 //!
-//! This is only right where all of these depend on nothing but the configuration and the bytes, as `Route::depends_on_bytes_only` says. Each
+//! This is only right where all of these depend on nothing but the configuration and the bytes, which `Route::depends_on_bytes_only` checks. Each
 //! setup has its own repeats, so that a reload begins with none. Who asks is no part of it: permissions are checked each time.
 
 use std::{
@@ -21,7 +21,7 @@ use engine::route::{RepeatedQuery, ResolvedQuery};
 const MAX_BODY: usize = 2048;
 /// `cache.memory` divided by this is the most memory that the kept requests take.
 const SHARE: usize = 4;
-/// About what a request takes besides, in bytes: its place among the others.
+/// About the memory of a request besides its body, in bytes: its place among the others.
 const BESIDE: usize = 96;
 /// The number of shards, so that calls on different cores seldom wait for the same lock.
 const SHARDS: usize = 16;
@@ -36,7 +36,7 @@ pub(crate) struct Repeats {
 
 /// A part of the requests. Those that were not sent for the longest time leave first.
 ///
-/// Argo CD asks round after round, in the same order. If there were no room for a whole round, and each request were kept, then each would have
+/// Argo CD asks round after round, in the same order. If a whole round did not fit, and each request were kept, then each would have
 /// left when it comes again. So once the shard is full, only one of 32 new requests is kept, and most of the others are still there when they
 /// come again.
 struct Shard {
@@ -55,7 +55,7 @@ struct Repeat {
 }
 
 impl Repeats {
-    /// Room for requests beside answers of at most `memory` bytes (`cache.memory`).
+    /// Memory for requests beside answers of at most `memory` bytes (`cache.memory`).
     #[must_use]
     pub(crate) fn beside(memory: u64) -> Self {
         let most = usize::try_from(memory).unwrap_or(usize::MAX) / SHARE / SHARDS;
@@ -63,14 +63,14 @@ impl Repeats {
         Self { hash: RandomState::default(), shards: std::array::from_fn(|_| shard()) }
     }
 
-    /// What a request with this route name and `body` asks, which came at `began`, if such a request was kept.
+    /// The parsed result of a request with this route name and `body`, which came at `began`, if such a request was kept.
     #[must_use]
     pub(crate) fn get(&self, named: Option<&str>, body: &[u8], began: Instant) -> Option<ResolvedQuery> {
         let (hash, shard) = self.shard(named, body)?;
         shard.get(hash, named, body, began)
     }
 
-    /// Keeps what a request asks, unless it is too long or passed over.
+    /// Keeps the parsed result of a request, unless it is too long or passed over.
     pub(crate) fn keep(&self, named: Option<&str>, body: &[u8], resolved: &ResolvedQuery) {
         if !resolved.route.depends_on_bytes_only(named.is_some()) {
             return;
@@ -160,8 +160,8 @@ mod tests {
         ResolvedQuery::new(route, Query::new("x".into(), Arc::default(), Instant::now()))
     }
 
-    /// Room for about `count` requests with bodies of 8 bytes.
-    fn room_for(count: usize) -> Repeats {
+    /// Memory for about `count` requests with bodies of 8 bytes.
+    fn limited_to(count: usize) -> Repeats {
         let repeat = Repeat { named: None, body: Box::new([0; 8]), resolved: RepeatedQuery::of(&resolved_for("r")) };
         Repeats::beside((SHARE * count * repeat.weight()) as u64)
     }
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn most_of_what_has_room_is_recognised_in_a_round_without_room_for_all() {
-        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+    fn most_kept_requests_are_recognised_in_a_round_that_does_not_fit() {
+        let (repeats, resolved) = (limited_to(1600), resolved_for("r"));
         assert_eq!(send(&repeats, &resolved, 0..6400), 0);
         for _ in 0..5 {
             let known = send(&repeats, &resolved, 0..6400);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn new_requests_take_the_places_of_those_that_are_sent_no_more() {
-        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+        let (repeats, resolved) = (limited_to(1600), resolved_for("r"));
         send(&repeats, &resolved, 0..1600);
         let rounds = (0..1000).take_while(|_| send(&repeats, &resolved, 10_000..11_000) < 1000).count();
         assert!((2..1000).contains(&rounds), "{rounds}");
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_route_name_and_each_byte_matter() {
-        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+        let (repeats, resolved) = (limited_to(1600), resolved_for("r"));
         repeats.keep(Some("r"), b"{}", &resolved);
         let is_known = |named, body: &[u8]| repeats.get(named, body, Instant::now()).is_some();
         assert!(is_known(Some("r"), b"{}"));
@@ -229,7 +229,7 @@ mod tests {
             ("matches", Some("matches"), true),
             ("learns", Some("learns"), false),
         ] {
-            let repeats = room_for(1600);
+            let repeats = limited_to(1600);
             repeats.keep(named, b"{}", &resolved_for(route));
             assert_eq!(repeats.get(named, b"{}", Instant::now()).is_some(), is_kept, "{route} {named:?}");
         }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn requests_with_the_same_hash_are_distinguished() {
-        let (repeats, resolved) = (room_for(1600), resolved_for("r"));
+        let (repeats, resolved) = (limited_to(1600), resolved_for("r"));
         let shard = &repeats.shards[0];
         let repeat = |named: Option<&str>, body: &[u8]| Repeat {
             named: named.map(Box::from),

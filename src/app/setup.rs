@@ -32,7 +32,7 @@ const SHARED_PARTS: [&str; 2] = ["outbound", "registries"];
 pub struct Setup {
     /// The listeners and their limits.
     pub server: ServerConfig,
-    /// Who may call.
+    /// The callers.
     pub auth: Arc<Auth>,
     /// The routes.
     pub routes: Arc<RouteTable>,
@@ -61,7 +61,7 @@ pub struct Setup {
     shared: Clients,
 }
 
-/// What all routes share.
+/// The parts that all routes share.
 #[derive(Clone)]
 struct Clients {
     /// The parts of the configuration from which it was built.
@@ -73,7 +73,7 @@ struct Clients {
 }
 
 impl Setup {
-    /// What of this counts for events and refreshes.
+    /// The parts for events and refreshes.
     pub(super) fn for_push(&self) -> push::Current {
         push::Current { routes: Arc::clone(&self.routes), argocd: self.argocd.clone() }
     }
@@ -190,7 +190,7 @@ fn build_argocd(
     Argocd::build(&config.argocd, &loaded.base, &shared.outbound, &Path::root().key("argocd"), problems).map(Arc::new)
 }
 
-/// Who may call. An unchanged configuration keeps what it knows of its callers.
+/// The callers. An unchanged configuration keeps the records of its callers.
 fn build_auth(
     config: &Config,
     loaded: &Loaded,
@@ -311,7 +311,7 @@ fn check_memory(config: &Config, routes: &RouteTable, root: &Path, problems: &mu
         if route.backend.serves_last_build() && route.lineage.is_some() {
             problems.warning(
                 &root.key("routes").index(index).key("lineage"),
-                "without `cache.path` a restart forgets the images that stand in for a commit that is not built yet",
+                "without `cache.path` a restart forgets the fallback images for a commit that is not built yet",
                 "set `cache.path` to a file on a volume that outlives the process; else such a commit is answered after a restart as \
                  if nothing had ever been built, and with `onMissing: omit` its preview is deleted",
             );

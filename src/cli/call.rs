@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What is shown of a call.
+/// The output about a call.
 struct Shown<'a> {
     resolved: &'a ResolvedQuery,
     steps: &'a [StepView],

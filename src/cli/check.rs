@@ -25,7 +25,7 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
 /// How long a source may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `check` checks, and how it reports.
+/// The options of `check`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct CheckOptions {
     /// Warnings are errors too.
@@ -132,7 +132,7 @@ fn try_sources(setup: &Setup) -> anyhow::Result<bool> {
     Ok(is_good)
 }
 
-/// Tries the shared store, and prints to standard error what it says of itself. Returns whether nothing is wrong.
+/// Tries the shared store, and prints to standard error its report about itself. Returns whether nothing is wrong.
 fn try_store(store: &StoreConfig, base: &BaseDir) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match runtime.block_on(store.probe(base)) {

@@ -42,7 +42,7 @@ pub(crate) struct ExplainArgs {
     gateway: GatewayArgs,
 }
 
-/// Asks the gateway, and prints what it says.
+/// Asks the gateway, and prints its reply.
 pub(crate) fn run(arguments: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let gateway = arguments.gateway.find()?;
     let mut question = Map::new();

@@ -113,7 +113,7 @@ impl Gateway {
         let (admin, token) = match (admin, from_file) {
             (Some(admin), Some(token)) => (admin.clone(), token.read(&domain::file::base_dir::BaseDir::default())),
             (admin, token) => {
-                // A running gateway goes on with the configuration before, and somebody wants to see it now.
+                // A running gateway keeps the previous configuration, and an operator wants to see it now.
                 let advice = "to ask a running gateway without this file, give --admin and --token-file";
                 let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}{advice}"))?;
                 let config = loaded.config.as_ref().with_context(|| format!("{} cannot be used", path.display()))?;

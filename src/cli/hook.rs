@@ -155,7 +155,7 @@ struct Delivery {
     body: Bytes,
 }
 
-/// What the gateway answered to a delivery.
+/// The gateway's reply to a delivery.
 struct Answered {
     status: StatusCode,
     said: String,

@@ -19,7 +19,7 @@ pub(crate) struct ParameterArgs {
     json: Option<String>,
 }
 
-/// What an ApplicationSet asks a route.
+/// An ApplicationSet's query to a route.
 #[derive(Debug, Args)]
 pub(crate) struct QuestionArgs {
     #[command(flatten)]

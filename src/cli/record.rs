@@ -33,7 +33,7 @@ use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 Example:
   appset-gateway record -c gateway.yaml pr-digests -p branch=main --name 'main is built' --to tests/digests.yaml
 
-Known secrets, and what rechecks like one, are replaced by `[redacted]`. Read the case before you commit it.
+Known secrets, and texts that look like one, are replaced by `[redacted]`. Read the case before you commit it.
 Exit codes: 0 recorded (also an error), 1 not recorded, 78 the configuration is wrong.")]
 pub(crate) struct RecordArgs {
     /// The route. Without it, the first route whose `match` accepts the call.
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &RecordArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what is wrong with the configuration.
+/// Prints the problems of the configuration.
 fn wrong(report: &Report) -> ExitCode {
     eprint!("{report}");
     ExitCode::from(exit::CONFIG)

@@ -44,7 +44,7 @@ pub(crate) struct ServeArgs {
     file: ConfigFile,
 }
 
-/// Serves what the arguments name until SIGTERM or SIGINT.
+/// Serves the configuration of the arguments until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     let file = &arguments.file.path;
     // Before the first secret is read.

@@ -39,7 +39,7 @@ pub(crate) struct StatusArgs {
     gateway: GatewayArgs,
 }
 
-/// Asks the gateway, and prints what it says.
+/// Asks the gateway, and prints its reply.
 pub(crate) fn run(arguments: &StatusArgs) -> anyhow::Result<ExitCode> {
     let gateway = arguments.gateway.find()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -144,20 +144,20 @@ fn of_route(route: &RouteView) -> Row {
     Row { cells, colour }
 }
 
-/// What to do next, by what is wrong.
+/// The next commands, by kind of problem.
 fn advice(status: &Status) -> impl Iterator<Item = &'static str> {
     let has = |kinds: &[AlertKind]| status.alerts.iter().any(|alert| kinds.contains(&alert.kind));
     let held = "`appset-gateway held list` shows what would be deleted; `held release` and `held reject` decide.";
     let failing = "`appset-gateway explain ROUTE -a SET -p NAME=VALUE` shows what a source says now, step by step.";
     let held = Some(held).filter(|_| has(&[AlertKind::Held]));
-    held.into_iter().chain(Some(failing).filter(|_| has(&[AlertKind::Failing, AlertKind::StandingIn])))
+    held.into_iter().chain(Some(failing).filter(|_| has(&[AlertKind::Failing, AlertKind::Fallback])))
 }
 
 fn name(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::Held => "held",
         AlertKind::Failing => "failing",
-        AlertKind::StandingIn => "fallback",
+        AlertKind::Fallback => "fallback",
         AlertKind::BreakerOpen => "breaker open",
         AlertKind::StoreAway => "store away",
         AlertKind::StoreLostRecords => "store lost",
@@ -196,7 +196,7 @@ mod tests {
             parameter_sets: 0,
             held: 400,
             failing: 0,
-            standing_in: 0,
+            fallback: 0,
             requests_in_flight: 0,
             requests_in_flight_limit: 1,
             runs_in_flight: 0,

@@ -1,4 +1,4 @@
-//! Text for a terminal: tables that fit its width, and colours where somebody sees them.
+//! Text for a terminal: tables that fit its width, and colours if it is a terminal.
 
 use std::io::{IsTerminal as _, stdout};
 

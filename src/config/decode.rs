@@ -101,7 +101,7 @@ fn report_missing_values(tree: &Node, report: &mut Report, places: Option<fn() -
     }
 }
 
-/// What serde found wrong. Its errors are text, so this is the one place that reads that text.
+/// An error of serde. Its errors are text, so this is the one place that reads that text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecodeCause<'a> {
     /// A mapping has a key that is not known there.
@@ -189,7 +189,7 @@ fn problem(
     (places, knowing): (Option<&Places>, &impl Fn(&Path, &mut Vec<&str>)),
 ) -> Problem {
     let unknown = |what: &str, name: &str| {
-        // The message goes on with the names that serde accepts there, each in backticks.
+        // The message continues with the names that serde accepts there, each in backticks.
         let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
         let parent = path.parent().unwrap_or_default();
         knowing(&parent, &mut known);
@@ -236,7 +236,7 @@ fn problem(
     Problem { path: path.clone(), message, help, severity: Severity::Error, kind: ProblemKind::Other, within: None }
 }
 
-/// What is wrong with `node`, which should be a mapping with one key, and advice. Most often a line has the wrong indentation.
+/// The error of `node`, which should be a mapping with one key, and advice. Most often a line has the wrong indentation.
 fn not_one_key(node: Option<&Node>, path: &Path, places: Option<&Places>) -> (String, Option<String>) {
     let Some(NodeKind::Mapping(entries)) = node.map(|node| &node.kind) else {
         return ("one key is expected here".to_owned(), None);

@@ -1,4 +1,4 @@
-//! What the configuration can hold at each place, from its JSON Schema: for advice about keys that stand at a wrong place.
+//! The keys that the configuration accepts at each place, from its JSON Schema: for advice about misplaced keys.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -51,7 +51,7 @@ impl Places {
         properties.flat_map(|keys| keys.keys().map(String::as_str)).collect()
     }
 
-    /// What the value at `path` is, in one sentence, and the keys of which it has one, if it is a kind of something.
+    /// The description of the value at `path`, in one sentence, and its alternative keys, if it must have exactly one of several.
     pub(super) fn description(&self, path: &Path) -> Option<String> {
         let parent = path.parent()?;
         let Some(Segment::Key(key)) = path.segments().last() else { return None };

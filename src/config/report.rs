@@ -43,7 +43,7 @@ pub struct Report {
     others: Vec<Self>,
 }
 
-/// What a report remembers of the file. Boxed, since a report is the error of many functions.
+/// A report's data about the file. Boxed, since a report is the error of many functions.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     /// Values that seem to be secrets. They are not shown.

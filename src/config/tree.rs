@@ -61,7 +61,7 @@ pub(crate) enum NodeKind {
     Mapping(Vec<(String, Position, Node)>),
 }
 
-/// Parses the report's source. `None` if it is not YAML; the report then says why. All repeated keys are reported too.
+/// Parses the report's source. `None` if it is not YAML; the report then has the reason. All repeated keys are reported too.
 pub(crate) fn parse(report: &mut Report) -> Option<Node> {
     let mut source = report.source().to_owned();
     for number in 0..=DUPLICATES {
@@ -364,7 +364,7 @@ fn unused_mark(source: &str, offset: usize) -> Option<&str> {
     is_unused.then_some(mark)
 }
 
-/// What is wrong with the number `written`, which was read as `read`.
+/// The error of the number `written`, which was read as `read`.
 fn unlike(written: &str, read: &Number) -> String {
     if written.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
         && !written.trim_start_matches('-').starts_with('0')

@@ -1,5 +1,5 @@
 //! The Applications that Argo CD would delete, as far as they are known: the ApplicationSet's template gives the names that go away, and
-//! its status says which of them exist. Only templates that copy parameters are followed.
+//! its status lists those that exist. Only templates that copy parameters are followed.
 //! <https://argo-cd.readthedocs.io/en/stable/operator-manual/applicationset/GoTemplate/>
 
 use std::{collections::BTreeSet, sync::LazyLock};
@@ -17,11 +17,11 @@ static PARAMETER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\{\{-?
 /// The parameter sets of an ApplicationSet, now and next.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
-    /// What its calls got.
+    /// The answers to its calls.
     pub(crate) before: Vec<ParameterSet>,
-    /// What they would get.
+    /// The answers by the next configuration.
     pub(crate) after: Vec<ParameterSet>,
-    /// Whether the answer of before is not known for one of its calls.
+    /// Whether the earlier answer to one of its calls is unknown.
     pub(crate) is_before_unknown: bool,
     /// Whether each of its calls would be answered. After an error, Argo CD deletes nothing.
     pub(crate) is_answered: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Deleted {
     pub(crate) certain: Vec<String>,
     /// They would have these names, but it is not certain that they exist, or that nothing else makes them.
     pub(crate) perhaps: Vec<String>,
-    /// What is to be known besides.
+    /// Further remarks.
     pub(crate) notes: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn deleted(described: &[Described], name: &str, sets: &Sets) -> Vec<D
     meant.into_iter().map(|set| of_set(set, sets, is_alone)).collect()
 }
 
-/// `is_alone` says that the answers are certainly for `set`.
+/// `is_alone`: whether the answers are certainly for `set`.
 fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
     let mut deleted =
         Deleted { namespace: set.namespace.clone(), certain: Vec::new(), perhaps: Vec::new(), notes: Vec::new() };
@@ -104,7 +104,7 @@ fn of_set(set: &Described, sets: &Sets, is_alone: bool) -> Deleted {
         |name: &String| is_alone && sets.is_answered && sets.is_complete && !set.is_patched && exists(name);
     (deleted.certain, deleted.perhaps) = before.difference(&after).cloned().partition(is_certain);
     if sets.is_before_unknown {
-        // What exists may come from the call whose answer of before is not known.
+        // Existing Applications may come from the call whose earlier answer is unknown.
         let is_left = |name: &&String| !after.contains(*name) && !before.contains(*name);
         deleted.perhaps.extend(set.applications.iter().filter(is_left).cloned());
         deleted.notes.push("the previous answer to one of its calls is not known, so its status was read".to_owned());

@@ -23,10 +23,10 @@ use engine::{
     route::ResolvedQuery,
 };
 
-/// What the next configuration changes.
+/// The changes by the next configuration.
 #[derive(Debug)]
 pub(crate) struct Comparison {
-    /// What it changes for each ApplicationSet, by name; the name is empty where the ApplicationSet is not known.
+    /// The changes for each ApplicationSet, by name; the name is empty where the ApplicationSet is unknown.
     pub(crate) application_sets: BTreeMap<String, OfSet>,
     /// How many questions there are that were not sent.
     pub(crate) skipped: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Comparison {
     pub(crate) unguarded: BTreeMap<(String, String), usize>,
 }
 
-/// What the next configuration changes for one ApplicationSet.
+/// The changes for one ApplicationSet.
 #[derive(Debug, Default)]
 pub(crate) struct OfSet {
     /// Its questions, the most recent first.
@@ -56,11 +56,11 @@ pub(crate) struct Compared {
     pub(crate) is_by_match_only: bool,
     /// The input parameters.
     pub(crate) parameters: Parameters,
-    /// What changes.
+    /// The changes.
     pub(crate) outcome: Outcome,
 }
 
-/// What the next configuration changes for one question.
+/// The changes for one question.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Nothing.
@@ -203,7 +203,7 @@ fn outcome(recorded: &Recorded, query: &ResolvedQuery, after: &[ParameterSet], n
     Outcome::Differs(Box::new(Change { difference, keys, was_failing, held, is_unguarded }))
 }
 
-/// Whether the guard finds the answer of before: it is remembered under a key of the question, or the route has or had its name.
+/// Whether the guard finds the earlier answer: it is stored under a key of the question, or the route has or had its name.
 fn is_guarded(recorded: &Recorded, query: &ResolvedQuery) -> bool {
     let keys: Vec<&String> = recorded.lineage.iter().chain(&recorded.key).collect();
     if keys.is_empty() {

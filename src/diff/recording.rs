@@ -69,12 +69,12 @@ pub(crate) struct Recorded {
     /// The key of its lineage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lineage: Option<String>,
-    /// What the backend noted with the answers, for the next run.
+    /// The backend's notes with the answers, for the next run.
     #[serde(default, skip_serializing_if = "Notes::is_empty")]
     pub(crate) notes: Notes,
 }
 
-/// What a backend noted with earlier answers.
+/// A backend's notes with earlier answers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Notes {

@@ -39,7 +39,7 @@ pub(crate) struct Counts {
     pub(crate) held: usize,
     /// Applications that Argo CD deletes, or perhaps.
     pub(crate) deleted: usize,
-    /// Answers to questions whose answer of before is not known, or whose sets no key identifies. They may remove something.
+    /// Answers to questions whose earlier answer is unknown, or whose sets no key identifies. They may remove something.
     pub(crate) unclear: usize,
     /// Questions that the guard would compare with nothing.
     pub(crate) unguarded: usize,
@@ -59,7 +59,7 @@ impl Counts {
     }
 }
 
-/// Counts what `comparison` found. A question counts once for each ApplicationSet that sent it.
+/// Counts the findings of `comparison`. A question counts once for each ApplicationSet that sent it.
 #[must_use]
 pub(crate) fn count(comparison: &Comparison) -> Counts {
     let mut counts = Counts { unguarded: comparison.unguarded.values().sum(), ..Counts::default() };
@@ -109,12 +109,12 @@ pub(crate) fn text(comparison: &Comparison) -> String {
         let _ = if route == next {
             writeln!(
                 text,
-                "route {route}: the guard begins anew for {questions} question{s}, which have other parameters or keys then"
+                "route {route}: the guard has no baseline for {questions} question{s}, which have other parameters or keys then"
             )
         } else {
             writeln!(
                 text,
-                "route {route} → {next}: the guard begins anew for {questions} question{s}; if the route was renamed, write `formerly: {route}` on \
+                "route {route} → {next}: the guard has no baseline for {questions} question{s}; if the route was renamed, write `formerly: {route}` on \
                  the route `{next}`"
             )
         };

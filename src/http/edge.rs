@@ -77,7 +77,7 @@ pub struct Refusals {
     pub(crate) cleartext: Bytes,
 }
 
-/// What connections are served with.
+/// The means to serve connections.
 #[derive(Debug, Clone)]
 pub struct Edge {
     /// The limits of connections.

@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How many bytes all connections together may hold on which nobody has authenticated yet.
 const UNAUTHENTICATED: usize = 32 * 1024 * 1024;
-/// What Argo CD's controller appends to `baseUrl`.
+/// The path that Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 /// The same path if `baseUrl` names a route.
 const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
@@ -96,7 +96,7 @@ fn wants_tls(key: &str) -> Bytes {
     ApiError::new(Code::InvalidRequest, format!("this port speaks TLS (`{key}`); ask it by https://")).into_bytes()
 }
 
-/// What the main listener serves.
+/// The content of the main listener.
 pub fn site(app: &Arc<App>) -> Site {
     Site::new(router(Arc::clone(app)), Arc::new(GetParamsCalls(Arc::clone(app))))
 }

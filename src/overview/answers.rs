@@ -57,7 +57,7 @@ pub(crate) struct RememberedAnswer {
     pub(crate) held: Option<HeldAnswer>,
 }
 
-/// What is stored of an answer.
+/// The record of an answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredAnswer {
@@ -71,7 +71,7 @@ pub(crate) struct StoredAnswer {
     pub(crate) parameter_sets: usize,
     /// How long the backend took.
     pub(crate) backend_milliseconds: f64,
-    /// What was learned of each item.
+    /// The findings about each item.
     pub(crate) evidence: Vec<Evidence>,
 }
 
@@ -81,9 +81,9 @@ pub(crate) struct StoredAnswer {
 pub(crate) struct LastFailure {
     /// The kind of failure, as in metrics.
     pub(crate) kind: String,
-    /// What happened.
+    /// The failure.
     pub(crate) message: String,
-    /// What was learned of each item.
+    /// The findings about each item.
     pub(crate) evidence: Vec<Evidence>,
     /// How long until the backend is called again, at the earliest. 0: the next call does so.
     #[serde(rename = "askedAgainInSeconds")]
@@ -103,7 +103,7 @@ impl LastFailure {
 /// One answer, with its parameter sets.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct WholeAnswer {
-    /// What is known about the question.
+    /// The records of the question.
     #[serde(flatten)]
     pub(crate) about: RememberedAnswer,
     /// The answer as Argo CD gets it. `None` if there is none.

@@ -33,7 +33,7 @@ pub(crate) struct Reload {
     pub(crate) at: String,
     /// Whether the new configuration is in use.
     pub(crate) is_good: bool,
-    /// What changed.
+    /// The change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changes: Option<Arc<Changes>>,
     /// Why the configuration before stays in use.

@@ -45,7 +45,6 @@ pub(crate) struct Event {
     /// The first of these that were rechecked.
     pub(crate) questions: Vec<RecheckedView>,
     /// How many rechecks ended with each result.
-    #[serde(rename = "looks")]
     pub(crate) rechecks: BTreeMap<String, usize>,
     /// How many ApplicationSets were notified of another answer.
     pub(crate) refreshed_total: usize,
@@ -87,7 +86,7 @@ pub(crate) struct UnprovenEvents {
     pub(crate) total: u64,
     /// When the last one came.
     pub(crate) last_at: String,
-    /// What was wrong with it.
+    /// Its error.
     pub(crate) message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Explains an answer: the source is called once, and each step is shown, with what the guard would say and what a caller would get. Nothing is
+//! Explains an answer: the source is called once, and each step is shown, with the guard's verdict and the answer to a caller. Nothing is
 //! stored. It delays no caller by more than one run: at most one explanation of a route is under way (`app::Explaining`).
 
 use serde::{Deserialize, Serialize};
@@ -36,26 +36,26 @@ pub(crate) struct Explanation {
     pub(crate) key: String,
     /// The key of its lineage.
     pub(crate) lineage: String,
-    /// What the source said just now: `present`, `absent` or `unknown`.
+    /// The source's result just now: `present`, `absent` or `unknown`.
     pub(crate) outcome: OutcomeKind,
     /// How long that took.
     pub(crate) milliseconds: f64,
-    /// What each backend got and found.
+    /// The input and the result of each backend.
     pub(crate) steps: Vec<StepView>,
-    /// What was learned of each item.
+    /// The findings about each item.
     pub(crate) evidence: Vec<Evidence>,
     /// The keys that identify a parameter set. Empty if they are only counted.
     pub(crate) identity: Vec<String>,
     /// Why the answer found just now would not be served, or why there is none: the error that Argo CD would get without a fallback.
     pub(crate) because: Option<Refusal>,
-    /// What a caller would get if nothing were cached: the answer found just now, the last good answer, or the error.
+    /// The answer to a caller if nothing were cached: the answer found just now, the last good answer, or the error.
     pub(crate) answer: ExplainedAnswer,
-    /// What is remembered of the question, which a caller gets as long as its state says so.
+    /// The stored answer, which a caller gets as long as its state allows.
     pub(crate) remembered: RememberedAnswer,
 }
 
 impl Explanation {
-    /// What a caller gets now, in words, if the source is not called first.
+    /// The answer to a caller now, in words, if the source is not called first.
     pub(crate) fn gets_now(&self) -> Option<String> {
         let remembered = &self.remembered;
         let left = remembered.fresh_for_seconds.unwrap_or_default();
@@ -77,7 +77,7 @@ impl Explanation {
         }
     }
 
-    /// What a caller gets once the source is called, if its answer stays as it is now. In words.
+    /// The answer to a caller after a call of the source, if its answer stays as it is now. In words.
     pub(crate) fn gets_afterwards(&self) -> String {
         match (self.answer.is_fallback, &self.answer.error) {
             (true, _) => "the last good answer".to_owned(),
@@ -87,14 +87,14 @@ impl Explanation {
     }
 }
 
-/// What a caller would get.
+/// The answer to a caller.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExplainedAnswer {
     /// The HTTP status.
     pub(crate) status: u16,
     /// Whether it is the last good answer, as a fallback.
-    #[serde(rename = "isStandIn")]
+    #[serde(rename = "isFallback")]
     pub(crate) is_fallback: bool,
     /// The answer's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -41,7 +41,7 @@ pub(crate) struct HeldAnswer {
     pub(crate) input: Parameters,
     /// Why it is held.
     pub(crate) reason: String,
-    /// What would be gone.
+    /// The sets that would be gone.
     pub(crate) gone: Vec<String>,
     /// The keys that identify a parameter set.
     pub(crate) identity: Vec<String>,
@@ -63,7 +63,7 @@ pub(crate) struct HeldAnswer {
     /// About when it is accepted, if all further runs agree and nobody decides otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) accepted_at: Option<String>,
-    /// What the last run learned of each item.
+    /// The findings of the last run about each item.
     #[serde(default)]
     pub(crate) evidence: Vec<Evidence>,
     /// The message that Argo CD shows.

@@ -65,7 +65,7 @@ pub(crate) struct RouteView {
     /// The questions whose last run failed within the last hour, and whose callers get an error.
     pub(crate) failing: usize,
     /// The same, whose callers get an older answer.
-    pub(crate) standing_in: usize,
+    pub(crate) fallback: usize,
     /// The last of these failures.
     pub(crate) last_failure: Option<RouteFailure>,
     /// Lookups in the cache since the start.
@@ -89,7 +89,7 @@ pub(crate) struct RouteFailure {
     pub(crate) at: String,
     /// The kind, as in metrics.
     pub(crate) kind: String,
-    /// What happened.
+    /// The failure.
     pub(crate) message: String,
     /// The key of the question.
     pub(crate) key: String,
@@ -123,7 +123,7 @@ pub(crate) struct SampleView {
     pub(crate) parameter_sets: usize,
 }
 
-/// What the engine has of one route.
+/// The engine's records of one route.
 #[derive(Debug, Default)]
 struct Known<'a> {
     served: ServedNow,
@@ -167,13 +167,13 @@ fn of_route(app: &App, route: &Route, known: &Known<'_>) -> RouteView {
         misses: metrics.misses.get(),
         joined: metrics.joined.get(),
     };
-    let standing_in = known.failing.iter().filter(|failing| failing.fallback.is_some()).count();
-    let failing = known.failing.len() - standing_in;
+    let fallback = known.failing.iter().filter(|failing| failing.fallback.is_some()).count();
+    let failing = known.failing.len() - fallback;
     let age = |at| now.since(at).unwrap_or_default().as_secs();
     let state = match () {
         () if known.held > 0 => RouteState::Held,
         () if failing > 0 => RouteState::Failing,
-        () if standing_in > 0 => RouteState::Stale,
+        () if fallback > 0 => RouteState::Stale,
         () if served.answers == 0 && lookups == Lookups::default() => RouteState::NeverQueried,
         () => RouteState::Good,
     };
@@ -190,7 +190,7 @@ fn of_route(app: &App, route: &Route, known: &Known<'_>) -> RouteView {
         parameter_sets: served.sets,
         held: known.held,
         failing,
-        standing_in,
+        fallback,
         last_failure: known.failing.first().map(|failing| RouteFailure {
             at: date(failing.failed_at),
             kind: failing.failure.as_str().to_owned(),

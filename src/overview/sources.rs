@@ -35,7 +35,7 @@ pub(crate) struct Source {
     pub(crate) failures: u32,
     /// When the first of these came.
     pub(crate) failing_since: Option<String>,
-    /// What the last of these was.
+    /// The last of these.
     pub(crate) reason: Option<String>,
     /// How long no request is sent.
     #[serde(rename = "restsForSeconds")]

@@ -1,4 +1,4 @@
-//! What is wrong now, the most dangerous first, and the few numbers that say what the gateway does.
+//! The present problems, the most dangerous first, and a few numbers about the gateway's work.
 
 mod alerts;
 
@@ -27,11 +27,11 @@ pub(crate) struct Status {
     pub(crate) configured_at: String,
     /// Whether the guard holds an answer, or a source fails.
     pub(crate) is_held_or_failing: bool,
-    /// What is wrong, the most dangerous first.
+    /// The problems, the most dangerous first.
     pub(crate) alerts: Vec<Alert>,
     /// How many more alerts there are of kinds that have too many.
     pub(crate) alerts_left_out: usize,
-    /// What there is now.
+    /// The present numbers.
     pub(crate) counts: Counts,
 }
 
@@ -39,11 +39,11 @@ pub(crate) struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Alert {
-    /// What is wrong.
+    /// The kind of problem.
     pub(crate) kind: AlertKind,
     /// How bad it is.
     pub(crate) severity: Severity,
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub(crate) message: String,
     /// Since when, or when it was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub(crate) struct Alert {
     pub(crate) requesters: Vec<String>,
 }
 
-/// What can be wrong, in the order of the danger.
+/// The kinds of problems, the most dangerous first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum AlertKind {
@@ -72,7 +72,7 @@ pub(crate) enum AlertKind {
     /// A source fails, and callers get an error.
     Failing,
     /// A source fails, and callers get an older answer.
-    StandingIn,
+    Fallback,
     /// A destination gets no requests, since it failed.
     BreakerOpen,
     /// The shared store does not answer.
@@ -105,7 +105,7 @@ pub(crate) enum Severity {
     Warning,
 }
 
-/// What there is now.
+/// The present numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Counts {
@@ -120,7 +120,7 @@ pub(crate) struct Counts {
     /// Questions whose source failed within the last hour, and whose callers get an error.
     pub(crate) failing: usize,
     /// The same, whose callers get an older answer.
-    pub(crate) standing_in: usize,
+    pub(crate) fallback: usize,
     /// Requests under way.
     pub(crate) requests_in_flight: usize,
     /// How many requests may be under way.
@@ -133,15 +133,15 @@ pub(crate) struct Counts {
 pub(crate) fn status(app: &App) -> Status {
     let (setup, now) = (app.setup(), app.now());
     let failing = app.engine.failing(&setup.routes);
-    let standing_in = failing.iter().filter(|failing| failing.fallback.is_some()).count();
+    let fallback = failing.iter().filter(|failing| failing.fallback.is_some()).count();
     let held = super::held::held(app).held;
     let counts = Counts {
         routes: setup.routes.iter().count(),
         answers: app.engine.answers().memory().len() as u64,
         parameter_sets: app.engine.served(&setup.routes).values().map(|served| served.sets).sum(),
         held: held.len(),
-        failing: failing.len() - standing_in,
-        standing_in,
+        failing: failing.len() - fallback,
+        fallback,
         requests_in_flight: app.in_flight.now(),
         requests_in_flight_limit: setup.server.max_in_flight,
         runs_in_flight: app.engine.runs(),

@@ -27,7 +27,7 @@ pub(crate) struct StepView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Option<Value>,
-    /// What it found, before the route shaped it.
+    /// Its result, before the route shaped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "exact::read")]
     pub(crate) output: Option<Value>,

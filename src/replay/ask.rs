@@ -1,4 +1,4 @@
-//! Asks one question, as a caller would, and says what the caller gets.
+//! Sends one question, as a caller would, and returns the answer to the caller.
 
 use std::{fmt, sync::Arc};
 
@@ -79,7 +79,7 @@ pub(crate) struct CallToRoute<'a> {
     pub(crate) route: Option<&'a str>,
     /// The name of the ApplicationSet that asks.
     pub(crate) application_set: &'a str,
-    /// Its namespace, if the caller says it.
+    /// Its namespace, if the caller sends it.
     pub(crate) namespace: Option<&'a str>,
     /// `input.parameters`.
     pub(crate) parameters: Arc<Parameters>,

@@ -29,7 +29,7 @@ pub(crate) struct Case {
     /// The name of the ApplicationSet that asks.
     #[serde(default)]
     pub(crate) application_set: String,
-    /// Its namespace, if the caller says it.
+    /// Its namespace, if the caller sends it.
     pub(crate) application_set_namespace: Option<String>,
     /// `input.parameters`.
     #[serde(default)]
@@ -38,12 +38,12 @@ pub(crate) struct Case {
     /// The time of the first step. It stands still.
     #[serde(default = "usual_time", deserialize_with = "time")]
     pub(crate) now: Timestamp,
-    /// What the sources reply.
+    /// The replies of the sources.
     #[serde(default)]
     pub(crate) replies: Vec<ReplyConfig>,
     /// The answer.
     pub(crate) expect: Option<Expected>,
-    /// What happens then.
+    /// The event.
     #[serde(default)]
     pub(crate) then: Vec<Step>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Step {
     pub(crate) expect: Option<Expected>,
 }
 
-/// What a source replies: to an HTTP request, or in place of a script.
+/// The reply of a source: to an HTTP request, or in place of a script.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReplyConfig {

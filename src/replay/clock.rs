@@ -1,4 +1,4 @@
-//! The time in a test case: it stands still, unless the case says that time passes.
+//! The time in a test case: it stands still, unless the case has time pass.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

@@ -28,7 +28,7 @@ use launcher::own_program;
 /// Time that passes is cut into so many parts. After each, the gateway does what is due then, such as asking about held answers.
 const PARTS: u32 = 60;
 
-/// What a case led to.
+/// The result of a case.
 #[derive(Debug)]
 pub(crate) struct Played {
     /// The steps, the first question included.
@@ -37,7 +37,7 @@ pub(crate) struct Played {
     pub(crate) unused: Vec<String>,
 }
 
-/// What a step led to.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) struct PlayedStep {
     /// The answer.

@@ -52,7 +52,7 @@ const HEADERS: [&str; 25] = [
     "x-total-pages",
 ];
 
-/// Notes what sources reply.
+/// Records the replies of sources.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     noted: Mutex<Vec<Noted>>,

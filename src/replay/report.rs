@@ -19,7 +19,7 @@ pub(crate) struct CaseResult {
     pub(crate) line: u64,
     /// Its name.
     pub(crate) name: String,
-    /// What it led to.
+    /// Its result.
     pub(crate) played: Played,
     /// Whether the file expects now what was answered.
     pub(crate) is_updated: bool,

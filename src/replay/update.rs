@@ -99,7 +99,7 @@ fn apply(text: &str, changes: Vec<Change>) -> String {
     lines.join(end_of_line) + end_of_line
 }
 
-/// The end of the value of a key in line `line` and `column`, also if it is in brackets that end below the key.
+/// The end of the value of a key in line `line` and `column`, even if it is in brackets that end below the key.
 fn value_end(lines: &[String], line: usize, column: usize) -> usize {
     let end = block_end(lines, line, column + 1);
     let closes = |line: &&String| indent(line) == Some(column - 1) && line.trim_start().starts_with([']', '}']);

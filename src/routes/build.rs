@@ -22,7 +22,7 @@ use engine::{
 use lang::scope::ValueType;
 use telemetry::metrics::Metrics;
 
-/// Notes what is wrong with a deadline for Argo CD's calls.
+/// Notes the problems of a deadline for Argo CD's calls.
 pub(crate) fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Problems) {
     problems.check_not_zero(path, deadline.0);
     if deadline.0.as_secs() >= 30 {
@@ -34,7 +34,7 @@ pub(crate) fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mu
     }
 }
 
-/// Notes what is wrong with the route's name.
+/// Notes the problems of the route's name.
 pub(super) fn check_name(config: &RouteConfig, is_taken: bool, building: &mut Building<'_>) {
     let name = &config.name;
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
@@ -54,7 +54,7 @@ pub(super) fn check_name(config: &RouteConfig, is_taken: bool, building: &mut Bu
     }
 }
 
-/// Notes what is wrong with a lineage, or that there should be one: a commit that is new
+/// Notes the problems of a lineage, or that there should be one: a commit that is new
 /// has no answer of its own, and an empty one deletes the preview of the commit before.
 fn check_lineage(config: &RouteConfig, raw: &Value, building: &mut Building<'_>) {
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
@@ -102,7 +102,7 @@ fn uses_parameter(config: &RouteConfig, raw: &Value, name: &str, declared: &[&st
         || gets_all && declared.contains(&name)
 }
 
-/// What to do about `name`, which is not among the `declared` parameters.
+/// Advice about `name`, which is not among the `declared` parameters.
 fn declare(name: &str, declared: &[&str]) -> String {
     match near(name, declared) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -131,7 +131,7 @@ fn check_match(config: &RouteConfig, input: &Input, building: &mut Building<'_>)
 /// The names of commits in generators; the first three are those of Argo CD's pull request generator.
 const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
 
-/// What is known of the parameters of a call: the names that `input` declares. Others are refused.
+/// The known parameters of a call: the names that `input` declares. Others are refused.
 fn parameters(config: &RouteConfig) -> ValueType {
     match &config.input {
         Some(input) if config.dynamic_input.is_none() => {
@@ -141,7 +141,7 @@ fn parameters(config: &RouteConfig) -> ValueType {
     }
 }
 
-/// What routes have in common.
+/// The common parts of routes.
 #[derive(Clone, Copy)]
 pub(super) struct Defaults<'a> {
     /// The deadline of a route that sets none: the server's.

@@ -46,7 +46,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// What the route `route` claims by its `formerly` at `path`.
+    /// The former names of the route `route`, in its `formerly` at `path`.
     pub(super) fn all(names: &FormerNames, route: &str, path: &Path) -> Vec<Self> {
         let all = names.names().iter().zip(names.paths(path));
         all.map(|(name, path)| Self { name: name.clone(), route: route.to_owned(), path }).collect()
@@ -63,7 +63,7 @@ pub(super) fn check(claims: &[Claim], routes: &HashSet<String>, problems: &mut P
         } else if name == route {
             problems.error_with_help(path, "this is the name that the route has now", "leave it out");
         } else if routes.contains(name) {
-            let help = "a route takes over what a route of before remembers; remove that route, or leave this name out";
+            let help = "a route takes over the records of a former route; remove that route, or leave this name out";
             problems.error_with_help(path, format!("there is still a route `{shown}`"), help);
         } else if let Some(earlier) = earlier.filter(|earlier| earlier.route != *route) {
             let message = format!("the route `{}` was formerly `{shown}` too", earlier.route);

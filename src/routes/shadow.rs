@@ -46,7 +46,7 @@ const fn default_sample() -> Percent {
     Percent(100)
 }
 
-/// What a shadow takes over from its route.
+/// The parts that a shadow takes over from its route.
 pub(crate) struct ShadowOf<'a> {
     /// The route's name.
     pub(crate) route: &'a str,
@@ -108,7 +108,7 @@ impl ShadowConfig {
         Some(Arc::new(Shadow::new(parts)))
     }
 
-    /// Notes what contradicts itself.
+    /// Notes contradictions.
     fn check(&self, of: &ShadowOf<'_>, building: &mut Building<'_>) {
         if self.sample.0 == 0 {
             let help = "leave `shadow` out, or name a share such as `10%`";

@@ -1,4 +1,4 @@
-//! Images that CI built for a commit: registry, image label and CI ruling in one answer, from the call to Argo CD's
+//! Images that CI built for a commit: registry, image label and CI verdict in one answer, from the call to Argo CD's
 //! decoder. Registry and forge are fakes that count requests, except in the example of the plugin generator's proposal.
 
 mod counts;

@@ -211,7 +211,7 @@ async fn an_event_renews_the_answers_that_it_concerns_and_no_others() {
     scene.shows(SHA, 7, 2).await;
     assert_eq!(scene.runs(), 51, "one run for one of 50 questions");
     assert_eq!(scene.ask(&other, 8).await, json!("1"));
-    assert_eq!(scene.metric("appset_gateway_hook_looks_total{result=\"changed\"}").await, 1);
+    assert_eq!(scene.metric("appset_gateway_hook_rechecks_total{result=\"changed\"}").await, 1);
 
     // Something unknown is counted and forgotten.
     let body = github(&"e".repeat(40));

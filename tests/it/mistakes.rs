@@ -1,5 +1,5 @@
 //! Mistakes in configurations. Each file of `mistakes/` has one, and a snapshot beside it is all that `check` says about it: the place,
-//! the cause, and what to do. `INSTA_UPDATE=always cargo test --test it mistakes` writes the snapshots anew; read the difference.
+//! the cause, and what to do. `INSTA_UPDATE=always cargo test --test it mistakes` rewrites the snapshots; read the difference.
 
 use std::path::{Path, PathBuf};
 

@@ -45,12 +45,12 @@ async fn many_questions_of_one_route_take_no_answer_from_another_and_make_none_o
         let reply = app.ask("quiet", json!({ "n": n })).await;
         assert_eq!((reply.status, reply.header("cache-status").unwrap().contains("held")), (200, false), "{n}");
     }
-    let room = async |metric: &str, route: &str, room: &str| {
-        app.metric(&format!("appset_gateway_room_{metric}{{room=\"{room}\",route=\"{route}\"}}")).await
+    let of = async |metric: &str, route: &str, limit: &str| {
+        app.metric(&format!("appset_gateway_limit_{metric}{{limit=\"{limit}\",route=\"{route}\"}}")).await
     };
-    assert_eq!((room("records", "quiet", "memory").await, room("evicted_total", "quiet", "memory").await), (40, 0));
-    assert!(room("evicted_total", "loud", "memory").await > 400);
-    let (bytes, share) = (room("bytes", "loud", "memory").await, room("share_bytes", "loud", "memory").await);
+    assert_eq!((of("used_records", "quiet", "memory").await, of("evicted_total", "quiet", "memory").await), (40, 0));
+    assert!(of("evicted_total", "loud", "memory").await > 400);
+    let (bytes, share) = (of("used_bytes", "loud", "memory").await, of("share_bytes", "loud", "memory").await);
     assert!(bytes > 0 && bytes <= share && share < 128 * 1024, "{bytes} of {share}");
 }
 
@@ -129,7 +129,7 @@ async fn a_caller_asks_so_many_different_questions_in_a_day() {
         assert_eq!(ask("free", n).await.status, 200, "another caller");
     }
     assert_eq!(ask(TOKEN, 2).await.status, 200, "it was asked before");
-    assert_eq!(app.metric("appset_gateway_room_records{room=\"memory\",route=\"r\"}").await, 100);
+    assert_eq!(app.metric("appset_gateway_limit_used_records{limit=\"memory\",route=\"r\"}").await, 100);
     app.clock.advance(Duration::from_hours(26));
     assert_eq!(ask(TOKEN, 50).await.status, 200);
 }

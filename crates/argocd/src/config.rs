@@ -8,7 +8,7 @@ use serde::Deserialize;
 use domain::secret::SecretRef;
 use outbound::kubernetes::{default_api, default_ca, default_token};
 
-/// What the gateway does at Argo CD's side.
+/// The gateway's access to Argo CD's cluster.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ArgocdConfig {

@@ -25,7 +25,7 @@ const FAILS_FOR: Duration = Duration::from_secs(1);
 const PAGE: &str = "100";
 /// The largest answer that is read, in bytes.
 const MAX_PAGE_BYTES: usize = 32 * 1024 * 1024;
-/// How often a list begins anew because its continuation has expired (410).
+/// How often a list is restarted because its continuation has expired (410).
 const MAX_ATTEMPTS: usize = 3;
 
 /// An ApplicationSet.
@@ -50,7 +50,7 @@ pub(super) struct Directory {
 /// The ApplicationSets of one name.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// Those that are known.
+    /// The known ApplicationSets.
     pub(super) sets: Vec<ApplicationSet>,
     /// Why there may be more.
     pub(super) error: Option<BackendError>,
@@ -150,7 +150,7 @@ impl Argocd {
         asks(spec, &self.config_maps)
     }
 
-    /// What `take` makes of the ApplicationSets in `namespace`, page by page.
+    /// The results of `take` for the ApplicationSets in `namespace`, page by page.
     ///
     /// # Errors
     /// When not all pages can be read.

@@ -29,7 +29,7 @@ const MAX_NAME_BYTES: usize = 220;
 /// The largest answer that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventReason {
     /// The guard holds an answer.
@@ -75,7 +75,7 @@ struct Written {
     sent: Timestamp,
 }
 
-/// What to do with an event.
+/// The write that an event needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// Write a new event with this name.
@@ -114,7 +114,7 @@ impl Recorded {
         }
     }
 
-    /// The event of `set` could not be written, or has expired. The next one is written anew.
+    /// The event of `set` could not be written, or has expired. The next one is a new event.
     fn forget(&mut self, set: &ApplicationSet, reason: EventReason) {
         self.0.remove(&(set.clone(), reason));
     }

@@ -1,7 +1,9 @@
-//! ApplicationSets in a cluster: which of them ask this gateway, how one is refreshed (an annotation that starts a reconcile), and Kubernetes
-//! Events that show what the gateway holds.
+//! ApplicationSets in a cluster: finds those that use this gateway, refreshes them (an annotation that starts a reconcile), and writes
+//! Kubernetes Events about what the gateway holds.
 //!
-//! Start at [`Argocd`]: `refresh` patches the ApplicationSets of a question.
+//! Start at [`Argocd`]; all modules add methods to it. `directory` lists the ApplicationSets whose plugin generator points at this gateway.
+//! `refresh` annotates them ([`Argocd::refresh`]). `event` writes Events ([`Argocd::record`]). `described` reads their Applications, for
+//! `diff` and for held answers ([`Argocd::describe`]). `config` has the keys of the configuration.
 
 mod config;
 mod described;

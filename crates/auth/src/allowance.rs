@@ -30,7 +30,7 @@ use telemetry::count::CountGuard;
 
 /// How many calls of one entry may wait for a permit.
 const MAX_WAITING: usize = 1000;
-/// `Retry-After` if it is not known when there is room again.
+/// `Retry-After` if it is unknown when a permit is free again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The limits that all callers of one entry of the configuration share.
@@ -73,14 +73,14 @@ pub struct CallPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a call is too much for.
+/// The limit that a call exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excess {
-    /// The entry's `rate`; with when there is room again.
+    /// The entry's `rate`, and when a call is allowed again.
     Rate(Duration),
     /// The entry's `concurrency`; with when to try again.
     Concurrency(Duration),
-    /// The entry's `maxQuestions`; with the limit, and with when there may be room again.
+    /// The entry's `maxQuestions`: the limit, and when another question may be allowed.
     Questions(usize, Duration),
 }
 
@@ -150,7 +150,7 @@ impl Allowance {
     /// A permit for one more call. Calls get permits in the order of arrival.
     ///
     /// # Errors
-    /// When it would have none `until` then, or too many wait already.
+    /// When no permit can be available before `until`, or the queue is full.
     pub async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         let _waiting = self.queue(until)?;
         let permit = match &self.concurrency {
@@ -350,7 +350,7 @@ mod tests {
             now.iter_mut().map(|(name, allowance)| (*name, allowance)),
         );
         let may = now.each_ref().map(|(_, allowance)| now_or_never(allowance));
-        assert_eq!(may, [false, false, true, true], "other limits, and other names, begin anew");
+        assert_eq!(may, [false, false, true, true], "other limits, and other names, start at zero");
         drop(waits);
         assert!(now_or_never(&now[0].1), "calls that began before are counted until they end");
     }

@@ -15,7 +15,7 @@ const SWEEP: u32 = 1024;
 /// The prefix length of IPv6 addresses that count as one: what a network gives to one customer.
 const IPV6_PREFIX: u32 = 64;
 
-/// What each address may spend.
+/// The budget of each address.
 #[derive(Debug)]
 pub(crate) struct Budget {
     by_peer: DefaultKeyedRateLimiter<IpAddr>,

@@ -12,7 +12,7 @@ use domain::{
     problem::{Path, Problems},
 };
 
-/// What a caller may do.
+/// The rights of a caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {

@@ -1,4 +1,4 @@
-//! What one entry of `auth` grants its callers. The four kinds of entries (`tokens`, `jwt`, `tokenReview.callers`, `certificates`) share
+//! The rights that one entry of `auth` grants its callers. The four kinds of entries (`tokens`, `jwt`, `tokenReview.callers`, `certificates`) share
 //! these keys, and this is the one place that defines and checks them.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ macro_rules! entry_config {
         }
 
         impl $name {
-            /// What the entry grants callers with this `role`.
+            /// The rights of the entry's callers with this `role`.
             pub(crate) fn grants(&self, role: $crate::Role) -> $crate::grants::Grants<'_> {
                 $crate::grants::Grants {
                     role,
@@ -59,7 +59,7 @@ macro_rules! entry_config {
 }
 pub(crate) use entry_config;
 
-/// What one entry grants, as the configuration has it.
+/// The rights of one entry, as in the configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grants<'a> {
     pub role: Role,

@@ -1,8 +1,18 @@
-//! Callers, and what each may request. A caller proves who it is by a static token, a JWT of an issuer, a Kubernetes token review or a client
-//! certificate. That is checked before a request's body is read.
+//! Callers, and what each may request. A caller authenticates with a static token, a JWT of an issuer, a token that a Kubernetes API server
+//! reviews, or a client certificate. This is checked before a request's body is read.
 //!
-//! Start at [`Auth`]. Each way is a file of its own: `tokens`, `jwt`, `review`, `certificates`. [`Scope`] has the routes and ApplicationSets that a
-//! caller may name, [`Allowance`] how often it may ask.
+//! Start at [`Auth::authenticate`], which returns a [`Caller`] or the reason to refuse one.
+//!
+//! - Static tokens: `tokens`. Client certificates: `certificates`.
+//! - JWT: `jwt/set` picks the issuer, `jwt/keys` has its keys, `jwt/claims` checks audience and time, and `jwt/mapping` makes a caller of the
+//!   claims.
+//! - Token reviews: `review` sends tokens to the API server and caches its verdicts.
+//! - Rights: `grants` are the keys that all kinds of entries share; [`Scope`] is the set of routes and ApplicationSets of a caller.
+//! - Limits: `budget` per address (failed attempts), [`Allowance`] per entry (rate, concurrency), `questions` per entry (different questions
+//!   a day).
+//! - The page for people: [`Sessions`].
+//!
+//! `url_policy` decides which URLs may publish keys.
 
 mod allowance;
 mod budget;
@@ -59,7 +69,7 @@ const FAILURES_AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
 /// How many more failed attempts per second one address then gets.
 const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
 
-/// Who may call.
+/// The callers, by the ways to authenticate.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuthConfig {
@@ -96,7 +106,7 @@ pub struct Auth {
     clock: Arc<dyn Clock>,
 }
 
-/// What building [`Auth`] needs.
+/// The context for building [`Auth`].
 #[derive(Clone, Copy)]
 pub struct AuthContext<'a> {
     /// Where relative paths start.
@@ -148,7 +158,7 @@ impl Auth {
         self.tokens.files().chain(self.issuers.files()).collect()
     }
 
-    /// Reads the files again. New content replaces the old. A file that cannot be used keeps its old content, and the log says so.
+    /// Reads the files again. New content replaces the old. A file that cannot be used keeps its old content, and this is logged.
     pub fn refresh(&self) {
         self.tokens.refresh();
         self.issuers.reread();

@@ -57,7 +57,7 @@ impl Questions {
     /// Notes that the question `id` is sent at `now`. Ids are hashes, and look random.
     ///
     /// # Errors
-    /// When it would be one too many: the time until there may be room.
+    /// When it would be one too many: the time until another may be allowed.
     pub(super) fn note(&self, id: u64, now: Timestamp) -> Result<(), Duration> {
         let hour = now.0 / HOUR_MS;
         // Never 0, which is what an unused slot holds.

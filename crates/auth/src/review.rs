@@ -157,11 +157,11 @@ impl Reviews {
                 return verdict;
             }
             Ok(Err(error)) => error.message,
-            // The review goes on, and the next call uses its result.
+            // The review continues, and the next call uses its result.
             Err(_) => format!("no answer within {} s", SHORT_PATIENCE.as_secs()),
         };
         good.failed(self.clock.now());
-        self.api.metrics().spared("stood_in");
+        self.api.metrics().spared("last_review");
         if !self.is_silent.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 error,
@@ -182,7 +182,7 @@ impl Reviews {
     ) -> FlightJoin<Answer> {
         let (reviews, expires) = (Arc::clone(self), token.expires());
         let token = token.whole();
-        let recheck = || {
+        let second_lookup = || {
             let known = self.known(&hash, self.clock.now());
             let known = known.or_else(|| match about {
                 About::KnownToken => None,
@@ -206,7 +206,7 @@ impl Reviews {
             };
             seat.finish(|_| answer.map(|answer| reviews.finish(answer, hash, expires)))
         };
-        self.flights.join(hash, recheck, || (), work)
+        self.flights.join(hash, second_lookup, || (), work)
     }
 
     /// Spends one review of the budget of `peer`.

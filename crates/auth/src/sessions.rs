@@ -13,7 +13,7 @@ use domain::clock::Timestamp;
 
 /// How long a session lasts.
 const LIFE: Duration = Duration::from_hours(8);
-/// How many sessions there are at most. The oldest gives way.
+/// How many sessions there are at most. The oldest is ended.
 const MAX_SESSIONS: usize = 512;
 /// How many of them one caller has. Several people may share its token.
 const MAX_OF_CALLER: usize = 64;
@@ -36,11 +36,11 @@ struct Open {
 
 /// A session that is valid now.
 pub struct Session {
-    /// Whose session it is.
+    /// The caller of the session.
     pub caller: Arc<Caller>,
     /// The token of its forms.
     pub form_token: String,
-    /// Whether it is kept here, and not named anew by each request.
+    /// Whether it is kept here. Otherwise each request contains its caller.
     pub is_kept: bool,
 }
 
@@ -105,7 +105,7 @@ impl Sessions {
         self.open.lock().remove(&hash(id));
     }
 
-    /// The session of a `caller` whom each request names anew, by a token that a proxy sends.
+    /// The session of a `caller` whom each request identifies by a token that a proxy sends.
     pub fn of_bearer(&self, caller: Arc<Caller>) -> Session {
         let form_token = self.form_token(&[b"bearer", caller.role.as_str().as_bytes(), caller.name.as_bytes()]);
         Session { caller, form_token, is_kept: false }
@@ -136,7 +136,7 @@ fn hash(id: &str) -> [u8; 32] {
     Sha256::digest(id).into()
 }
 
-/// Ends the oldest sessions that `is_meant`, until there is room for one more of them.
+/// Ends the oldest sessions that `is_meant`, until one more of them is allowed.
 fn make_room(sessions: &mut HashMap<[u8; 32], Open>, max: usize, is_meant: impl Fn(&Open) -> bool) {
     while sessions.values().filter(|session| is_meant(session)).count() >= max {
         let meant = sessions.iter().filter(|(_, session)| is_meant(session));

@@ -116,7 +116,7 @@ impl Tokens {
         self.entries.iter().filter_map(|token| token.file(&self.base))
     }
 
-    /// Reads the files again. A usable token replaces the previous one. A file that cannot be read keeps its token, and the log says so. If one
+    /// Reads the files again. A usable token replaces the previous one. A file that cannot be read keeps its token, and this is logged. If one
     /// token would get two roles, all tokens stay as they were.
     pub(crate) fn refresh(&self) {
         let known = self.hashes.load();

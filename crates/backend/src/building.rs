@@ -1,4 +1,4 @@
-//! What a builder works with: what it may use, where its configuration is, and the problems that it notes.
+//! The arguments of a builder: its context, the place of its configuration, and the problems that it notes.
 
 use std::{cell::Cell, fmt, rc::Rc};
 
@@ -15,7 +15,7 @@ use source::Nature;
 
 /// The building of one part of a route. The parts of a backend share one note on what they read.
 pub struct Building<'a> {
-    /// What the part may use.
+    /// The means that the part may use.
     pub context: BuildContext<'a>,
     /// Where its configuration is.
     pub path: Path,

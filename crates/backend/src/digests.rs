@@ -1,5 +1,5 @@
-//! The kind `digests`: the images that CI built, and passed, for a commit. Up to four checks decide: the registry says that
-//! an image exists, the image's label names its commit, CI says that the commit passed, and a signature says who built it. Named [`images`] make one
+//! The kind `digests`: the images that CI built for a commit, if CI passed it. Up to four checks decide: in the registry
+//! the image exists, the image's label has its commit, CI passed the commit, and a signature proves who built it. Named [`images`] make one
 //! parameter set; a [`list`] makes one of each tag that it selects. All or none: if one check has no clear result, the whole
 //! answer is *unknown*.
 
@@ -50,11 +50,11 @@ pub struct Config {
     pub revision: Option<RevisionConfig>,
     /// Checks whether CI passed the commit. Digests of a commit that did not pass are never answered.
     pub gate: Option<GateConfig>,
-    /// Who must have signed the images, or the images of a list's tags. An image without a signature is not built yet.
+    /// The required signers of the images, or of the images of a list's tags. An image without a signature is not built yet.
     pub signature: Option<SignatureConfig>,
-    /// What the signed provenance of the images must say. The commit that it proves takes the place of the label's.
+    /// The requirements for the signed provenance of the images. The commit that it proves replaces the label's.
     pub provenance: Option<ProvenanceConfig>,
-    /// What to answer while the images are not built.
+    /// The answer while the images are not built.
     #[serde(default)]
     pub on_missing: OnMissing,
 }

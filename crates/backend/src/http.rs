@@ -50,7 +50,7 @@ struct Fetched {
     sets: Vec<ParameterSet>,
     /// The time to live that each page states, if any.
     lives: Vec<Option<Duration>>,
-    /// What was asked, and how the upstream answered.
+    /// The request, and the upstream's answer.
     evidence: Vec<Evidence>,
 }
 

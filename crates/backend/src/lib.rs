@@ -1,7 +1,15 @@
-//! Kinds of backends: where a route gets its parameters from. One file per kind.
+//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`digests`], [`pipeline`] and
+//! [`merge`].
 //!
-//! A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends, as [`step`]s. To add a kind: a file with
-//! its `Config`, `impl KindConfig` and `impl Backend`, and one entry in `backend_kinds!` below. Tests name what is then still missing.
+//! Start at [`fixed`], the smallest. A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends: [`step`] is
+//! the configuration of one of them, and `steps` are those built from it.
+//!
+//! Kinds share these: [`Building`] collects a builder's context and problems, [`request`] makes HTTP requests from templates, [`credential`] has
+//! the secrets for them, `mapping` runs CEL expressions over replies, [`getparams`] is the protocol of Argo CD's plugins, and `total` compares
+//! the item count in an API's reply with the number of items read.
+//!
+//! To add a kind: a file with its `Config`, `impl KindConfig` and `impl Backend`, and one entry in `backend_kinds!` below. Tests then fail for
+//! each place that does not mention it yet.
 
 mod building;
 pub mod credential;
@@ -171,7 +179,7 @@ pub struct BuildContext<'a> {
     pub scope: &'a NameScope,
     /// The package that the backend's programs belong to.
     pub package: Option<&'a script::Package>,
-    /// What candidates of shadows use in place of `outbound`, `registries`, `launchers` and the evaluators; the same unless set.
+    /// The replacements that candidates of shadows use for `outbound`, `registries`, `launchers` and the evaluators; the same unless set.
     pub isolated: Option<&'a IsolatedClients>,
 }
 

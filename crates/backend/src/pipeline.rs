@@ -1,5 +1,5 @@
 //! `pipeline`: runs steps in order. Each step gets the items of the previous step. If one step fails, the whole answer is
-//! *unknown*. An explicit empty list goes on to the next step like any other list.
+//! *unknown*. An explicit empty list is passed to the next step like any other list.
 
 pub mod select;
 

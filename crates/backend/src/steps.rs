@@ -175,7 +175,7 @@ impl std::fmt::Debug for Steps {
     }
 }
 
-/// What a step reported besides its items.
+/// The report of a step besides its items.
 pub(crate) struct StepReport {
     evidence: Vec<Evidence>,
     lasting: Option<Lasting>,
@@ -189,7 +189,7 @@ impl StepReport {
         (sets, Self { evidence, lasting, note })
     }
 
-    /// Takes what belongs only to the last step out of its outcome, which becomes the outcome of the whole.
+    /// Takes the parts that belong only to the last step out of its outcome, which becomes the outcome of the whole.
     pub(crate) fn of_last(last: &mut Outcome) -> Self {
         Self { evidence: Vec::new(), lasting: last.lasting.take(), note: last.note.take() }
     }

@@ -27,7 +27,7 @@ pub(crate) fn check(totals: &[u64], read: usize) -> Result<(), BackendError> {
     let Some(total) = totals.first() else { return Ok(()) };
     if totals.iter().any(|other| other != total) {
         let why =
-            "the list changed while its pages were read, so something may be missing; the next call reads it anew";
+            "the list changed while its pages were read, so something may be missing; the next call reads it again";
         return Err(BackendError::invalid_output(why));
     }
     if usize::try_from(*total) != Ok(read) {

@@ -62,7 +62,7 @@ fn check_sets(name: &str, sets: &[Map<String, Value>], results: &mut Results) {
     results.check(rules::NO_NULL, null.map(|path| format!("{name}: null is at {path}")));
 }
 
-/// Checks what holds for each reply, for any question. Without a reply, these rules are unknown.
+/// Checks the rules for each reply, for any question. Without a reply, these rules are unknown.
 fn check_reply(what: &str, answered: &Answered, results: &mut Results) {
     let timeout = results.timeout;
     if answered.is_late {

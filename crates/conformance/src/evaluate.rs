@@ -1,4 +1,4 @@
-//! What Argo CD makes of a response.
+//! Argo CD's reading of a response.
 //!
 //! The `ApplicationSet` controller accepts every 2xx that decodes, and deletes each Application that is missing from it. So
 //! this module reads an answer as that client does, not as it was meant. Its rules come from three places: HTTP/1.1 framing from
@@ -18,7 +18,7 @@ use self::{
     json::{BLANK, first_value, float64, folds, members},
 };
 
-/// What the `ApplicationSet` controller makes of one response.
+/// The `ApplicationSet` controller's reading of one response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// Success with a list that is not empty: Applications are created and updated.
@@ -40,7 +40,7 @@ pub enum Verdict {
     Error {
         /// The status, if there was a response.
         status: Option<u16>,
-        /// What the operator sees.
+        /// The text for the operator.
         condition: String,
     },
 }
@@ -130,7 +130,7 @@ fn success(bytes: &[u8], broken: Option<&str>) -> Result<Verdict, String> {
     })
 }
 
-/// What Argo CD shows of an error body: the string `message`, else the string `error`, by exact name and only at the top level.
+/// The message that Argo CD shows of an error body: the string `message`, else the string `error`, by exact name and only at the top level.
 /// The whole body if it is not a JSON object.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);

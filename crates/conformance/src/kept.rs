@@ -1,4 +1,4 @@
-//! What the suite keeps of an answer: how many sets it has, and a hash of each. The answer itself may be large.
+//! The suite's record of an answer: how many sets it has, and a hash of each. The answer itself may be large.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What is kept of the answer with this verdict.
+    /// The record of the answer with this verdict.
     pub(crate) fn of(verdict: &Verdict) -> Self {
         let count = count(verdict);
         Self { count, ..Self::of_sets(sets(verdict)) }
     }
 
-    /// What is kept of an answer with these sets.
+    /// The record of an answer with these sets.
     pub(crate) fn of_sets(sets: &[Map<String, Value>]) -> Self {
         let mut times = HashMap::new();
         for set in sets {

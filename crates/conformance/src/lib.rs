@@ -1,7 +1,9 @@
-//! The contract of Argo CD's plugin generator as a suite for any plugin server: what it must and should do, and replies by which
-//! Argo CD deletes Applications that nobody wanted to delete.
+//! The contract of Argo CD's plugin generator as a suite for any plugin server: the rules that a server must or should follow, and replies that
+//! would make Argo CD delete Applications by mistake.
 //!
-//! The suite asks as Argo CD does, and [`evaluate`] reads each reply as Argo CD does.
+//! Start at [`suite::run`]. The suite sends requests as Argo CD does ([`target`]), and [`evaluate`] reads each reply as Argo CD does. [`cases`] are
+//! the questions, [`rules`] lists the rules, and `checks` applies them. [`upstream`] is a fault-injecting proxy before the plugin's source. `kept`
+//! is the hash of an answer, which is all that the suite stores of it. [`report`] prints the results.
 
 pub mod cases;
 mod checks;

@@ -36,7 +36,7 @@ pub struct Rule {
     pub id: &'static str,
     /// How much it matters.
     pub level: Level,
-    /// What it asks of a plugin.
+    /// The requirement for a plugin.
     pub asks: &'static str,
 }
 
@@ -93,7 +93,7 @@ pub const ALL: [Rule; 18] = [
     BROKEN_SOURCE,
 ];
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckedRule {
@@ -102,7 +102,7 @@ pub struct CheckedRule {
     pub rule: Rule,
     /// How often it was checked.
     pub checks: usize,
-    /// What was wrong, each once.
+    /// The violations, each once.
     pub failures: Vec<String>,
     /// Why it is not known whether the rule is kept, each once.
     pub unknown: Vec<String>,
@@ -114,7 +114,7 @@ impl CheckedRule {
         !self.failures.is_empty()
     }
 
-    /// What became of the rule, in reports.
+    /// The result of the rule, in reports.
     pub fn result(&self) -> &'static str {
         match self.checks {
             _ if self.is_broken() => "fail",
@@ -124,7 +124,7 @@ impl CheckedRule {
         }
     }
 
-    /// What was wrong, and what is not known.
+    /// The violations, and the unclear results.
     pub fn problems(&self) -> impl Iterator<Item = &String> {
         self.failures.iter().chain(&self.unknown)
     }

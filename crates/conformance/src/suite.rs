@@ -157,7 +157,7 @@ async fn evaluate(reply: Reply) -> Answered {
     reply.evaluate()
 }
 
-/// What is kept of an answer. `None` if it was too large to be evaluated.
+/// The stored hash of an answer. `None` if the answer was too large to be evaluated.
 fn keep(answered: &Answered) -> Option<Kept> {
     if answered.is_beyond { None } else { Some(Kept::of(&answered.verdict)) }
 }

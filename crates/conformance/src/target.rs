@@ -33,7 +33,7 @@ pub struct Target {
     pub timeout: Duration,
 }
 
-/// Who asks.
+/// The ApplicationSet of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requester {
     /// Argo CD, with the right token.
@@ -60,7 +60,7 @@ pub enum Reply {
 /// A reply, and what Argo CD makes of it.
 #[derive(Debug)]
 pub struct Answered {
-    /// What Argo CD makes of it.
+    /// Argo CD's reading of it.
     pub verdict: Verdict,
     /// Its status; `None` if there was no reply.
     pub status: Option<u16>,
@@ -162,7 +162,7 @@ impl Target {
         self.token.is_some()
     }
 
-    /// What a reply may repeat, and a report must not. Some JSON writers escape each `/`.
+    /// The secrets that a reply may repeat, and a report must not. Some JSON writers escape each `/`.
     pub fn secrets(&self) -> Secrets {
         let escaped = self.token.iter().map(|token| Secret::from(token.expose().replace('/', "\\/")));
         self.token.iter().cloned().chain(escaped).collect()

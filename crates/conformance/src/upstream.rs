@@ -25,7 +25,7 @@ use outbound::{Call, ClientOptions, HttpClient, Outbound};
 /// A fault of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What the source does, for reports.
+    /// The behaviour of the source, for reports.
     pub does: &'static str,
     reply: Reply,
 }

@@ -23,17 +23,17 @@ pub type Parameters = Map<String, Value>;
 /// A request, as a backend sees it.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// The ApplicationSet that sends the query. Only the caller's claim: Argo CD sends no namespace and no proof.
+    /// The ApplicationSet that sends the query, as the caller claims: Argo CD sends no namespace and no proof.
     pub application_set: Arc<str>,
-    /// Its namespace, if the caller says it. No part of the cache key.
+    /// Its namespace, if the caller sends it. Not part of the cache key.
     pub namespace: Option<Arc<str>>,
     /// `input.parameters`, checked against the route's `input`, with defaults applied.
     pub parameters: Arc<Parameters>,
-    /// When an answer would come too late.
+    /// The deadline.
     pub deadline: Instant,
     /// How long the route's answers are fresh.
     pub ttl: Duration,
-    /// Whether nothing may be used that earlier requests learned, because an event says that it has changed.
+    /// Whether to bypass memory of earlier requests (set after an event).
     pub must_ask: bool,
     /// The backend's notes with earlier answers.
     pub before: Before,
@@ -44,7 +44,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// A request of `application_set` without earlier answers, which uses no knowledge from other requests.
+    /// A request of `application_set` without notes of earlier answers.
     #[must_use]
     pub const fn new(application_set: Arc<str>, parameters: Arc<Parameters>, deadline: Instant) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Query {
         }
     }
 
-    /// The ApplicationSet's name, with its namespace and a `/` before it if the caller said that.
+    /// The ApplicationSet's name, with its namespace and a `/` before it if the caller sent it.
     #[must_use]
     pub fn requester(&self) -> Cow<'_, str> {
         match &self.namespace {
@@ -155,13 +155,13 @@ pub struct Outcome {
     pub sets: Vec<ParameterSet>,
     /// The queries of the backend to its sources, and their answers.
     pub evidence: Vec<Evidence>,
-    /// How long the answer is fresh, if the backend says so.
+    /// How long the answer is fresh, if the backend sets it.
     pub lasting: Option<Lasting>,
     /// The note that the backend gets back at its next run for the same question.
     pub note: Option<BackendNote>,
 }
 
-/// How long an answer is fresh, as its backend says.
+/// How long an answer is fresh, as set by its backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasting {
     /// For this time, independent of the route's `ttl`.
@@ -171,7 +171,7 @@ pub enum Lasting {
 }
 
 impl Outcome {
-    /// There are items. `evidence` says where each was found.
+    /// There are items. `evidence` has where each was found.
     #[must_use]
     pub fn present(set: ParameterSet, evidence: Vec<Evidence>) -> Self {
         Self { sets: vec![set], evidence, lasting: None, note: None }

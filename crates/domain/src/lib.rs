@@ -1,11 +1,19 @@
 //! The types that every crate uses. They do no I/O, except for [`mod@file`] and [`secret`], which read files.
 //!
-//! - [`generator`]: the words of the plugin generator: `Query`, `Question`, `ParameterSet`, and a backend's `Outcome`.
+//! Start at [`generator`], the terms of the plugin generator: [`Query`](generator::Query) is one request of a backend, with its deadline and
+//! notes; [`Question`](generator::Question) is the identity of a request, which is stored with the answer;
+//! [`ParameterSet`](generator::ParameterSet) is one item of an answer; [`Outcome`](generator::Outcome) is the result of a backend.
+//!
 //! - [`error`]: why a backend has no answer.
 //! - [`document`]: strict JSON and YAML, whose numbers keep their text.
 //! - [`problem`]: mistakes of a configuration, and their places.
-//! - [`secret`]: secrets, and how they are kept out of all output.
-//! - [`clock`], [`units`], [`bounded_cache`] and the others are small tools.
+//! - [`secret`]: secrets, and their redaction.
+//! - [`difference`]: the sets that were added, removed and changed between two answers.
+//! - [`replay`]: recorded replies of sources, used in their place by `appset-gateway test`.
+//! - [`lifecycle`]: the phase of the process: serving, draining, closing.
+//! - [`visible`]: shows control and invisible characters of foreign texts by their code.
+//! - [`spelling`]: "did you mean" for misspelt names.
+//! - Small tools: [`clock`], [`units`] (durations, sizes), [`bounded_cache`], [`glob`], [`pattern`] (regular expressions), [`junit`] (reports).
 
 pub mod bounded_cache;
 pub mod clock;

@@ -39,7 +39,7 @@ const MAX_CONFIRMATIONS: usize = 16;
 /// A complete answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// What is answered.
+    /// The answer.
     pub entry: Arc<Entry>,
     /// Where it came from.
     pub source: AnswerSource,
@@ -69,7 +69,7 @@ pub enum AnswerSource {
 /// Why there is no new answer.
 #[derive(Debug, Clone)]
 pub struct Unknown {
-    /// What happened.
+    /// The failure.
     pub failure: Failure,
     /// Set if it happened to an earlier call: how long until the backend is called again, at the earliest.
     pub retry_after: Option<Duration>,
@@ -86,7 +86,7 @@ impl Unknown {
 /// Answers queries, and stores the answers.
 pub struct Engine {
     pub(crate) known: Arc<EngineState>,
-    /// By cache key, the route's revision and its keys. After a change of these, no caller waits for a run of before.
+    /// By cache key, the route's revision and its keys. After a change of these, no caller waits for an earlier run.
     pub(crate) flights: Flights<(Key, MadeUnder), Question, Finished>,
     /// Bounds the confirmations that are under way.
     pub(crate) confirmations: Arc<Semaphore>,
@@ -179,7 +179,7 @@ impl Engine {
                 self.note_served(resolved, &entry, now);
                 let backoff = self.backoff(&key, now);
                 if backoff.is_none() {
-                    // The run goes on without a waiting caller.
+                    // The run continues without a waiting caller.
                     drop(self.join(resolved, Wanted::Behind));
                 }
                 Ok(Answer { entry, source: AnswerSource::StaleWhileRevalidate(stale, backoff.map(Box::new)) })
@@ -249,7 +249,7 @@ impl Engine {
     pub(crate) fn join(&self, resolved: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Finished> {
         let route = &*resolved.route;
         // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
-        let recheck = || {
+        let second_lookup = || {
             let (entry, now) = (self.known.answers.memory().get(&resolved.key)?, self.clock.now());
             let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
             let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(resolved, &entry, now);
@@ -259,7 +259,7 @@ impl Engine {
         let made_under = MadeUnder { revision: route.revision(), trust: trust.fingerprint };
         self.flights.join(
             (resolved.key, made_under),
-            recheck,
+            second_lookup,
             || resolved.question.clone(),
             |guard| {
                 let run = Run { resolved: Arc::clone(resolved), wanted, trust, guard };

@@ -1,4 +1,4 @@
-//! The cache: answers by [`Key`], stored in [`Memory`]; [`policy`] says how long each may be served.
+//! The cache: answers by [`Key`], stored in [`Memory`]; [`policy`] computes how long each may be served.
 
 pub mod answers;
 pub mod disk;

@@ -35,7 +35,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What was learned about each item, if the backend queried several.
+    /// The findings about each item, if the backend queried several.
     #[must_use]
     pub fn evidence(&self) -> &[Evidence] {
         if let Self::Backend(error) = self { &error.evidence } else { &[] }

@@ -25,13 +25,13 @@ use domain::{
     units::{HumanDuration, Percent},
 };
 
-/// What a route's answers may lose from one to the next.
+/// The losses that the guard of a route allows from one answer to the next.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GuardConfig {
-    /// What an empty answer means after one that was not.
+    /// The treatment of an empty answer after one that was not.
     pub(crate) on_empty: OnEmpty,
-    /// What an answer means that loses more than `maxShrink` allows, but is not empty.
+    /// The treatment of an answer that loses more than `maxShrink` allows, but is not empty.
     pub(crate) on_shrink: OnShrink,
     /// An answer with fewer parameter sets is held.
     pub(crate) min_items: usize,
@@ -65,7 +65,7 @@ impl Default for GuardConfig {
     }
 }
 
-/// What an empty answer means after one that was not.
+/// The treatment of an empty answer after one that was not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnEmpty {
@@ -80,7 +80,7 @@ pub enum OnEmpty {
     Keep,
 }
 
-/// What an answer means that loses too much, but is not empty.
+/// The treatment of an answer that loses too much, but is not empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnShrink {

@@ -1,4 +1,4 @@
-//! What operators do: list the stored answers, invalidate them, decide on held ones.
+//! The actions of operators: list the stored answers, invalidate them, decide on held ones.
 
 pub mod conditions;
 mod decide;

@@ -67,7 +67,7 @@ pub struct Replica {
     pub(crate) synced: watch::Sender<u64>,
 }
 
-/// What a run's changes depend on.
+/// The preconditions of a run's changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Basis {
     pub(crate) epoch: String,
@@ -171,7 +171,7 @@ impl Replica {
         self.copy().versions.get(key).is_some_and(|known| known.is_served)
     }
 
-    /// Whether the record of `lineage` or of `key` is lost or cannot be read. `has_baseline` says whether an answer of the lineage was
+    /// Whether the record of `lineage` or of `key` is lost or cannot be read. `has_baseline`: whether an answer of the lineage was
     /// accepted: a held answer or a failure also makes a record, and says nothing about what was there before.
     pub(crate) fn is_lost(&self, lineage: &Key, key: &Key, has_baseline: impl FnOnce() -> bool) -> bool {
         let copy = self.copy();
@@ -208,7 +208,7 @@ impl Replica {
         Ok(lease)
     }
 
-    /// What changes of the records under `keys` depend on now.
+    /// The present preconditions of changes of the records under `keys`.
     pub(crate) fn basis(&self, keys: &[Key]) -> Basis {
         let copy = self.copy();
         let version = |key: &Key| (*key, copy.version_of(key));

@@ -1,4 +1,4 @@
-//! What replicas exchange by their store: the records of questions, who requested what, and refreshes that one leaves to another.
+//! The exchange of replicas by their store: the records of questions, the requesters, and refreshes that one leaves to another.
 
 mod offer;
 pub mod refreshes;

@@ -46,11 +46,11 @@ pub struct Route {
     pub shape: Shape,
     /// How long they live.
     pub policy: Policy,
-    /// What they may lose.
+    /// The rules of the guard.
     pub guard: Guard,
     /// The deadline of a call.
     pub deadline: Duration,
-    /// What is counted.
+    /// The counters.
     pub metrics: RouteMetrics,
     /// The candidate for its backend's place.
     pub shadow: Option<Arc<Shadow>>,
@@ -66,7 +66,7 @@ pub struct Route {
     origin: Origin,
 }
 
-/// What a route is made of.
+/// The parts of a route.
 pub struct RouteParts {
     /// Its name.
     pub name: String,
@@ -86,19 +86,19 @@ pub struct RouteParts {
     pub cache: CacheConfig,
     /// The parameters that stay when a commit moves on.
     pub lineage: Option<Vec<String>>,
-    /// What answers may lose.
+    /// The rules of the guard.
     pub guard: Guard,
     /// The deadline of a call.
     pub deadline: Duration,
     /// The candidate for its backend's place.
     pub shadow: Option<Arc<Shadow>>,
-    /// What is counted.
+    /// The counters.
     pub metrics: RouteMetrics,
-    /// What it was built from.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// What a route was built from. A route of the same origin is taken over by a reload, with its state.
+/// The origin of a route: what it was built from. A reload takes over a route of the same origin, with its state.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its configuration as a document.
@@ -181,7 +181,7 @@ impl Route {
     }
 
     /// Whether it depends on the bytes of a request alone that the route takes it, and with which parameters: no folder is
-    /// read and no command run. `is_named` says whether the path names the route.
+    /// read and no command run. `is_named`: whether the path names the route.
     #[must_use]
     pub fn depends_on_bytes_only(&self, is_named: bool) -> bool {
         let is_picked_by_bytes = is_named || self.matcher.as_ref().is_some_and(|matcher| !matcher.needs_file());
@@ -253,7 +253,7 @@ impl Route {
         self.backend.trust()
     }
 
-    /// What an answer is made under now.
+    /// The present revision, keys and roots that answers are made under.
     #[must_use]
     pub(crate) fn made_under(&self) -> MadeUnder {
         MadeUnder { revision: self.revision, trust: self.trust().fingerprint }

@@ -35,7 +35,7 @@ use telemetry::trace::{self, Span, SpanKind};
 /// before the run's end, because the backend can say best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// What a run comes to: the answer, or why there is none.
+/// The result of a run: the answer, or why there is none.
 pub(crate) type Finished = Result<Arc<Entry>, Failure>;
 
 /// Why a run starts.
@@ -85,7 +85,7 @@ pub(crate) struct Found {
 /// A run that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// What the backend answered.
+    /// The backend's answer.
     pub(crate) result: Result<Found, Failure>,
     /// When it began.
     pub(crate) began: Timestamp,
@@ -153,7 +153,7 @@ impl Run {
         Err(Failure::Backend(BackendError::unavailable(why)))
     }
 
-    /// What its answer is made under.
+    /// The route's revision, keys and roots that its answer is made under.
     pub(crate) fn made_under(&self) -> MadeUnder {
         MadeUnder { revision: self.resolved.route.revision(), trust: self.trust.fingerprint }
     }

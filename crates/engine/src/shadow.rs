@@ -69,7 +69,7 @@ pub struct Shadow {
     metrics: RouteShadowMetrics,
 }
 
-/// What a shadow is made of.
+/// The parts of a shadow.
 pub struct ShadowParts {
     /// The route's name.
     pub route: Arc<str>,
@@ -91,11 +91,11 @@ pub struct ShadowParts {
     pub timeout: HumanDuration,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What is counted.
+    /// The counters.
     pub metrics: RouteShadowMetrics,
 }
 
-/// What a run of the route's own backend came to.
+/// The result of a run of the route's own backend.
 pub enum Own {
     /// An answer that the guard accepted.
     Answer(Encoded),
@@ -105,7 +105,7 @@ pub enum Own {
     Failed,
 }
 
-/// What became of a comparison.
+/// The outcome of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compared {
     /// Both lists are the same.
@@ -189,7 +189,7 @@ impl Shadow {
         });
     }
 
-    /// What was found out since the configuration came into use.
+    /// The findings since the configuration came into use.
     #[must_use]
     pub fn report(&self) -> Report {
         self.differences.report(&self.route, self.kind, self.sample, self.noise.keys())

@@ -29,7 +29,7 @@ const RESERVED: [&str; 2] = ["generator", "values"];
 /// could not be read back from the cache.
 const DEEPEST: usize = 64;
 
-/// What a `null` in a parameter set means.
+/// The treatment of a `null` in a parameter set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Nulls {
@@ -64,7 +64,7 @@ pub struct ShapeConfig<'a> {
     pub echo: &'a [String],
     /// Whether numbers become text.
     pub stringify: bool,
-    /// What a `null` means.
+    /// The treatment of a `null`.
     pub nulls: Nulls,
 }
 
@@ -118,7 +118,7 @@ impl Shape {
         Self { output: mapping, echo: echo.to_vec(), stringify, nulls, evaluator: evaluator.clone() }
     }
 
-    /// The keys of its parameter sets, if the configuration says so: those of `output` and `echo`.
+    /// The keys of its parameter sets, if they are fixed by the configuration: those of `output` and `echo`.
     #[must_use]
     pub fn keys(&self) -> Option<Vec<&str>> {
         let output = self.output.as_ref()?.iter().map(|(key, _)| key.as_str());

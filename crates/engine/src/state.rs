@@ -89,7 +89,7 @@ impl EngineState {
         Ok(own.or(other).unwrap_or_default())
     }
 
-    /// What is held in the lineage of `resolved`, also under another name of its route.
+    /// The held answer in the lineage of `resolved`, even under a former name of its route.
     pub(crate) fn held_of(&self, resolved: &ResolvedQuery, now: Timestamp) -> Option<Held> {
         let renamed = || {
             let held = resolved.other_keys().find_map(|other| self.held.get(&other.lineage, now))?;
@@ -98,7 +98,7 @@ impl EngineState {
         self.held.get(&resolved.lineage(), now).or_else(renamed)
     }
 
-    /// Removes what is held in the lineage of `resolved` under other names of its route.
+    /// Removes the held answer in the lineage of `resolved` under other names of its route.
     pub(crate) fn end_holds_under_other_names(&self, resolved: &ResolvedQuery) {
         for other in resolved.other_keys() {
             if self.held.remove(&other.lineage) {

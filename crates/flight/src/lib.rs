@@ -1,5 +1,8 @@
 //! Single flight (invariant I5): however many callers wait for a key, the work runs once, in a task
 //! of its own. A caller that leaves neither stops nor repeats it.
+//!
+//! Start at [`Flights::join`]. [`wait::wait`] joins a flight and waits for its result until the caller's deadline. The `second_lookup` of a
+//! join is a lookup in the caller's cache under the lock, because a flight may have ended since the first lookup.
 
 pub mod wait;
 
@@ -47,7 +50,7 @@ struct Flight<L, T> {
 /// How a caller gets its value.
 #[derive(Debug)]
 pub enum FlightJoin<T> {
-    /// `recheck` found the value.
+    /// `second_lookup` found the value.
     Finished(T),
     /// Another call started the work.
     Joined(SharedResult<T>),
@@ -67,13 +70,13 @@ where
     L: Send + 'static,
     T: Clone + Send + Sync + 'static,
 {
-    /// Joins the flight for `key`, or starts `work`, which is about `label`. Without a flight, `recheck` runs under the
+    /// Joins the flight for `key`, or starts `work`, which is about `label`. Without a flight, `second_lookup` runs under the
     /// lock: a flight may have ended since the caller's own lookup. So `work` must record its result with
     /// [`FlightGuard::finish`] before it ends.
     pub fn join<W>(
         &self,
         key: K,
-        recheck: impl FnOnce() -> Option<T>,
+        second_lookup: impl FnOnce() -> Option<T>,
         label: impl FnOnce() -> L,
         work: impl FnOnce(FlightGuard<K, L, T>) -> W,
     ) -> FlightJoin<T>
@@ -85,7 +88,7 @@ where
             trace::wait_for(flight.span);
             return FlightJoin::Joined(flight.result.clone());
         }
-        if let Some(value) = recheck() {
+        if let Some(value) = second_lookup() {
             return FlightJoin::Finished(value);
         }
         let (finish, finished) = oneshot::channel();
@@ -185,14 +188,14 @@ mod tests {
             .map(|_| {
                 let (flights, runs, stored) = (flights.clone(), runs.clone(), stored.clone());
                 tokio::spawn(async move {
-                    let recheck = || Some(stored.load(Ordering::SeqCst)).filter(|value| *value > 0);
+                    let second_lookup = || Some(stored.load(Ordering::SeqCst)).filter(|value| *value > 0);
                     let stored = stored.clone();
                     let work = |guard: FlightGuard<_, _, _>| async move {
                         tokio::time::sleep(Duration::from_secs(1)).await;
                         guard.finish(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
                         1
                     };
-                    finished(flights.join(1, recheck, || (), work)).await
+                    finished(flights.join(1, second_lookup, || (), work)).await
                 })
             })
             .collect();
@@ -208,12 +211,12 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_the_flight_and_the_next_one_starts() {
         let flights = Flights::<u8, (), u8>::default();
-        let join = |recheck: Option<u8>, value: Option<u8>| {
+        let join = |second_lookup: Option<u8>, value: Option<u8>| {
             let work = |guard: FlightGuard<_, _, _>| async move {
                 let _guard = guard;
                 value.expect("as meant by this test")
             };
-            flights.join(1, || recheck, || (), work)
+            flights.join(1, || second_lookup, || (), work)
         };
         assert_eq!(finished(join(None, None)).await, None);
         let next = join(None, Some(7));

@@ -46,7 +46,7 @@ pub struct HookConfig {
     /// virtual repository in `registry`, or another host. A text, or a list of texts.
     #[serde(default)]
     pub repositories: BTreeMap<String, OneOrMore>,
-    /// What an event is about: CEL over `headers` (names in lower case) and `body`, with a list as its result. Each item has `image` (a
+    /// The subjects of an event: CEL over `headers` (names in lower case) and `body`, with a list as its result. Each item has `image` (a
     /// reference), `commit` (a full SHA), or `route` and `parameters`. Needed for `generic` and `cloudEvents`.
     pub subjects: Option<String>,
 }
@@ -135,7 +135,7 @@ impl HookConfig {
         Some(Hook { name: self.name.as_str().into(), kind, proof: proof?, registry, repositories, mapping })
     }
 
-    /// Notes what cannot be the beginning of an image reference.
+    /// Notes a host that cannot be the beginning of an image reference.
     fn check_places(&self, path: &Path, problems: &mut Problems) {
         let mut check = |path: &Path, place: &str| {
             if Subject::image(&format!("{place}/x:x")).is_none() || place.contains('@') {

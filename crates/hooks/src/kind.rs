@@ -1,4 +1,4 @@
-//! The kinds of senders: where each puts its proof, and what its events say.
+//! The kinds of senders: where each puts its proof, and how its events are read.
 
 mod forge;
 mod registry;
@@ -21,10 +21,10 @@ const MAX_ID_BYTES: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// Anything else. `subjects` says what an event is about.
+    /// Anything else. `subjects` finds the subjects of an event.
     #[default]
     Generic,
-    /// CloudEvents and CDEvents, structured or binary. `subjects` says what an event is about.
+    /// CloudEvents and CDEvents, structured or binary. `subjects` finds the subjects of an event.
     CloudEvents,
     /// GitHub, with the GitHub Container Registry.
     Github,
@@ -169,7 +169,7 @@ impl Kind {
         id.filter(|id| (1..=MAX_ID_BYTES).contains(&id.len())).map(str::to_owned)
     }
 
-    /// What an event is about.
+    /// The subjects of an event.
     ///
     /// # Errors
     /// When the body is not what this sender sends.

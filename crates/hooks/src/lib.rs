@@ -1,7 +1,12 @@
-//! Webhooks: who sends one, and what it is about. An event carries no data into an answer (invariant I9): it only makes the gateway ask its source
-//! again. This crate does no I/O, except that it reads secrets.
+//! Webhooks: who sent an event, and its subjects. An event carries no data into an answer (invariant I9): it only makes the gateway query its
+//! source again. This crate does no I/O, except that it reads secrets.
 //!
-//! Start at [`Hooks`]: a [`Delivery`] is proven, and becomes [`Subject`]s.
+//! Start at [`Hooks`]: a hook verifies the `proof` of a request and returns a [`Delivery`] with its [`Subject`]s.
+//!
+//! - `kind` is the kind of sender: `kind/forge` reads events of all code forges and their CI, `kind/registry` those of image registries.
+//! - [`Subjects`] finds the known questions that subjects concern; `selectors` does so for mappings.
+//! - [`Pushes`] compares the digests that were pushed with an answer.
+//! - `unmapped` is the error text for an event that a mapping cannot read. `config` has the keys of the configuration.
 
 mod config;
 mod kind;
@@ -48,7 +53,7 @@ pub struct Hook {
     mapping: Option<Mapping>,
 }
 
-/// What makes subjects of an event.
+/// The expression that makes subjects of an event.
 #[derive(Debug)]
 struct Mapping {
     expression: Expression,
@@ -60,7 +65,7 @@ struct Mapping {
 pub struct Delivery {
     /// The sender's id of the delivery. A repeated delivery has the same.
     pub id: Option<String>,
-    /// What it is about. Empty if the event changes nothing that the gateway may know.
+    /// Its subjects. Empty if the event changes nothing that the gateway may have read.
     pub subjects: Vec<Subject>,
 }
 
@@ -82,7 +87,7 @@ impl Hook {
         if let Proof::Caller(names) = &self.proof { Some(names) } else { None }
     }
 
-    /// What a sender would add to a delivery of `body` at `now`.
+    /// The proof that a sender would add to a delivery of `body` at `now`.
     ///
     /// # Errors
     /// When the hook's secret cannot be read, or it has none.
@@ -130,10 +135,10 @@ impl Hook {
         }
     }
 
-    /// Reads what an event is about.
+    /// Reads the subjects of an event.
     ///
     /// # Errors
-    /// When the body is not what this kind of sender sends. The text says what is wrong, and repeats nothing of the body.
+    /// When the body is not what this kind of sender sends. The text has the reason, and repeats nothing of the body.
     pub async fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Delivery, String> {
         let read: Value = serde_json::from_slice(body).map_err(|error| {
             format!("the body is not JSON: {} at line {}, column {}", category(&error), error.line(), error.column())

@@ -229,7 +229,7 @@ impl SharedSecret {
     }
 }
 
-/// What proves a delivery, on its sender's side.
+/// The proof of a delivery, as its sender writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentProof {
     /// Headers, by name.

@@ -1,4 +1,4 @@
-//! The digests that events say were pushed, and whether an answer has them.
+//! The digests that were pushed, by their events, and whether an answer has them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub enum Pushed {
 }
 
 impl Pushes {
-    /// Adds the push that `subject` is about. Returns false if it has no digest, or there is no room.
+    /// Adds the push that `subject` is about. Returns false if it has no digest, or the limit is reached.
     pub fn add(&mut self, subject: &Subject) -> bool {
         let Subject::Image { repository, tag: Some(tag), digest: Some(digest) } = subject else { return false };
         if self.0.len() >= MAX_PUSHES {

@@ -158,7 +158,7 @@ mod tests {
         assert!(selectors.size() < 10_000);
     }
 
-    /// What is not compared concerns all questions of its route, also if it comes by [`Selectors::extend`], and memory has a bound.
+    /// A parameter that is not compared makes the selector concern all questions of its route, even if it comes by [`Selectors::extend`], and memory has a bound.
     #[test]
     fn selectors_that_do_not_fit_select_their_route() {
         let many = |route: Option<&str>| {

@@ -1,4 +1,4 @@
-//! What an event is about: images, commits, or questions that a mapping names.
+//! The subject of an event: images, commits, or questions that a mapping names.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -12,7 +12,7 @@ use domain::generator::Selector;
 use lang::evaluator::Variables;
 use oci::{Digest, Reference};
 
-/// What one event is about.
+/// The subject of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// An image, or all tags of its repository.
@@ -26,7 +26,7 @@ pub enum Subject {
     },
     /// A commit, by its full SHA in lower case.
     Commit(String),
-    /// What `http` backends read at a URL, and below it. It has no query.
+    /// Documents that `http` backends read at a URL, and below it. It has no query.
     Url(String),
     /// The questions that this selects.
     Questions(Selector),
@@ -72,7 +72,7 @@ impl Subject {
         matches!(self, Self::Image { tag: Some(_), .. })
     }
 
-    /// What is read at `url`. Its query is left out.
+    /// The documents at `url`. Its query is left out.
     pub(super) fn url(url: &str) -> Option<Self> {
         let url = url::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         if url.as_str().len() > MAX_BYTES {

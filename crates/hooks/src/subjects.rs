@@ -23,7 +23,7 @@ pub struct Subjects {
     selectors: Selectors,
 }
 
-/// What events say about a tag.
+/// The information in events about a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reported {
     /// The digests that were pushed.

@@ -20,7 +20,7 @@ const KINDS: [(&str, &str); 12] = [
     ("Index out of bounds", "a list is too short"),
 ];
 
-/// What is said about `error`, with which `expression` ended. Only names that the expression itself has are repeated.
+/// The text about `error`, with which `expression` ended. Only names that the expression itself has are repeated.
 pub(super) fn why(expression: &Expression, error: &str) -> String {
     let source = one_line(expression.source().trim());
     let error = error.strip_prefix(&format!("`{source}`: ")).unwrap_or(error);

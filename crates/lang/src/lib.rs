@@ -1,6 +1,8 @@
 //! The two languages of a configuration. Start at [`template::Template`] (Jinja) and [`expression::Expression`] (CEL). Both are
-//! checked against the names in a [`scope::NameScope`] when the configuration is read. [`evaluator`] runs those that may be costly,
-//! in processes of its own.
+//! checked against the names in a [`scope::NameScope`] when the configuration is read.
+//!
+//! `template/bound` and `expression/bound` compute an upper bound of the cost. If it is small, the template or expression runs in this
+//! process. Otherwise [`evaluator`] runs it in a process with limits of memory and time, which is killed when it exceeds them.
 
 pub mod evaluator;
 pub mod expression;

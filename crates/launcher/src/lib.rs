@@ -5,6 +5,15 @@
 //! page tables: tens of milliseconds with some gigabytes of memory. A launcher reaps all descendants of its program, so it
 //! finds and ends every process that leaves its parent. A launcher ends with the gateway, even after `kill -9`. Launchers are started by a
 //! *supervisor*, which ends the processes of a launcher that was killed.
+//!
+//! Start at [`LauncherPool`].
+//!
+//! - In the gateway: `pool` starts programs, `permits` limits them, `slot` is one launcher, `running` a launcher with a program, `host` what all
+//!   launchers share, `supervisor` the supervisor seen from here, `idle` the launchers kept for reuse, and `usage` a program's memory and time.
+//! - In the launcher: `inside` is its main loop, `confine` gives up rights, `starter` starts a program, and `tree` ends its descendants.
+//! - Both: `wire` is the protocol and `link` its socket; `terms` are the rights and limits of a program; `failure` is why one did not run.
+//! - Files: `root` is the folder of all work folders, `folder` one of them, `copy` fills and `emptying` empties it. `exposure` finds files of the
+//!   gateway that scripts could read.
 
 mod confine;
 mod copy;

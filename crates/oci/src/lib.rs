@@ -1,8 +1,15 @@
 //! A client for image registries (OCI distribution specification) and image layouts. It turns a reference into a digest, and distinguishes
 //! *missing* from *unknown*. It has no routes and no answers.
 //!
-//! Start at [`registries`], which shares the results and prefers mirrors. A registry is one host, with its [`credentials`]
-//! and tokens. `lookup`, `contents`, `listing` and `referrers` read its replies.
+//! Start at [`Registries`], which shares results between callers and prefers mirrors. A [`Reference`] names an image, and a `registry` is one host.
+//!
+//! - [`lookup`] finds the digest of a tag; [`contents`] reads annotations, platforms and the commit of a digest ([`manifest`] has the
+//!   documents, `platform` the comparison); [`listing`] lists tags and repositories.
+//! - [`referrers`] finds the documents beside an image; [`documents`] are those that may be signatures; [`reading`](Reading) is the budget of one
+//!   lookup: documents and bytes.
+//! - Authentication: `registry/authorized` answers a registry's challenge; [`challenge`] parses it, [`token`] fetches the token, and
+//!   [`credentials`] reads `config.json`. `registry/redirected` follows redirects without credentials.
+//! - [`layout`] reads an image layout in a folder.
 
 pub mod challenge;
 pub mod config;

@@ -59,7 +59,7 @@ pub struct Descriptor {
 /// The parts of an image's configuration that matter here.
 #[derive(Debug, Clone, Deserialize)]
 pub struct OciImageConfig {
-    /// When it was built (RFC 3339), if it says so.
+    /// When it was built (RFC 3339), if it is known.
     pub created: Option<String>,
     os: Option<String>,
     #[serde(rename = "os.version")]

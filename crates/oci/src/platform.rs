@@ -44,13 +44,13 @@ impl Platform {
         ![&self.os, &self.architecture].into_iter().any(|name| name.trim().is_empty())
     }
 
-    /// Whether it says of itself that it is none, as that of an attestation.
+    /// Whether it is `unknown`, as the platform of an attestation.
     pub(super) fn is_unknown(&self) -> bool {
         self.os.trim().eq_ignore_ascii_case("unknown")
     }
 
-    /// How well an image for `self` runs on a host that is `wanted`: 0 is best. `None` if it does not run there. If `wanted`
-    /// leaves the variant open, any variant counts, after those that a host without the variant runs.
+    /// How well an image for `self` runs on a host that is `wanted`: 0 is best. `None` if it does not run there. If `wanted` has no
+    /// variant, baseline variants rank first, then any other.
     #[must_use]
     pub fn rank(&self, wanted: &Self) -> Option<u32> {
         let (own, host) = (self.normal(), wanted.normal());

@@ -54,7 +54,7 @@ pub struct Search {
 pub enum Lists {
     /// All that the formats need.
     All,
-    /// Only the referrers API, also if it is remembered that there is none.
+    /// Only the referrers API, even if it is remembered that there is none.
     Api,
 }
 

@@ -63,14 +63,14 @@ struct Shared {
 /// Lookups of the documents beside images that are under way.
 type Searches = Flights<[u8; 32], [u8; 32], Result<Arc<Documents>, BackendError>>;
 
-/// How long a caller waits for a tag, and how old the answer may be.
+/// The deadline of a caller for a tag, and the accepted age of the result.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// When the answer must be here.
+    /// The deadline.
     pub deadline: Instant,
-    /// The age up to which another caller's answer is used.
+    /// The age up to which the result of an earlier lookup is used.
     pub max_age: Duration,
-    /// Whether to wait for a lookup that another caller began. It may have missed a change.
+    /// Whether to share a lookup already in progress (false after an event: it may have started before the change).
     pub joins: bool,
 }
 

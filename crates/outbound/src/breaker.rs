@@ -185,7 +185,7 @@ impl BreakerState {
         self.failures = self.failures.saturating_add(1);
         self.first.get_or_insert(now);
         self.why = why;
-        // A failed probe finds the breaker open, and doubles the backoff; the first opening begins anew.
+        // A failed probe finds the breaker open, and doubles the backoff; the first opening resets it.
         let backoff = match &self.open {
             Some(open) => (open.backoff * 2).min(LONGEST),
             None => SHORTEST,
@@ -246,7 +246,7 @@ mod tests {
         probe.end(End::Well, later(1));
         assert!(!breaker.enter(later(1)).unwrap().is_probe());
         fail(&breaker, 4, later(1));
-        assert!(breaker.check(later(1)).is_ok(), "it counts anew");
+        assert!(breaker.check(later(1)).is_ok(), "the count restarts");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn note(outcome: &Outcome, record: &mut Record) {
 pub(crate) const fn spared(error: &BackendError) -> &'static str {
     match error.kind {
         ErrorKind::Throttled { .. } => "throttled",
-        ErrorKind::Timeout => "no_turn",
-        _ => "resting",
+        ErrorKind::Timeout => "no_permit",
+        _ => "backoff",
     }
 }

@@ -1,10 +1,19 @@
 //! The only way to send HTTP requests. Each request has a deadline and a size limit that holds while the body arrives.
-//! There are no redirects, no proxy from the environment, and no decompression.
+//! There are no redirects, no proxy from the environment, and no decompression. `oci` follows the redirects of registries itself.
 //!
 //! Destinations are protected. A failed request is sent again at most twice, and the number of requests under way is limited.
 //! A destination that fails gets no requests for a while, and neither does an account whose rate limit is used up.
 //!
-//! Start at [`Outbound`], which makes an [`HttpClient`] for each set of [`ClientOptions`]; `HttpClient::send` sends a [`Call`].
+//! Start at [`Outbound`], which makes an [`HttpClient`] for each set of [`ClientOptions`]; [`HttpClient::fetch`] sends a [`Call`] and returns a
+//! [`Reply`].
+//!
+//! - Before sending: `destination` limits requests per host, `breaker` pauses after failures, and `budget` observes the rate limits of
+//!   accounts.
+//! - Sending: `client` sends one request, `retry` decides about another attempt, and `conditional` uses `ETag`s.
+//! - Security: `addresses` checks resolved addresses, `link_policy` URLs in replies, and `tls` has certificates.
+//! - For operators: `seen` is the state of destinations, and `counts` and `named` make the metrics.
+//! - [`link`] reads `Link` headers, `lifetime` the lifetime of tokens, and `observe` sends a request for a reader who evaluates partial replies.
+//!
 //! [`kubernetes`] is the API server of the gateway's own cluster.
 
 mod addresses;

@@ -59,7 +59,7 @@ impl Reply {
     /// 206 is a part, 207 is several answers, 204 is none.
     ///
     /// # Errors
-    /// When the answer is not whole. The error says why.
+    /// When the answer is not whole. The error has the reason.
     pub fn check_whole(&self) -> Result<(), BackendError> {
         let invalid = |why: String| Err(BackendError::invalid_output(why));
         if !matches!(self.status, StatusCode::OK | StatusCode::CREATED) {

@@ -58,7 +58,7 @@ pub struct Delivered {
     pub at: Timestamp,
     /// The hook.
     pub hook: Arc<str>,
-    /// What became of it, as in metrics.
+    /// Its outcome, as in metrics.
     pub outcome: &'static str,
     /// Why it was refused.
     pub why: Option<String>,
@@ -96,7 +96,7 @@ pub struct Unproven {
     pub count: u64,
     /// When the last one came.
     pub at: Timestamp,
-    /// What was wrong with it.
+    /// Its error.
     pub why: String,
 }
 
@@ -151,7 +151,7 @@ impl Deliveries {
         self.kept.lock().unproven.iter().map(|(hook, unproven)| (Arc::clone(hook), unproven.clone())).collect()
     }
 
-    /// Keeps a delivery that was proven, and returns its number. `why` says why it was refused.
+    /// Keeps a delivery that was proven, and returns its number. `why` is the reason for a refusal.
     pub fn add(
         &self,
         hook: &Arc<str>,
@@ -183,7 +183,7 @@ impl Deliveries {
         number
     }
 
-    /// Changes what became of the delivery `number`.
+    /// Changes the outcome of the delivery `number`.
     pub(crate) fn set_outcome(&self, number: u64, outcome: &'static str) {
         self.kept.lock().change(&[number], |delivered| delivered.outcome = outcome);
     }

@@ -44,7 +44,7 @@ pub(crate) struct Events {
     seen: Recent<Receipt, ()>,
 }
 
-/// What an event is about, and the delivery that it came with.
+/// The subjects of an event, and its delivery.
 struct Event {
     subject: Subject,
     receipt: Option<Arc<Receipt>>,

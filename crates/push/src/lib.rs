@@ -1,13 +1,16 @@
-//! From an event to the ApplicationSets that it concerns.
+//! From an event to the ApplicationSets that it concerns. Start at [`Push`].
 //!
 //! A delivery of a hook ([`Push::take_delivery`]) has subjects: tags, commits, addresses. The questions whose answers depend on these are
-//! rechecked ([`Push::follow_events`]): their backends are called again, whatever is stored. What the engine then reports (a new answer, a held
-//! one, a source in trouble) goes to Argo CD ([`Push::follow_notices`]): ApplicationSets that were served something else are refreshed, and
-//! Kubernetes Events show the rest.
+//! rechecked ([`Push::follow_events`]): their backends are called again, whatever is stored. The engine reports the results as notices (a new
+//! answer, a held one, a source in trouble). These are passed to Argo CD ([`Push::follow_notices`]): ApplicationSets that were served another
+//! answer are refreshed, and Kubernetes Events show the rest.
+//!
+//! A source may be behind its event. So `events/queue` repeats a recheck that found nothing new, and `events/late` compares the subjects
+//! a second time, with questions that became known after the event. `deliveries` records the effects of each delivery, for operators.
 //!
 //! ```text
 //! hook ─► Events ─► queue of rechecks ─► engine ─► notices ─► queue of refreshes ─► argocd
-//!            └───────────────┴── Deliveries: what became of each ──────┘
+//!            └───────────────┴── Deliveries: the effects of each ──────┘
 //! ```
 
 mod deliveries;
@@ -28,7 +31,7 @@ use domain::{
 use engine::{answer::Engine, route::RouteTable};
 use telemetry::metrics::Metrics;
 
-/// What of the configuration in use counts here.
+/// The parts of the current configuration that this crate uses.
 #[derive(Debug)]
 pub struct Current {
     /// The routes.

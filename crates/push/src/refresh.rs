@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(250);
 /// How often the store is read for refreshes that an ended replica has left.
 const LEFT_EVERY: Duration = Duration::from_secs(5);
-/// How long the task goes on after [`Phase::Closing`], for what is due by then.
+/// How long the task continues after [`Phase::Closing`], for what is due by then.
 const FINISHED_WITHIN: Duration = Duration::from_secs(3);
 /// How long the task sleeps when no refresh waits.
 const IDLE: Duration = Duration::from_hours(1);
@@ -78,7 +78,7 @@ impl Push {
         }
     }
 
-    /// The notices of the engine. Those that find no room are counted.
+    /// The notices of the engine. Those that do not fit into the queue are counted.
     fn follow_engine(&self) -> Receiver<Notice> {
         let metrics = self.metrics.refreshes.clone();
         self.engine.notices(move || metrics.dropped(1))
@@ -126,7 +126,7 @@ impl Push {
         });
     }
 
-    /// Leaves what `queue` holds to other replicas. So many `notices` were not handled.
+    /// Leaves the refreshes in `queue` to other replicas. So many `notices` were not handled.
     async fn leave_refreshes(&self, queue: RefreshQueue, notices: usize) {
         self.metrics.refreshes.dropped(notices);
         let names = queue.into_names();

@@ -19,7 +19,7 @@ const ANY_VERSION: &str = "application/vnd.dev.sigstore.bundle";
 /// A bundle.
 #[derive(Debug)]
 pub(super) struct Bundle {
-    /// Who claims to have signed it.
+    /// The claimed signer.
     pub(super) material: Material,
     /// The signed content.
     ///

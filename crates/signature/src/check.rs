@@ -1,4 +1,4 @@
-//! Checks the documents beside one image. They may come one after the other: each is verified once, also if more documents follow, and for
+//! Checks the documents beside one image. They may come one after the other: each is verified once, even if more documents follow, and for
 //! all commits. [`Policy::check`] is the same for a whole list.
 
 use std::sync::Arc;

@@ -27,7 +27,7 @@ pub(super) struct Signed {
     pub(super) says: Says,
     /// The authority's claims about the signer; `None` for a key.
     pub(super) claims: Option<Claims>,
-    /// Who signed it, exactly: the name of the key as bundles have it, or issuer and identity.
+    /// The exact signer: the name of the key as in bundles, or issuer and identity.
     pub(super) by: String,
 }
 

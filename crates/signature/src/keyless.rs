@@ -33,7 +33,7 @@ pub(super) enum Fit {
     Other,
 }
 
-/// Checks `bundle`, which was read from `bytes`. `fit` says whether a certificate's issuer and identity are those of the signer;
+/// Checks `bundle`, which was read from `bytes`. `fit`: whether a certificate's issuer and identity are those of the signer;
 /// `needs_log`, whether the signature and the certificate must be in transparency logs.
 pub(super) fn check(
     (bundle, bytes): (&Bundle, &[u8]),

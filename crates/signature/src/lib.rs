@@ -2,7 +2,12 @@
 //! beside an image, and returns a [`PolicyVerdict`] over all of them. It reads the public keys and trusted roots of the
 //! configuration from files, again while the gateway runs.
 //!
-//! Start at [`Policy`], which is built from a [`SignatureConfig`].
+//! Start at [`Policy`], which is built from a [`SignatureConfig`], and its [`Policy::check`].
+//!
+//! - Documents: `bundle` (Sigstore), `simple` (cosign before version 3), and `statement`, the signed content of a bundle.
+//! - One document: `signer` compares its identity or key with the configuration, `key` verifies with a public key, `keyless` verifies a
+//!   certificate chain (`claims` are the certificate's), and `provenance` compares the build. `document_verdict` is the result.
+//! - All documents of an image: `check` verifies each once, and `verdict` combines the results.
 
 mod bundle;
 mod check;

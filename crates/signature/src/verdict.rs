@@ -55,7 +55,7 @@ pub(super) struct Tally {
 struct Good {
     place: String,
     signer: String,
-    /// Who signed it, exactly.
+    /// The exact signer.
     by: String,
     commit: Option<String>,
 }
@@ -103,8 +103,8 @@ impl Tally {
         self.good.clear();
     }
 
-    /// Leaves each of `tallies` at most one identity or key that signed, and another one for each. Each counts once, although
-    /// several demands may describe it.
+    /// Assigns each demand (one of `tallies`) at most one signer, and each signer to at most one demand, although several demands may
+    /// describe it.
     pub(super) fn share(tallies: &mut [Self]) {
         let mut taken = HashMap::new();
         for demand in 0..tallies.len() {
@@ -123,7 +123,7 @@ impl Tally {
     }
 }
 
-/// Finds somebody for `demand`, if need be by finding somebody else for another demand. `tried` were tried for it already.
+/// Finds a signer for `demand`, moving other demands to other signers if needed (Kuhn's algorithm). `tried` are the signers tried already.
 fn take<'a>(
     demand: usize,
     tallies: &'a [Tally],
@@ -134,7 +134,7 @@ fn take<'a>(
         if !tried.insert(by) {
             continue;
         }
-        // An augmenting path, as in Kuhn's matching of two sets: the demand that has `by` may find another one.
+        // An augmenting path: the demand that has `by` may find another signer.
         let is_free = match taken.get(&**by) {
             Some(&other) => take(other, tallies, taken, tried),
             None => true,

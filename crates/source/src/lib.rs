@@ -1,5 +1,8 @@
 //! The interface between the engine and the backends ([`Backend`]), and to a program beside a route ([`Probe`]). `backend` has the kinds of backends,
 //! which implement these traits; the engine uses nothing else of them.
+//!
+//! Start at [`Backend::fetch`]. [`Nature`] has the constants of a built backend. `large` moves work on large documents to threads that may
+//! block ([`work_on`]); it is here because engine and backends share its permits.
 
 mod large;
 mod nature;
@@ -29,7 +32,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Whenever the backend does not know the whole answer: unknown is never an empty list (invariants I2, I3).
     async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError>;
 
-    /// What is fixed about it.
+    /// Its constants.
     fn nature(&self) -> &Nature;
 
     /// The backends that it is made of.
@@ -52,14 +55,14 @@ pub trait Backend: Send + Sync + 'static {
         reached
     }
 
-    /// Forgets what it remembers of earlier queries, so that the next query is sent to the source.
+    /// Forgets the results of earlier queries, so that the next query is sent to the source.
     fn forget(&self) {
         for part in self.parts() {
             part.forget();
         }
     }
 
-    /// Starts what should be ready before the first query, such as workers.
+    /// Starts parts that should be ready before the first query, such as workers.
     fn start(&self) {
         for part in self.parts() {
             part.start();
@@ -98,7 +101,7 @@ pub async fn fetch_watched(
 pub struct Reached {
     /// The source, such as `https://inventory.example.com`.
     pub source: String,
-    /// What it said, or why it cannot be reached.
+    /// Its reply, or why it cannot be reached.
     pub result: Result<String, BackendError>,
 }
 
@@ -111,7 +114,7 @@ pub trait Probe: std::fmt::Debug + Send + Sync + 'static {
     /// When the program fails. That is *unknown*, and never a "no".
     async fn wants(&self, query: &Query) -> Result<bool, BackendError>;
 
-    /// What the program prints.
+    /// The program's output.
     ///
     /// # Errors
     /// When the program fails.

@@ -1,8 +1,8 @@
-//! What is fixed about a backend once it is built.
+//! The constants of a built backend.
 
 use lang::scope::ValueType;
 
-/// What does not change while a backend lives, so that it is computed once.
+/// The values that do not change while a backend lives, so that they are computed once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nature {
     /// Whether an answer may depend on the ApplicationSet's name, which is then part of its cache key.

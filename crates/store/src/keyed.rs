@@ -1,8 +1,8 @@
-//! A store whose content proves that a replica made it. Who can write to the store could otherwise deploy and delete: every replica
-//! trusts what is there. With `cache.shared.key`, each record has a code (HMAC-SHA256) by a key that the replicas share, for its place
-//! and its order. What has no such code counts as lost: the guard holds the next answer, and nothing is served from it.
+//! A store whose records are authenticated. Anyone with write access could otherwise deploy and delete, because replicas trust the content of
+//! the store. With `cache.shared.key`, each record has a code (HMAC-SHA256) by a key that the replicas share, over its place
+//! and its order. A record without a valid code counts as lost: the guard holds the next answer, and nothing is served from it.
 //!
-//! Numbers and times of the store have no code. Who writes there can still end the contact of all replicas: they answer nothing then.
+//! Numbers and times of the store have no code. A client that changes them can end the contact of all replicas, which then answer nothing.
 
 mod history;
 mod ring;
@@ -61,7 +61,7 @@ impl KeySource {
         KeyRing::parse(&self.prefix, text).map_err(|why| format!("{}: {why}", self.secret))
     }
 
-    /// Whether replicas that name `other` have one of these keys. Says what is wrong if not.
+    /// Checks that one of these keys has the id `other`, which other replicas use. Returns the reason otherwise.
     pub(super) fn compare(source: Option<&Self>, other: &str) -> Result<(), String> {
         let ids = source.map(Self::read).transpose()?.map(|ring| ring.ids()).unwrap_or_default();
         if ids.iter().any(|id| id == other) { Ok(()) } else { Err(wrong_key(other, &ids)) }
@@ -72,7 +72,7 @@ impl KeySource {
     }
 }
 
-/// A store, and the keys that prove what is in it. Without keys it trusts what is there.
+/// A store, and the keys that authenticate its records. Without keys it trusts all records.
 pub struct KeyedStore<S> {
     inner: S,
     source: Option<KeySource>,
@@ -120,7 +120,7 @@ impl<S: Store> KeyedStore<S> {
         Ok(())
     }
 
-    /// The ids of the keys now. Keys that cannot be read now are those of before.
+    /// The ids of the keys now. If they cannot be read now, the earlier ones.
     fn read_again(&self) -> Result<Vec<String>, String> {
         let Some(source) = &self.source else { return Ok(Vec::new()) };
         let read = source.read();
@@ -136,13 +136,13 @@ impl<S: Store> KeyedStore<S> {
             }
             (Err(error), None) => return Err(error),
             (Err(error), Some(_)) => {
-                tracing::warn!(%error, "cannot read the keys of the shared store; those of before are used");
+                tracing::warn!(%error, "cannot read the keys of the shared store; the earlier ones are used");
             }
         }
         Ok(state.ring.as_ref().map(|ring| ring.ids()).unwrap_or_default())
     }
 
-    /// Leaves of `reply` only what a replica made.
+    /// Removes from `reply` everything that no replica wrote.
     fn open_reply(&self, reply: &mut SyncReply) {
         let mut state = self.state.lock();
         if state.epoch != reply.epoch {
@@ -190,7 +190,7 @@ fn wrong_key(other: &str, ids: &[String]) -> String {
     )
 }
 
-/// What `record` holds that a replica made. If one of its fields is not, nothing of it can be read.
+/// The content of `record`, if a replica wrote all of its fields. Otherwise none of them can be read.
 fn open_record(ring: &KeyRing, history: &mut History, key: &RecordKey, record: &Record) -> Record {
     let mut opened = Record::new(record.version);
     for field in Field::ALL {

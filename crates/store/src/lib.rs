@@ -1,8 +1,10 @@
 //! The store that replicas share: one record per cache key, run numbers, leases, invalidations. It stores bytes and versions; the engine gives
 //! them a meaning.
 //!
-//! Start at the trait [`Store`]: Valkey or Redis in production, `MemoryStore` in tests (feature `testing`). [`KeyedStore`] adds a code to each record, so that
-//! nobody else can write one.
+//! Start at the trait [`Store`]: Valkey or Redis in production (`redis`), `MemoryStore` in tests (feature `testing`). Each call is one Lua script,
+//! `redis/<call>.lua`. Recovery is in `sync.lua` and `offer.lua`; `memory` is the reference for both. [`KeyedStore`] adds a code to each record, so
+//! that only replicas with the key can write one: `keyed/ring` has the keys, `keyed/history` detects records that were put back, and
+//! `keyed/rotation` changes the key.
 
 mod config;
 mod keyed;
@@ -47,7 +49,7 @@ pub type RecordKey = [u8; 32];
 pub enum Field {
     /// The last good answer.
     Answer,
-    /// What the guard compares the next answer with.
+    /// The guard's baseline.
     Baseline,
     /// The answer that is held.
     Held,
@@ -86,7 +88,7 @@ impl Record {
     }
 }
 
-/// What a replica reports and asks in one sync.
+/// A replica's report and request in one sync.
 #[allow(clippy::struct_excessive_bools, reason = "each is a report of its own")]
 #[derive(Debug, Clone)]
 pub struct SyncRequest {
@@ -102,7 +104,7 @@ pub struct SyncRequest {
     pub highest: u64,
     /// How much of the store the replica's copy held when it was last in contact.
     pub copy: CopyState,
-    /// How many replicas were live when the copy last held all of the store, this one included. Those may have gone on without it.
+    /// How many replicas were live when the copy last held all of the store, this one included. They may have kept running without this replica.
     pub live_then: usize,
     /// Whether the replica has offered its copy in the epoch that it has.
     pub has_offered: bool,
@@ -129,7 +131,7 @@ pub enum CopyState {
     Empty,
 }
 
-/// What the store answers to a sync.
+/// The store's reply to a sync.
 #[derive(Debug, Clone)]
 pub struct SyncReply {
     /// The store's time.
@@ -160,7 +162,7 @@ pub struct SyncReply {
     pub current: usize,
 }
 
-/// Who may run a question now.
+/// The replica that may run a question now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
     /// The caller, with this run number.
@@ -235,7 +237,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// What a replica offers to a store that has lost writes.
+/// A replica's offer to a store that has lost writes.
 #[derive(Debug, Clone)]
 pub struct Offer {
     /// Whether the copy is that of a gateway without a store ([`CopyState::Alone`]).
@@ -278,15 +280,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The notes in a list.
     async fn notes(&self, list: &str) -> Result<Vec<(String, String)>, StoreError>;
 
-    /// Claims `name` for so long. Returns false if somebody has claimed it before.
+    /// Claims `name` for so long. Returns false if it is claimed already.
     async fn claim(&self, name: &str, lasts: Duration) -> Result<bool, StoreError>;
 
     /// Restores records that the store has lost: absent ones, and earlier versions that no commit of this epoch has changed. Where two
     /// baselines differ and it is not known which one is later, the previous state is unknown, and the record cannot be read.
     async fn offer(&self, epoch: &str, offer: &Offer) -> Result<(), StoreError>;
 
-    /// Makes the first of `ids` the name of the key with which records are made, if `ids` has the name of before. Returns the name of
-    /// before otherwise. Without `ids`, only compares.
+    /// Makes the first of `ids` the current key id, if `ids` contains the current one. Otherwise returns the current one. Without `ids`, only
+    /// compares.
     async fn name_key(&self, ids: &[String]) -> Result<Option<String>, StoreError>;
 
     /// Records with a later version than `after`, as they are in the store.

@@ -40,7 +40,7 @@ struct Data {
     /// The name of the key with which records are made.
     key: Option<String>,
     epoch: Option<Epoch>,
-    /// What the standby has.
+    /// The standby's copy.
     replicated: Option<Epoch>,
 }
 

@@ -17,7 +17,7 @@ use super::{
 /// Room for a usual line, in bytes.
 const USUAL: usize = 512;
 
-/// What the line says, in its order.
+/// The fields of the line, in its order.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered<'a> {
     /// The request's id.
@@ -79,7 +79,7 @@ impl Answered<'_> {
         );
     }
 
-    /// Appends what [`JsonLine`] makes of the event.
+    /// Appends the event as [`JsonLine`] writes it.
     fn write(&self, stamp: &Stamp, place: Option<&SpanContext>, line: &mut Vec<u8>) {
         line.reserve(USUAL);
         line.extend_from_slice(b"{\"timestamp\":\"");

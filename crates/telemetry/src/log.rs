@@ -42,12 +42,12 @@ pub enum Format {
 pub enum LogLevel {
     /// Everything.
     Debug,
-    /// What happened.
+    /// Normal events.
     #[default]
     Info,
-    /// What an operator should look into.
+    /// Events that an operator should look into.
     Warn,
-    /// What failed.
+    /// Failures.
     Error,
 }
 

@@ -8,13 +8,13 @@ mod callers;
 mod connections;
 mod evaluations;
 mod hooks;
+mod limits;
 mod outbound;
 mod process;
 mod programs;
 mod refreshes;
 mod registry;
 mod reloads;
-mod rooms;
 mod routes;
 mod shadows;
 mod store;
@@ -32,12 +32,12 @@ pub use self::{
     connections::ConnectionMetrics,
     evaluations::EvaluationMetrics,
     hooks::HookMetrics,
+    limits::{LimitMetrics, LimitUse, SharedLimit},
     outbound::OutboundMetrics,
     process::ProcessMetrics,
     programs::ProgramMetrics,
     refreshes::RefreshMetrics,
     reloads::ReloadMetrics,
-    rooms::{Room, RoomMetrics, RoomUse},
     routes::{RouteGauges, RouteNow},
     shadows::{RouteShadowMetrics, ShadowMetrics},
     store::StoreMetrics,
@@ -87,11 +87,11 @@ pub struct Metrics {
     pub flights: IntGauge,
     /// The current state of each route.
     pub routes: RouteGauges,
-    /// What routes take of the rooms that they share.
-    pub rooms: RoomMetrics,
+    /// The use of the limits that routes share.
+    pub limits: LimitMetrics,
     /// Comparisons with shadows.
     pub shadows: ShadowMetrics,
-    /// What the gateway's process uses.
+    /// The resources of the gateway's process.
     pub process: ProcessMetrics,
     /// Reads and writes of the file of last good answers.
     pub disk: DiskMetrics,
@@ -113,7 +113,7 @@ pub struct Metrics {
     pub reloads: ReloadMetrics,
     /// Issuers of tokens, and token reviews.
     pub callers: CallerMetrics,
-    /// What became of spans.
+    /// The outcomes of spans.
     pub spans: SpanMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
@@ -143,7 +143,7 @@ impl DiskMetrics {
             )?,
             lost: registry.counter(
                 "appset_gateway_disk_lost_total",
-                "Records that could not be written, or had to leave for want of room. What a lost record said is unknown.",
+                "Records that could not be written, or were evicted because the limit was reached. The content of a lost record is unknown.",
             )?,
         })
     }
@@ -283,7 +283,7 @@ impl Metrics {
             )?,
             flights: registry.gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
             routes: RouteGauges::new(registry)?,
-            rooms: RoomMetrics::new(registry)?,
+            limits: LimitMetrics::new(registry)?,
             shadows: ShadowMetrics::new(registry)?,
             process: ProcessMetrics::new(registry)?,
             disk: DiskMetrics::new(registry)?,

@@ -67,7 +67,7 @@ impl PluginManifest {
     }
 }
 
-/// Decodes `tree`. If that fails, `report` says why.
+/// Decodes `tree`. If that fails, `report` has the reason.
 pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<PluginManifest> {
     let mut problems = Problems::default();
     let root = Path::root();

@@ -1,4 +1,4 @@
-//! The usual causes of a syntax error in YAML, in plain words. The parser says where it could not go on, which is often behind the mistake.
+//! The usual causes of a syntax error in YAML, in plain words. The parser reports where it could not continue, which is often behind the mistake.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::{Position, Report};
 const LISTS: [&str; 10] =
     ["backends", "certificates", "hooks", "input", "jwt", "merge", "pipeline", "routes", "subjects", "tokens"];
 
-/// What is wrong, where, and what to write.
+/// An error, its place, and the correction.
 struct Cause {
     at: Position,
     message: String,

@@ -37,7 +37,7 @@ struct Now {
     shares: BTreeMap<u64, Held>,
 }
 
-/// What one share holds, in bytes.
+/// The size of one share, in bytes.
 #[derive(Debug)]
 struct Held {
     received: usize,

@@ -1,4 +1,4 @@
-//! What a listener serves: a router, and before it the calls that need no router.
+//! The content of a listener: a router, and before it the calls that need no router.
 
 use std::{convert::Infallible, fmt, ops::ControlFlow, pin::Pin, sync::Arc};
 
@@ -14,7 +14,7 @@ pub(crate) trait Calls: Send + Sync {
     fn take(&self, request: Request) -> ControlFlow<Answering, Request>;
 }
 
-/// What a listener serves.
+/// The content of a listener.
 #[derive(Clone)]
 pub struct Site {
     router: Router,

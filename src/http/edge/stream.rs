@@ -18,7 +18,7 @@ use super::{Limits, Refusals, budget::Share};
 /// The beginning of hyper's own answer to a head that is too large.
 const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
 
-/// What a connection waits for.
+/// The wait of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionPhase {
     /// The client's next request, of which nothing has arrived.
@@ -54,7 +54,7 @@ pub(crate) struct TimedStream<T> {
     stream: T,
     state: Arc<ConnectionState>,
     refusals: Arc<Refusals>,
-    /// What is left to send of our refusal, once there is one.
+    /// The unsent rest of our refusal, once there is one.
     refusal: Option<Bytes>,
 }
 
@@ -82,12 +82,12 @@ impl ConnectionState {
         self.share.hold(size);
     }
 
-    /// What the connection waits for.
+    /// The connection's wait.
     pub(crate) fn phase(&self) -> ConnectionPhase {
         self.now().phase
     }
 
-    /// What the connection waits for, and when it times out.
+    /// The connection's wait, and its timeout.
     pub(crate) fn deadline(&self) -> (ConnectionPhase, Option<Instant>) {
         let Now { phase, since, unread_since, .. } = *self.now();
         if let Some(unread_since) = unread_since {

@@ -58,7 +58,7 @@ impl Streams {
         Stream { streams: Arc::clone(self), number: now.count, held }
     }
 
-    /// What the connection waits for, and when it times out.
+    /// The connection's wait, and its timeout.
     pub(crate) fn deadline(&self) -> (ConnectionPhase, Option<Instant>) {
         let now = self.now();
         if let Some((_, since)) = now.unread.first() {

@@ -1,4 +1,4 @@
-//! The configuration in use: since when, what the last reload said, and its outline.
+//! The configuration in use: since when, the result of the last reload, and its outline.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What surrounds every view: the head, the navigation, and the visitor.
+//! The frame of every view: the head, the navigation, and the visitor.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -65,7 +65,7 @@ pub(crate) struct Visitor {
     pub(crate) form_token: String,
 }
 
-/// What surrounds a view.
+/// The frame of a view.
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
     /// The title of the view.

@@ -7,7 +7,7 @@ use super::text::{count, outside, parameters, prose, since, value_of};
 use crate::overview::events::{Event, EventLog, UnprovenEvents};
 use domain::clock::Timestamp;
 
-/// The last deliveries. `has_hooks` says whether any hook is configured.
+/// The last deliveries. `has_hooks`: whether any hook is configured.
 pub(crate) fn events(events: &EventLog, has_hooks: bool, now: Timestamp) -> Markup {
     html! {
         div.heading { h1 { "Events" } @if !events.events.is_empty() { p.quiet { "the last " (events.events.len()) " deliveries" } } }

@@ -1,4 +1,4 @@
-//! Explains an answer: a question in a form, or one of the known ones; then each step, what the witnesses said, and what Argo CD would get.
+//! Explains an answer: a question in a form, or one of the known ones; then each step, the evidence, and the answer to Argo CD.
 
 mod question;
 mod result;

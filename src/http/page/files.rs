@@ -17,7 +17,7 @@ pub(crate) struct File {
 /// The style of the page.
 pub(super) static STYLE: LazyLock<File> =
     LazyLock::new(|| File::new("css", "text/css; charset=utf-8", include_str!("page.css")));
-/// What the page does beyond showing: it refreshes itself.
+/// The script of the page: it refreshes the page.
 pub(super) static SCRIPT: LazyLock<File> =
     LazyLock::new(|| File::new("js", "text/javascript; charset=utf-8", include_str!("page.js")));
 /// The icon in a browser's tab.

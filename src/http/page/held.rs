@@ -26,7 +26,7 @@ const MAX_REASON: usize = 500;
 pub(crate) struct Shown {
     /// The held answer.
     pub(crate) held: Held,
-    /// Who asks for it.
+    /// Its requesters.
     pub(crate) requesters: Vec<Arc<str>>,
     /// How many parameter sets the last good answer has, if it is still known.
     pub(crate) last_good: Option<usize>,
@@ -111,7 +111,7 @@ fn names(all: &[Arc<str>]) -> Markup {
     html! { @for (index, name) in all.iter().enumerate() { @if index > 0 { ", " } (outside(name)) } }
 }
 
-/// What would change: the sets that would be gone, by name, and how many there would be.
+/// The change: the sets that would be gone, by name, and how many there would be.
 fn difference(shown: &Shown, is_whole: bool) -> Markup {
     let Shown { held, last_good, stays, .. } = shown;
     let gone = &held.breach.gone;
@@ -158,7 +158,7 @@ fn confirmed(held: &Held) -> Markup {
     }
 }
 
-/// What the run learned.
+/// The findings of the run.
 pub(super) fn evidence(all: &[Evidence], is_open: bool) -> Markup {
     html! {
         @if !all.is_empty() {

@@ -42,7 +42,7 @@ pub(crate) fn sign_in(to: &str, problem: Option<&str>, is_private: bool, came_fr
     }
 }
 
-/// What went wrong, with the id under which the log has more.
+/// The error, with the id of the log lines with details.
 pub(crate) fn problem(title: &str, message: &str, request_id: &str) -> Markup {
     html! {
         section.narrow {
@@ -54,7 +54,7 @@ pub(crate) fn problem(title: &str, message: &str, request_id: &str) -> Markup {
     }
 }
 
-/// What was done.
+/// The action.
 pub(crate) fn done(title: &str, message: &str) -> Markup {
     html! {
         section.narrow {

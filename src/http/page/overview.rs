@@ -72,7 +72,7 @@ fn of_alert(alert: &Alert, held: &HeldAnswers, now: Timestamp) -> Markup {
     }
 }
 
-/// What a held answer would delete, in short.
+/// The deletions by a held answer, in short.
 fn loss(held: &HeldAnswer, now: Timestamp) -> Markup {
     html! {
         p { (prose(&held.reason)) }
@@ -90,7 +90,7 @@ fn loss(held: &HeldAnswer, now: Timestamp) -> Markup {
     }
 }
 
-/// What is wrong, in a few words.
+/// The problem, in a few words.
 fn title(alert: &Alert, held: Option<&HeldAnswer>) -> Markup {
     let is_loss = held.is_some_and(|held| !held.gone.is_empty());
     let route = alert.route.as_deref().unwrap_or_default();
@@ -100,7 +100,7 @@ fn title(alert: &Alert, held: Option<&HeldAnswer>) -> Markup {
             AlertKind::Held if !is_loss => { "An answer of " (outside(route)) " is held" },
             AlertKind::Held => { (outside(route)) " would lose Applications, so its answer is held" },
             AlertKind::Failing => { (outside(route)) " has no answer" },
-            AlertKind::StandingIn => { (outside(route)) " serves an older answer" },
+            AlertKind::Fallback => { (outside(route)) " serves an older answer" },
             AlertKind::BreakerOpen => { (outside(subject)) " is not called for a while" },
             AlertKind::StoreAway => "The shared store does not answer",
             AlertKind::StoreLostRecords => "The shared store has lost records",
@@ -120,7 +120,7 @@ fn place(alert: &Alert) -> (String, &'static str) {
     let id = alert.id.as_deref().map(segment).unwrap_or_default();
     match alert.kind {
         AlertKind::Held => (format!("/held/{id}"), "/held"),
-        AlertKind::Failing | AlertKind::StandingIn => (format!("/explain?key={id}"), "/routes"),
+        AlertKind::Failing | AlertKind::Fallback => (format!("/explain?key={id}"), "/routes"),
         AlertKind::BreakerOpen => ("/sources".to_owned(), "/sources"),
         AlertKind::HooksRefused => ("/events".to_owned(), "/events"),
         _ => ("/configuration".to_owned(), "/configuration"),

@@ -10,7 +10,7 @@ use domain::{clock::Timestamp, generator::Parameters, visible::is_hidden};
 
 /// The longest document that is shown whole, in characters.
 const MAX_DOCUMENT: usize = 32 * 1024;
-/// What a segment of a path may hold as it is.
+/// The characters that a segment of a path may contain unescaped.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
 /// A text from outside. Characters that cannot be seen, or that change the direction of others, are shown by their code.

@@ -60,7 +60,7 @@ pub fn edge(app: &App) -> Edge {
     Edge { tls, limits, refusals, drains_in: Phase::Ended, closes_in: Phase::Ended, ..edge }
 }
 
-/// What is wrong now.
+/// The present problems.
 const STATUS: &str = "/admin/status";
 /// The routes, and what each serves.
 const ROUTES: &str = "/admin/routes";
@@ -68,7 +68,7 @@ const ROUTES: &str = "/admin/routes";
 const SOURCES: &str = "/admin/sources";
 /// The last deliveries of hooks.
 const EVENTS: &str = "/admin/events";
-/// What a source says to a question now, and what Argo CD would get.
+/// A source's result for a question now, and the answer to Argo CD.
 const EXPLAIN: &str = "/admin/explain";
 /// The remembered answers.
 const ANSWERS: &str = "/admin/answers";
@@ -84,7 +84,7 @@ const REJECT: &str = "/admin/held/{id}/reject";
 
 /// The paths that change nothing although they take a `POST`.
 const READS_BY_POST: [&str; 2] = [EXPLAIN, CONCERNS];
-/// What an event would concern.
+/// The questions that an event would concern.
 const CONCERNS: &str = "/admin/hooks/{name}/concerns";
 
 /// The last questions, with their answers.

@@ -22,7 +22,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many bytes of an authenticated sender's body are not counted: more than most calls have. So large bodies never keep small ones out.
 const UNCOUNTED_BYTES: usize = 16 * 1024;
 
-/// Who sends a body.
+/// The sender of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// A caller that has authenticated.

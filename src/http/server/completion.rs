@@ -51,7 +51,7 @@ pub(crate) struct Completion {
     pub(crate) requested_route: Option<String>,
     /// The ApplicationSet, once it is known.
     pub(crate) application_set: Option<Arc<str>>,
-    /// Its namespace, if the caller says it.
+    /// Its namespace, if the caller sends it.
     pub(crate) namespace: Option<Arc<str>>,
     /// The cache key, once it is known.
     pub(crate) key: Option<Key>,
@@ -297,7 +297,7 @@ impl Drop for Completion {
     }
 }
 
-/// What became of a request with an error, for the log. Only a request that the gateway would not serve is refused.
+/// The outcome of a request with an error, for the log. Only a request that the gateway would not serve is refused.
 fn word(status: u16, code: Code) -> &'static str {
     match (status, code) {
         (200, _) => "answered from an earlier answer",

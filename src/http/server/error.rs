@@ -1,4 +1,4 @@
-//! Makes a status of a failure and a flat JSON body. No other place knows the status of a failure, and no code here has a 2xx status
+//! Makes a status of a failure and a flat JSON body. No other place sets the status of a failure, and no code here has a 2xx status
 //! (invariant I1).
 
 mod code;
@@ -34,7 +34,7 @@ const NO_REQUEST: &str = "none";
 /// An error answer to a caller.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiError {
-    /// What went wrong.
+    /// The error.
     pub(crate) code: Code,
     /// The message for the operator, without secrets (invariant I6).
     pub(crate) message: String,
@@ -175,7 +175,7 @@ impl ApiError {
             Some(Unusable::OfBefore(stored_at)) => {
                 let date = stored_at.to_date();
                 format!(
-                    "the last good answer, of {date}, is of before the shared store lost writes, and may not be the last"
+                    "the last good answer, of {date}, is from before the shared store lost writes, and may not be the last"
                 )
             }
         };

@@ -144,7 +144,7 @@ async fn ask(
     Ok(answer)
 }
 
-/// What a request asks: its route, and its parameters as the backend gets them.
+/// The query of a request: its route, and its parameters as the backend gets them.
 async fn resolve(
     setup: &Setup,
     (named, began): (Option<&str>, Instant),

@@ -22,7 +22,7 @@ impl GetParamsRequest {
     /// Parses a body of any content type. The documentation's `curl -d` sends the content type of a form.
     ///
     /// # Errors
-    /// When the body is not such a request; the text says what is wrong and where.
+    /// When the body is not such a request; the text has the reason and the place.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         let document = document::read(body).map_err(|error| {
             format!("the body is not one JSON document: {error}; expected {{\"applicationSetName\":\"…\",\"input\":{{\"parameters\":{{…}}}}}}")

@@ -89,7 +89,7 @@ fn of_failing(app: &App, failing: &FailingQuestion) -> Alert {
         None => (AlertKind::Failing, Severity::Critical, format!("callers get an error: {why}")),
         Some(at) => {
             let message = format!("callers get the last good answer, of {}: {why}", at.to_date());
-            (AlertKind::StandingIn, Severity::Warning, message)
+            (AlertKind::Fallback, Severity::Warning, message)
         }
     };
     let requesters = app.engine.requesters(&failing.question, &failing.key);
@@ -206,7 +206,7 @@ fn hooks(app: &App) -> Vec<Alert> {
         }
     }
     for (hook, at) in full {
-        let message = format!("deliveries to the hook {hook} found no room within the last hour: too many events wait");
+        let message = format!("deliveries to the hook {hook} were refused within the last hour: too many events wait");
         alerts.push(Alert::new(AlertKind::HooksRefused, Severity::Warning, message).about(&hook).since(Some(at)));
     }
     alerts

@@ -48,7 +48,7 @@ async fn status_says_what_is_wrong_and_exits_with_1_if_something_is_held_or_fail
     assert_eq!(away.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&away.stderr).contains("cannot connect"), "{away:?}");
 
-    // The gateway goes on with the configuration before. The commands are needed now.
+    // The gateway keeps the previous configuration. The commands are needed now.
     std::fs::write(&config, "routes: [\n").unwrap();
     let broken = command().args(["status", "-c"]).arg(&config).output().unwrap();
     assert!(String::from_utf8_lossy(&broken.stderr).contains("give --admin and --token-file"), "{broken:?}");

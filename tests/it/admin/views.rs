@@ -47,19 +47,16 @@ async fn the_status_says_what_is_wrong_the_most_dangerous_first() {
     app.ask("s", json!({"x": 3})).await;
     app.app.lifecycle.enter(Phase::Draining);
     let status = view(&app, "status").await;
-    assert_eq!(kinds(&status), ["held", "failing", "standingIn", "draining"], "{status:#}");
-    let [held, failing, standing_in, _] = &status["alerts"].as_array().unwrap()[..] else { panic!() };
+    assert_eq!(kinds(&status), ["held", "failing", "fallback", "draining"], "{status:#}");
+    let [held, failing, fallback, _] = &status["alerts"].as_array().unwrap()[..] else { panic!() };
     assert_eq!(
         (&held["severity"], &held["route"], &held["askedBy"]),
         (&json!("critical"), &json!("s"), &json!(["test"]))
     );
     assert!(failing["message"].as_str().unwrap().starts_with("callers get an error: "), "{failing}");
-    assert!(
-        standing_in["message"].as_str().unwrap().starts_with("callers get the last good answer, of 20"),
-        "{standing_in}"
-    );
+    assert!(fallback["message"].as_str().unwrap().starts_with("callers get the last good answer, of 20"), "{fallback}");
     let counts = &status["counts"];
-    assert_eq!([&counts["held"], &counts["failing"], &counts["standingIn"]], [1, 1, 1]);
+    assert_eq!([&counts["held"], &counts["failing"], &counts["fallback"]], [1, 1, 1]);
     assert_eq!((&status["isHeldOrFailing"], &status["uptimeSeconds"]), (&json!(true), &json!(600)));
     let id = held["id"].as_str().unwrap();
     assert_eq!(view(&app, "held").await["held"][0]["id"], id);
@@ -136,13 +133,13 @@ async fn routes_show_their_state_counters_and_a_day_of_samples() {
     let now = view(&app, "routes").await;
     let s = route(&now, "s");
     assert_eq!(
-        (&s["state"], &s["standingIn"], &s["lastFailure"]["kind"]),
+        (&s["state"], &s["fallback"], &s["lastFailure"]["kind"]),
         (&json!("stale"), &json!(1), &json!("unavailable")),
         "{s:#}"
     );
     assert_eq!(s["failures"], json!({"unavailable": 1}));
-    assert_eq!(app.metric("appset_gateway_route_stand_in_age_seconds{route=\"s\"}").await, 600);
-    assert_eq!(app.metric("appset_gateway_route_stand_in_age_seconds{route=\"fixed\"}").await, 0);
+    assert_eq!(app.metric("appset_gateway_route_fallback_age_seconds{route=\"s\"}").await, 600);
+    assert_eq!(app.metric("appset_gateway_route_fallback_age_seconds{route=\"fixed\"}").await, 0);
     assert_eq!(app.metric("appset_gateway_route_ttl_seconds{route=\"s\"}").await, 60);
     app.ask("s", json!({"x": 1})).await;
     assert_eq!(route(&view(&app, "routes").await, "s")["state"], "failing");
@@ -243,7 +240,7 @@ async fn an_explanation_shows_each_step_and_changes_nothing() {
         (&json!("present"), &Value::Null, &json!("none"))
     );
     assert_eq!(unseen["answer"]["body"], json!({"output": {"parameters": [{"name": "a"}, {"name": "b"}]}}));
-    assert_eq!((&unseen["answer"]["status"], &unseen["answer"]["isStandIn"]), (&json!(200), &json!(false)));
+    assert_eq!((&unseen["answer"]["status"], &unseen["answer"]["isFallback"]), (&json!(200), &json!(false)));
     let [step] = &unseen["steps"].as_array().unwrap()[..] else { panic!("{unseen:#}") };
     assert_eq!((&step["kind"], &step["output"]), (&json!("script"), &json!([{"name": "a"}, {"name": "b"}])));
     assert!(answers(&app, "").await.is_empty(), "nothing was stored");
@@ -261,7 +258,7 @@ async fn an_explanation_shows_each_step_and_changes_nothing() {
         );
         let because = held["because"]["message"].as_str().unwrap();
         assert!(!because.contains("no last good answer"), "one stands in: {because}");
-        assert_eq!((&held["answer"]["isStandIn"], &held["answer"]["status"]), (&json!(true), &json!(200)));
+        assert_eq!((&held["answer"]["isFallback"], &held["answer"]["status"]), (&json!(true), &json!(200)));
         assert_eq!(held["answer"]["body"]["output"]["parameters"], json!([{"name": "a"}, {"name": "b"}]));
         assert_eq!(held["evidence"][0]["verdict"], "absent");
         assert_eq!((&held["remembered"]["state"], &held["remembered"]["held"]), (&json!("fresh"), &Value::Null));

@@ -39,7 +39,7 @@ async fn the_gate_walks_back_to_a_commit_with_images_of_that_commit() {
 
 /// A gate that walks back rules on an earlier commit. The image of the failed commit is not an image of that commit.
 #[tokio::test]
-async fn a_ruling_on_an_earlier_commit_does_not_pass_a_later_image() {
+async fn a_verdict_on_an_earlier_commit_does_not_pass_a_later_image() {
     let fake = Fake::start().await;
     fake.history("ba");
     fake.run('a', "completed", Some("success"));

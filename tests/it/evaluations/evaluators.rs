@@ -212,7 +212,7 @@ async fn no_evaluator_outlives_a_killed_gateway() {
     let _ = gateway.wait(Duration::from_secs(5));
     let until = soon();
     while std::fs::read_to_string(format!("/proc/{evaluator}/cmdline")).is_ok_and(|line| line.contains("evaluate")) {
-        assert!(Instant::now() < until, "the evaluator goes on");
+        assert!(Instant::now() < until, "the evaluator continues");
         sleep(Duration::from_millis(10)).await;
     }
     asking.abort();

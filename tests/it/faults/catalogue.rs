@@ -160,7 +160,7 @@ fn statuses() -> Vec<Fault> {
             says(INVALID, 404, "Docker-Distribution-Api-Version: registry/2.0", ""),
         ),
         Fault::new(
-            "404 for want of a right",
+            "404 without a right",
             prints(r#"{"errors":[{"code":"DENIED"}],"output":{"parameters":[]}}"#),
             says(INVALID, 404, JSON, r#"{"errors":[{"code":"DENIED"}]}"#),
             says(INVALID, 404, JSON, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"},{"code":"DENIED"}]}"#),

@@ -81,7 +81,7 @@ pub(super) enum Wire {
 pub(super) enum Ailment {
     /// Its clock is put back an hour.
     ClockBack,
-    /// Its clock begins anew, in 1970.
+    /// Its clock restarts in 1970.
     ClockReset,
     /// Its clock jumps half an hour ahead.
     ClockAhead,

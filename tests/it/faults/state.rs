@@ -58,7 +58,7 @@ impl State {
         }
         board = board.set_mode(Mode::AtFault).await;
         if self == Self::Held {
-            // A held answer pauses as well, and the gate caches its ruling.
+            // A held answer pauses as well, and the gate caches its verdict.
             board.advance(Duration::from_mins(11));
         }
         board.ask(&same, Because::AtFault).await;

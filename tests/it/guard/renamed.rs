@@ -35,7 +35,7 @@ fn count(sets: &str) -> usize {
     sets.matches("name").count()
 }
 
-/// There and back again: by `formerly`, by the configuration of before, and by a chain of names in any order.
+/// There and back again: by `formerly`, by the earlier configuration, and by a chain of names in any order.
 #[tokio::test]
 async fn a_renamed_route_keeps_its_guard_and_the_decisions() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,10 +160,10 @@ async fn a_route_that_vanishes_while_another_takes_its_calls_is_a_warning() {
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
     let (code, said) = diff("name: b");
-    let finding = "route a → b: the guard begins anew for 1 question; if the route was renamed, write `formerly: a` on the route `b`";
+    let finding = "route a → b: the guard has no baseline for 1 question; if the route was renamed, write `formerly: a` on the route `b`";
     assert!(code == Some(3) && said.contains(finding), "{code:?}: {said}");
     let (code, said) = diff("name: b, formerly: a");
-    assert!(code == Some(0) && !said.contains("begins anew"), "{code:?}: {said}");
+    assert!(code == Some(0) && !said.contains("no baseline"), "{code:?}: {said}");
 
     config("gateway.yaml", "name: b");
     gateway.signal(Signal::SIGHUP);
@@ -198,5 +198,5 @@ async fn a_route_that_vanishes_while_another_takes_its_calls_is_a_warning() {
     assert_eq!(held[0]["route"], "c", "{held:#}");
     gateway.signal(Signal::SIGTERM);
     let log = gateway.wait(Duration::from_secs(20)).1;
-    assert!(!log.contains("begins anew"), "{log}");
+    assert!(!log.contains("no baseline"), "{log}");
 }

@@ -84,10 +84,10 @@ async fn events_are_compared_again_with_later_questions_and_the_file() {
     tokio::join!(first_run, event);
     scene.delay_ms.store(0, Ordering::SeqCst);
     sleep(Duration::from_secs(10)).await;
-    let found = scene.metric("appset_gateway_hook_looks_total{result=\"changed\"}").await;
+    let found = scene.metric("appset_gateway_hook_rechecks_total{result=\"changed\"}").await;
     assert!(found < ASKED as u64, "memory holds all answers, so this test shows nothing");
     let until = Instant::now() + Duration::from_secs(90);
-    while scene.metric("appset_gateway_hook_looks_total{result=\"changed\"}").await < 1 + ASKED as u64 {
+    while scene.metric("appset_gateway_hook_rechecks_total{result=\"changed\"}").await < 1 + ASKED as u64 {
         assert!(Instant::now() < until, "{} looks, {} runs", found, scene.runs());
         sleep(Duration::from_millis(100)).await;
     }

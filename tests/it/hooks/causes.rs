@@ -14,8 +14,10 @@ async fn without_events_a_look_tells_nobody() {
         told.ask("a", SHA, 1).await;
         told.scene.state.store(2, Ordering::SeqCst);
         told.finish().await;
-        within("a look", async || told.scene.metric("appset_gateway_hook_looks_total{result=\"changed\"}").await == 1)
-            .await;
+        within("a look", async || {
+            told.scene.metric("appset_gateway_hook_rechecks_total{result=\"changed\"}").await == 1
+        })
+        .await;
         told.tells(expected).await;
         let answer = told.ask("a", SHA, 1).await.json();
         assert_eq!(answer["output"]["parameters"][0]["state"], "2", "{on}: the answer is there in any case");
@@ -30,8 +32,10 @@ async fn without_releases_a_release_tells_nobody() {
         told.ask("a", SHA, 1).await;
         told.scene.state.store(0, Ordering::SeqCst);
         told.finish().await;
-        within("it is held", async || told.scene.metric("appset_gateway_hook_looks_total{result=\"held\"}").await == 1)
-            .await;
+        within("it is held", async || {
+            told.scene.metric("appset_gateway_hook_rechecks_total{result=\"held\"}").await == 1
+        })
+        .await;
         told.release().await;
         within("the hold ends", async || told.api.events().iter().any(|event| event["reason"] == "AnswerReleased"))
             .await;

@@ -31,7 +31,7 @@ async fn what_is_due_at_the_end_is_told() {
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
     within("the change is found", async || {
-        told.scene.metric("appset_gateway_hook_looks_total{result=\"changed\"}").await == 1
+        told.scene.metric("appset_gateway_hook_rechecks_total{result=\"changed\"}").await == 1
     })
     .await;
     told.scene.gateway.signal(Signal::SIGTERM);

@@ -64,7 +64,7 @@ async fn an_image_that_a_thousand_questions_know() {
         told.scene.post("/hooks/distribution", &[("Authorization", &bearer)], event.to_string().as_bytes()).await;
     assert_eq!(reply.json(), json!({"result": "taken"}));
     let until = Instant::now() + Duration::from_mins(1);
-    let changed = "appset_gateway_hook_looks_total{result=\"changed\"}";
+    let changed = "appset_gateway_hook_rechecks_total{result=\"changed\"}";
     let mut answered = 0;
     while told.scene.metric(changed).await < QUESTIONS as u64 {
         assert!(Instant::now() < until, "not all are looked at");

@@ -5,7 +5,7 @@ use super::{told::within, *};
 /// The number of looks, and of those that found something new.
 async fn looks(gateway: &Gateway) -> (u64, u64) {
     let of = async |result: &str| {
-        metric_of(gateway, &format!("appset_gateway_hook_looks_total{{result=\"{result}\"}}")).await
+        metric_of(gateway, &format!("appset_gateway_hook_rechecks_total{{result=\"{result}\"}}")).await
     };
     let changed = of("changed").await;
     (changed + of("unchanged").await, changed)

@@ -40,12 +40,12 @@ async fn a_delivery_shows_what_it_concerned_and_whom_it_refreshed() {
     assert_eq!(scene.metric("appset_gateway_event_to_refresh_duration_seconds_count").await, 1);
     // Another event finds nothing new, and refreshes nobody.
     told.finish().await;
-    within("the look is shown", async || events(scene).await["events"][0]["looks"]["unchanged"].is_u64()).await;
+    within("the look is shown", async || events(scene).await["events"][0]["rechecks"]["unchanged"].is_u64()).await;
     let events = events(scene).await;
     let [second, first] = &events["events"].as_array().unwrap()[..] else { panic!("{events:#}") };
     assert_eq!((&second["number"], &second["refreshedTotal"]), (&json!(2), &json!(0)));
     assert_eq!(
-        (&first["number"], &first["refreshedTotal"], &first["looks"]),
+        (&first["number"], &first["refreshedTotal"], &first["rechecks"]),
         (&json!(1), &json!(1), &json!({"changed": 1}))
     );
 }

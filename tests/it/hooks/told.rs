@@ -77,7 +77,7 @@ impl Told {
     pub(super) async fn looks(&self) -> u64 {
         let mut count = 0;
         for result in ["changed", "unchanged", "held", "failed"] {
-            count += self.scene.metric(&format!("appset_gateway_hook_looks_total{{result=\"{result}\"}}")).await;
+            count += self.scene.metric(&format!("appset_gateway_hook_rechecks_total{{result=\"{result}\"}}")).await;
         }
         count
     }

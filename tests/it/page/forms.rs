@@ -133,7 +133,7 @@ async fn a_body_that_is_no_form_is_refused() {
     assert_eq!(send("text/plain", "formToken=x").await.status, 415);
     assert_eq!(send("application/x-www-form-urlencoded; charset=utf-8", "\u{fffd}=%ff&&==").await.status, 403);
     assert_eq!(send("application/x-www-form-urlencoded", &"x".repeat(16 * 1024 + 1)).await.status, 413);
-    assert_eq!(person.get("/").await.status, 200, "the session goes on");
+    assert_eq!(person.get("/").await.status, 200, "the session continues");
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ async fn sessions_are_bounded() {
         people.push(Person::with(&app, ADMIN_TOKEN).await);
         app.clock.advance(Duration::from_millis(1));
     }
-    assert_eq!(people[0].get("/").await.status, 303, "the oldest one of this caller gives way");
+    assert_eq!(people[0].get("/").await.status, 303, "the oldest one of this caller is ended");
     assert_eq!((people[1].get("/").await.status, people[64].get("/").await.status), (200, 200));
     assert_eq!(viewer.get("/").await.status, 200, "another caller's stays");
 }

@@ -84,7 +84,7 @@ async fn a_host_that_fails_for_the_candidate_is_still_asked_for_the_route() {
 
 /// Both backends are scripts of which one may run at a time. The candidate's waits, and the route's own script still runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_script_of_the_candidate_takes_no_turn_from_the_route() {
+async fn a_slow_script_of_the_candidate_takes_no_permit_from_the_route() {
     let script = |command: &str| json!({"script": {"command": ["sh", "-c", command], "concurrency": 1}});
     let mut route = json!({"name": "r", "backend": script("echo '[{\"name\":\"a\"}]'")});
     route["shadow"] = json!({"backend": script("sleep 60"), "timeout": "10m"});

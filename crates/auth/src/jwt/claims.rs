@@ -26,7 +26,7 @@ impl Expected {
     /// When the token with these `claims` expires.
     ///
     /// # Errors
-    /// When the token is for another audience, or not valid at `now`. The text says what is wrong.
+    /// When the token is for another audience, or not valid at `now`. The text has the reason.
     pub(super) fn check(&self, claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
             return Err("the token is from another issuer (`iss`)".to_owned());

@@ -1,5 +1,5 @@
 //! One key, and its algorithms: those of the configuration that fit its kind. A public key is therefore never used as a shared secret, whatever
-//! a token's header says.
+//! a token's header is.
 
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, crypto,

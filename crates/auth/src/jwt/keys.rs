@@ -101,11 +101,11 @@ impl Keys {
         if let Some(set) = self.current.load_full() {
             return Ok(set);
         }
-        let recheck = || match self.current.load_full() {
+        let second_lookup = || match self.current.load_full() {
             Some(set) => Some(Ok(set)),
             None => self.failed_just_now().map(Err),
         };
-        self.fetch(recheck).await
+        self.fetch(second_lookup).await
     }
 
     /// Newer keys than `seen`, which lack a token's key. `seen` itself if there are none, or if they were fetched a short time ago.
@@ -116,12 +116,12 @@ impl Keys {
         if matches!(self.source, KeySource::Local(_)) {
             return Ok(Arc::clone(seen));
         }
-        let recheck = || {
+        let second_lookup = || {
             let current = self.current.load_full().unwrap_or_else(|| Arc::clone(seen));
             let is_newer = !Arc::ptr_eq(&current, seen);
             (is_newer || !self.may_fetch_unknown()).then_some(Ok(current))
         };
-        self.fetch(recheck).await
+        self.fetch(second_lookup).await
     }
 
     /// Fetches published keys regularly. Never returns, except for local keys.
@@ -169,8 +169,8 @@ impl Keys {
         }
     }
 
-    /// Joins the fetch under way, or starts one unless `recheck` has a result.
-    async fn fetch(self: &Arc<Self>, recheck: impl Fn() -> Option<Fetched>) -> Fetched {
+    /// Joins the fetch under way, or starts one unless `second_lookup` has a result.
+    async fn fetch(self: &Arc<Self>, second_lookup: impl Fn() -> Option<Fetched>) -> Fetched {
         let deadline = Instant::now() + PATIENCE;
         let join = || -> FlightJoin<Fetched> {
             let keys = Arc::clone(self);
@@ -181,7 +181,7 @@ impl Keys {
                 };
                 seat.finish(|_| keys.store(fetched))
             };
-            self.flights.join((), &recheck, || (), work)
+            self.flights.join((), &second_lookup, || (), work)
         };
         wait(join, deadline).await
     }

@@ -16,7 +16,7 @@ use lang::{expression::Expression, scope::NameScope};
 
 /// The longest name of a caller, in characters.
 const MAX_NAME_CHARS: usize = 200;
-/// What `scopes` gives.
+/// The result of `scopes`.
 const SCOPES: [&str; 2] = ["routes", "applicationSets"];
 /// The most globs that one token's claims may give.
 const MAX_GLOBS: usize = 256;

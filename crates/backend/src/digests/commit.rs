@@ -20,7 +20,7 @@ impl Commit {
     /// Reads a full commit, in either case.
     ///
     /// # Errors
-    /// When `text` is empty, shortened, or not a commit at all; the text says what to use instead.
+    /// When `text` is empty, shortened, or not a commit at all; the text has an alternative.
     pub fn parse(text: &str) -> Result<Self, String> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match text.len() {

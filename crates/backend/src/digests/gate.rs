@@ -161,7 +161,7 @@ pub struct GateQuery<'a> {
     pub may_reuse: bool,
 }
 
-/// What CI says about a commit.
+/// CI's state of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CiVerdict {
     /// The verdict.

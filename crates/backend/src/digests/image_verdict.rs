@@ -51,7 +51,7 @@ pub(super) enum ImageState {
 pub(super) struct Built {
     /// The image's values, under the names that templates use.
     pub parts: Parameters,
-    /// When it was built, if it says so.
+    /// When it was built, if it is known.
     pub created: Option<String>,
     /// The commit that its signed provenance proves, or else that its label names.
     pub revision: Option<String>,
@@ -67,8 +67,8 @@ pub(super) struct Built {
 pub(super) struct NotedProof {
     /// The image.
     pub image: SignedImage,
-    /// What the proof is about.
+    /// The subject of the proof.
     pub key: ProofKey,
-    /// What is proven.
+    /// The proof.
     pub proven: Arc<Proven>,
 }

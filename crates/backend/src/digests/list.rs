@@ -64,7 +64,7 @@ pub struct ListConfig {
     /// Only artifacts of this type. The type of an image is the media type of its configuration. An index for several platforms
     /// has a type only if its builder set one.
     pub artifact_type: Option<String>,
-    /// What it means if a repository does not exist, or if none fits a pattern.
+    /// The treatment of a repository that does not exist, and of a pattern without a repository.
     #[serde(default)]
     pub(crate) missing_repository: MissingRepository,
 }

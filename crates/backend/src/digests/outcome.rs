@@ -29,7 +29,7 @@ const MISSING: Duration = Duration::from_mins(2);
 /// The values of a parameter set that name the origin of the images.
 const ORIGIN: [&str; 3] = ["revision", "builtAt", "runUrl"];
 
-/// What to answer while the images are not built, and no earlier build is known.
+/// The answer while the images are not built, and no earlier build is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnMissing {
@@ -42,7 +42,7 @@ pub enum OnMissing {
     Placeholder,
 }
 
-/// What to answer without any build: [`OnMissing`], with its images.
+/// The answer without any build: [`OnMissing`], with its images.
 #[derive(Debug)]
 pub(super) enum Fallback {
     /// An empty list.
@@ -221,7 +221,7 @@ impl Checks {
     }
 }
 
-/// What is known when the images are not all built, or CI has not passed the commit.
+/// The results when the images are not all built, or CI has not passed the commit.
 struct NotBuilt {
     /// How long the answer lasts.
     life: Duration,

@@ -1,4 +1,4 @@
-//! The commit that an image was built from, as its label says. While CI works, a tag still points at the image of the commit
+//! The commit that an image was built from, by its label. While CI runs, a tag still points at the image of the commit
 //! before.
 
 use schemars::JsonSchema;
@@ -14,12 +14,12 @@ use oci::Contents;
 pub struct RevisionConfig {
     /// The full commit, a template over `params` and `applicationSet`, such as `{{ params.head_sha }}`.
     pub expect: String,
-    /// What `org.opencontainers.image.revision` must be, of the annotations or else of the image's labels.
+    /// The requirement for `org.opencontainers.image.revision`, of the annotations or else of the image's labels.
     #[serde(default)]
     pub policy: RevisionPolicy,
 }
 
-/// What an image's revision must be.
+/// The requirement for an image's revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RevisionPolicy {

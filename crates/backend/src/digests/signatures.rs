@@ -56,7 +56,7 @@ pub(super) struct SignedImage {
 pub(super) struct ProofQuery<'a> {
     /// The commit that must be proven. `None`: any.
     pub commit: Option<&'a Commit>,
-    /// What the image's label names.
+    /// The commit in the image's label.
     pub label: Option<&'a str>,
     /// Proofs that earlier answers noted.
     pub noted: &'a dyn Noted,
@@ -85,12 +85,12 @@ impl Noted for NotedProofs {
     }
 }
 
-/// What is proven of an image.
+/// The proof of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Proven {
     /// The commit, if provenance is demanded.
     pub commit: Option<Commit>,
-    /// Who signed it.
+    /// Its signers.
     pub signer: String,
 }
 
@@ -222,7 +222,7 @@ impl Signatures {
         Ok(verdict)
     }
 
-    /// What `proof` proves.
+    /// The facts that `proof` proves.
     ///
     /// # Errors
     /// When it is not the proof that is needed.

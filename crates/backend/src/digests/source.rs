@@ -39,7 +39,7 @@ const COMMIT_TAG: Duration = Duration::from_mins(10);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImageConfig {
     /// `registry/repository:tag`, or `oci:folder:name` for an OCI image layout; a template over `params` and
-    /// `applicationSet`, and, with a `revision` or a `gate`, over `commit`. The registry or folder stands in it as it is.
+    /// `applicationSet`, and, with a `revision` or a `gate`, over `commit`. The registry or folder must be literal.
     pub image: String,
     /// Take the image for this platform, such as `linux/amd64`, in place of the index of all. A template over `params` and `applicationSet`.
     pub platform: Option<String>,
@@ -60,7 +60,7 @@ pub(super) struct Image {
     is_opened: bool,
 }
 
-/// What is demanded of images.
+/// The requirements for images.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Demands {
     /// Whether the revision is checked, so that an image must be opened.

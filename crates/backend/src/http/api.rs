@@ -136,7 +136,7 @@ impl Api {
         }
     }
 
-    /// What to do with a redirect.
+    /// The treatment of a redirect.
     pub(super) fn redirects(&self) -> Redirects {
         match self {
             Self::Json(json) => json.redirects,

@@ -53,7 +53,7 @@ pub struct Config {
     pub(crate) allow_errors: bool,
     /// How to find the next page of a list. All pages are read; if one page fails, the whole answer is unknown.
     pub paging: Option<paging::Config>,
-    /// What to do with a redirect: `refuse` makes it an error, `sameOrigin` follows it if scheme, host and port stay the same.
+    /// The treatment of a redirect: `refuse` makes it an error, `sameOrigin` follows it if scheme, host and port stay the same.
     #[serde(default)]
     pub redirects: Redirects,
     /// Let the answer's `Cache-Control` say how long the answer is fresh, instead of the route's `cache.ttl`.

@@ -48,9 +48,9 @@ pub(super) struct Json {
     for_each: Option<Arc<Expression>>,
     evaluator: Evaluator,
     mapping: Arc<Mapping>,
-    /// What is known of an item.
+    /// The result of one item.
     pub item: ValueType,
-    /// What to do with a redirect.
+    /// The treatment of a redirect.
     pub redirects: Redirects,
 }
 

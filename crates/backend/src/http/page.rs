@@ -77,10 +77,10 @@ pub(crate) fn check_counted(pages: &[Option<Counted>]) -> Result<(), BackendErro
     total::check(&totals, counted.iter().map(|page| page.on_page).sum())
 }
 
-/// Checks the last page that is read. Nothing in it may say that the list goes on.
+/// Checks the last page that is read. Nothing in it may announce another page.
 ///
 /// # Errors
-/// When the page says that there is another page, or that items are missing.
+/// When the page announces another page, or that items are missing.
 pub(crate) fn check_last(reply: &Reply, body: &Document<'_>, paging: Option<&Paging>) -> Result<(), BackendError> {
     let Some((sign, advice)) = sign_of_more(reply, body)? else { return Ok(()) };
     let why = match paging {
@@ -93,7 +93,7 @@ pub(crate) fn check_last(reply: &Reply, body: &Document<'_>, paging: Option<&Pag
     Err(BackendError::invalid_output(why))
 }
 
-/// The header or key that says that the list goes on after this page, and an advice.
+/// The header or key that announces another page, and an advice.
 fn sign_of_more(reply: &Reply, body: &Document<'_>) -> Result<Option<(&'static str, &'static str)>, BackendError> {
     if paging::next_link(reply)?.is_some() {
         return Ok(Some(("`Link` with rel=\"next\"", "`paging: { link: true }` reads all of them")));

@@ -11,7 +11,7 @@ use outbound::{Reply, stays};
 /// The most redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-/// What to do with a redirect.
+/// The treatment of a redirect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Redirects {

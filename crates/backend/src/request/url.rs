@@ -50,7 +50,7 @@ impl UrlTemplate {
         let is_folder = is_folder(source);
         if let Some(url) = fixed_host(&template) {
             if !allowed.is_empty() {
-                problems.warning(&at, "never looked at: the URL's host stands in it as it is", "leave it out");
+                problems.warning(&at, "never looked at: the URL's host is fixed", "leave it out");
             }
             if names_user(&url) {
                 let help = "send it as a header: `Authorization: { file: … }`";

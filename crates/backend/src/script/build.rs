@@ -116,7 +116,7 @@ fn find_command(words: &[String], help: &str, building: &mut Building<'_>) -> Op
     Some(First { path: program, arguments: arguments.to_vec() })
 }
 
-/// What the script may use. Reports problems also if `main` was not found.
+/// The rights of the script. Reports problems even if `main` was not found.
 fn launch_options(config: &Config, main: Option<&First>, building: &mut Building<'_>) -> Option<LaunchOptions> {
     let confinement = Confinement {
         allow: &config.allow,

@@ -17,7 +17,7 @@ const TEMPORARY: i32 = 75;
 const PERMISSION_HINT: &str = "; a script may use the system's files, the folder of its program, its own folder (TMPDIR), and the \
                                files of `allow`";
 
-/// What interpreters print if they cannot find or read a module.
+/// The messages of interpreters that cannot find or read a module.
 const MISSING_MODULE: [&str; 7] = [
     "No module named",
     "init_fs_encoding",
@@ -37,7 +37,7 @@ const ARCHITECTURE_HINT: &str = "; 32-bit programs, or programs of another archi
 /// Checks that a run ended well.
 ///
 /// # Errors
-/// When the run failed. The text says how, and shows the end of stderr.
+/// When the run failed. The text has the reason, and shows the end of stderr.
 pub(super) fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
     if run.ended.how == ExitKind::Code(0) {
         return Ok(());

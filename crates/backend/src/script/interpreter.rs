@@ -109,7 +109,7 @@ pub(super) fn explain(failure: &StartFailure, program: &FilePath, folder: &FileP
     BackendError::unavailable(format!("{failure}{cause}"))
 }
 
-/// What in `program` made it fail to start.
+/// The part of `program` that made it fail to start.
 fn cause(failure: &StartFailure, program: &FilePath, folder: &FilePath) -> Option<String> {
     let start = start(program)?;
     let is_unknown_format = failure.errno == Some(Errno::ENOEXEC as i32);

@@ -38,7 +38,7 @@ pub enum Protocol {
 pub struct Reading {
     /// The list, whole.
     pub items: Vec<ParameterSet>,
-    /// How long the list is valid, if the program says so.
+    /// How long the list is valid, if the program sets it.
     pub ttl: Option<Duration>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Job<'a> {
     pub secrets: &'a Secrets,
     /// When the program must be done.
     pub deadline: Instant,
-    /// What sets the deadline, in words.
+    /// The limit that sets the deadline, in words.
     pub limit: Cow<'static, str>,
     /// Records stderr and usage, if the request is watched.
     pub watch: Option<&'a Watch>,

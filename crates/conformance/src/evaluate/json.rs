@@ -48,7 +48,7 @@ pub(super) fn folds(key: &str, name: &str) -> bool {
     key.replace('ſ', "s").eq_ignore_ascii_case(name)
 }
 
-/// What Go decodes into an `any`: every number is a float64.
+/// A value as Go decodes it into an `any`: every number is a float64.
 pub(super) fn float64(value: Value) -> Value {
     match value {
         Value::Number(number) => {

@@ -1,5 +1,5 @@
 //! JSON values in structs that serde reads. Their numbers keep the text in which they were written; serde by itself
-//! would write them anew. For `#[serde(deserialize_with = "exact::read")]`, with JSON as text or as a [`Value`].
+//! would rewrite them. For `#[serde(deserialize_with = "exact::read")]`, with JSON as text or as a [`Value`].
 
 use std::sync::Arc;
 

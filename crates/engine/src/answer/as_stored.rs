@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Engine {
-    /// The answer to `resolved` that the store has, else the last good one of its lineage. `why` says why there is no run.
+    /// The answer to `resolved` that the store has, else the last good one of its lineage. `why` is the reason why there is no run.
     ///
     /// # Errors
     /// When the store has none that may be served.

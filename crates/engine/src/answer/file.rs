@@ -13,7 +13,7 @@ use crate::{
 impl Engine {
     /// Stores answers on `disk` too, from now on, and restores the held answers on it.
     pub fn keep_on(&self, disk: Disk, routes: &RouteTable) {
-        self.known.held.limit(disk.room_for_held());
+        self.known.held.limit(disk.held_limit());
         // What was held before the file was open is newer than what the file has.
         let newer = self.known.held.all();
         for (lineage, held) in disk.held::<Held>() {

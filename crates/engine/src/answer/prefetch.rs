@@ -30,10 +30,10 @@ const MAX_PER_GROUP: usize = 5_000;
 const MAX_KNOWN: usize = 100_000;
 /// A prefetched answer that no caller got for this long does not count as waiting any more.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the order of a group is made anew, at most.
+/// How often the order of a group is computed again, at most.
 const PLANNED_EVERY: Duration = Duration::from_secs(1);
 
-/// What each ApplicationSet asks of each route.
+/// The questions of each ApplicationSet to each route.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetch(Mutex<Book>);
 
@@ -82,7 +82,7 @@ impl Book {
     fn forget_most(&mut self) {
         let mut counts = HashMap::<Arc<str>, usize, RandomState>::default();
         for ((route, _), group) in &self.groups {
-            // A group without questions takes room too.
+            // A group without questions takes memory too.
             *counts.entry(Arc::clone(route)).or_default() += 1 + group.known.len();
         }
         let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return };
@@ -93,7 +93,7 @@ impl Book {
 
 impl Engine {
     /// Renews due answers of the group of `resolved`, which came at `now`. `last` is when it came before, if it is
-    /// due now; without that, only what was planned before goes on.
+    /// due now; without that, only earlier plans continue.
     pub(crate) fn prefetch(&self, resolved: &ResolvedQuery, last: Option<Timestamp>, now: Timestamp) {
         if !resolved.route.policy.prefetches() {
             return;
@@ -122,7 +122,7 @@ impl Engine {
         for (key, entry) in started {
             let query = ResolvedQuery::again(Arc::clone(&resolved.route), &entry.question.open());
             if query.key == key && resolved.route.accepts(&query.query.parameters) {
-                // The run goes on without a waiting caller.
+                // The run continues without a waiting caller.
                 drop(self.join(&Arc::new(query), Wanted::Prefetch(entry.last_served.at().unwrap_or(entry.queried_at))));
             }
         }

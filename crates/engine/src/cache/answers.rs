@@ -122,7 +122,7 @@ impl Answers {
     }
 
     /// Whether `entry` is the last answer of `lineage`: no later question of the lineage was answered. An earlier question
-    /// that is answered again, as after a start, does not replace it. If the clock was put back, the count begins anew.
+    /// that is answered again, as after a start, does not replace it. If the clock was put back, the count restarts.
     pub(crate) fn is_lineage_head(&self, lineage: &Key, entry: &Entry) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.run_number) > (entry.first_at, entry.run_number) && other.first_at <= entry.stored_at

@@ -2,7 +2,7 @@
 //! answer is sent. A thread of its own writes it to the database (redb), so no answer waits for the database. The database is read
 //! when memory has no entry. If the disk fails, the gateway logs and counts it, and keeps serving.
 //!
-//! A lost record never counts as "there was nothing". A record is lost if it could not be written, was removed for want of room, or
+//! A lost record never counts as "there was nothing". A record is lost if it could not be written, was evicted, or
 //! was in a file that is damaged or gone. It then has a mark of loss ([`marks`]), and reading it is an error. [`mod@start`] decides at
 //! each start what was lost.
 
@@ -69,7 +69,7 @@ fn records(database: &Database, kind: RecordKind) -> Result<Option<Readable>, re
     }
 }
 
-/// The file or a record in it cannot be read or was lost, so its content is unknown. The log says why.
+/// The file or a record in it cannot be read or was lost, so its content is unknown. The reason is logged.
 #[derive(Debug, Clone, Copy)]
 pub struct Unreadable;
 
@@ -83,8 +83,8 @@ pub struct Disk {
     metrics: DiskMetrics,
     sizes: Arc<Mutex<Sizes>>,
     throttle: Arc<Throttle>,
-    /// How much the held answers may weigh: what their records take is at most half of the room then.
-    room_for_held: u64,
+    /// The limit of the held answers, in bytes: their records then use at most half of the file's limit.
+    held_limit: u64,
 }
 
 impl fmt::Debug for Disk {
@@ -95,7 +95,7 @@ impl fmt::Debug for Disk {
 
 impl Disk {
     /// Opens or creates the file at `path` with its companions, and takes over the journal's changes. They take about `max_bytes` together
-    /// ([`Limits`]). A damaged file is set aside under a name that says so, and counts as lost.
+    /// ([`Limits`]). A damaged file is set aside under another name, and counts as lost.
     ///
     /// # Errors
     /// When there can be no file.
@@ -123,7 +123,7 @@ impl Disk {
         journal.limit(limits.journal);
         let (file, journal, marks) = (Arc::new(file), Arc::new(Mutex::new(journal)), Arc::new(marks));
         let sizes = Arc::new(Mutex::new(Sizes::new(limits.records)));
-        let room_for_held = (limits.records / 4).max(64 * 1024);
+        let held_limit = (limits.records / 4).max(64 * 1024);
         // The journal bounds how much may wait.
         let (queue, orders) = channel();
         let is_too_large = file.size() > limits.file;
@@ -149,12 +149,12 @@ impl Disk {
             writer.run(&orders);
         });
         spawned.map_err(|error| Trouble::Other(format!("no thread to write with: {error}")))?;
-        Ok(Self { file, journal, marks, queue, metrics, sizes, throttle: Arc::default(), room_for_held })
+        Ok(Self { file, journal, marks, queue, metrics, sizes, throttle: Arc::default(), held_limit })
     }
 
-    /// How many bytes of held answers the file has room for.
-    pub(crate) const fn room_for_held(&self) -> u64 {
-        self.room_for_held
+    /// How many bytes of held answers the file may hold.
+    pub(crate) const fn held_limit(&self) -> u64 {
+        self.held_limit
     }
 
     /// How much the records of `route` take in the file, and how much they may take before some of them leave.
@@ -227,7 +227,7 @@ impl Disk {
         self.read_all::<T, _>(RecordKind::Baseline, |key, baseline, _| (key, baseline))
     }
 
-    /// Records what the file holds of a shared store.
+    /// Records the file's copy of a shared store.
     pub(crate) fn put_copy<T: Serialize>(&self, copy: &T) {
         match record::draft(copy, &[]) {
             Some(draft) => self.change(RecordKind::Copy, COPY, Some(draft)),
@@ -242,7 +242,7 @@ impl Disk {
         }
     }
 
-    /// What the file holds of a shared store ([`Self::put_copy`]). `None` if it is a copy of none.
+    /// The file's copy of a shared store ([`Self::put_copy`]). `None` if it is a copy of none.
     ///
     /// # Errors
     /// When the record is lost.

@@ -18,7 +18,7 @@ const BESIDE: usize = 640 + 128;
 /// The overhead of one allocation, in bytes.
 const PIECE: usize = 16;
 
-/// How much room is made for the text of a parameter set at first, in bytes.
+/// The first capacity for the text of a parameter set, in bytes.
 const ROOM_PER_SET: usize = 64;
 
 /// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
@@ -179,9 +179,9 @@ pub struct Entry {
     pub life: Life,
     /// How long the backend took.
     pub took: Duration,
-    /// What was learned of each item, and the proof of an absence.
+    /// The findings about each item, and the proof of an absence.
     pub evidence: Vec<Evidence>,
-    /// What the backend wants to get back with the next question of the lineage.
+    /// The note that the backend gets back with the next question of the lineage.
     pub note: Option<BackendNote>,
     /// When a caller last wanted it.
     pub last_served: LastServed,

@@ -18,11 +18,11 @@ const LONGEST_REQUESTED: Duration = Duration::from_mins(10);
 /// How many bytes of failures are stored: about ten thousand.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The failures, by question. Routes share the room for them; those of the greatest user that were read longest ago are dropped first.
+/// The failures, by question. Routes share their limit; those of the greatest user that were read longest ago are evicted first.
 #[derive(Debug, Clone)]
 pub struct Failing<F: Failed>(Arc<Mutex<Shares<Key, Backoff<F>>>>);
 
-/// What is stored of a failure.
+/// The record of a failure.
 pub trait Failed: Clone + Send + Sync + 'static {
     /// About how much memory it takes, in bytes.
     fn weight(&self) -> usize;
@@ -44,7 +44,7 @@ pub enum Delay {
 pub struct Backoff<F> {
     /// How often in a row it failed.
     pub times: u32,
-    /// What happened the last time.
+    /// The last failure.
     pub failure: F,
     /// When it began.
     pub since: Timestamp,

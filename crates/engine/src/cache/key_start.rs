@@ -19,7 +19,7 @@ pub enum NotOne {
 }
 
 impl KeyStart {
-    /// Reads what an operator wrote.
+    /// Reads the id that an operator wrote.
     ///
     /// # Errors
     /// When it is not 6 to 32 hexadecimal digits.

@@ -27,7 +27,7 @@ pub struct Listed {
     pub size: usize,
     /// How many parameter sets it holds.
     pub sets: usize,
-    /// What was learned of each item.
+    /// The findings about each item.
     pub evidence: Vec<Evidence>,
 }
 

@@ -1,4 +1,4 @@
-//! Answers in memory: [`Sharded`] stores them, and [`Shares`] says which of them leave. [`super::policy`] evaluates their age, and
+//! Answers in memory: [`Sharded`] stores them, and [`Shares`] selects those to evict. [`super::policy`] evaluates their age, and
 //! [`flight`] joins the runs that renew them.
 
 use std::{path::PathBuf, sync::Arc};
@@ -27,7 +27,7 @@ pub struct CacheLimits {
     /// it they live in memory only. Four more files stand beside it (`.journal`, `.journal-2`, `.lost`, and `.new` for a
     /// moment), so its folder must be writable. One gateway to a file.
     pub path: Option<PathBuf>,
-    /// What the file and those beside it take together, about. Routes share the room as they do in memory.
+    /// The limit of the file and those beside it together, about. Routes share it, as they share `memory`.
     pub disk: ByteSize,
     /// A Valkey or Redis server that several replicas share. Each replica keeps a copy in memory, and in its own file if `path` is
     /// set. Takes effect at the next start.
@@ -51,7 +51,7 @@ pub struct Memory {
     book: Arc<Mutex<Book>>,
 }
 
-/// What memory holds, and what had to leave.
+/// The records in memory, and the evicted ones.
 #[derive(Debug)]
 struct Book {
     /// The answers, with the time of their last call when they were last checked.
@@ -60,14 +60,14 @@ struct Book {
 }
 
 impl Memory {
-    /// Room for about as many bytes of answers as `limits` allow.
+    /// Memory for about as many bytes of answers as `limits` allow.
     #[must_use]
     pub fn new(limits: &CacheLimits) -> Self {
         let book = Book { shares: Shares::new(limits.memory.0), evicted: EvictedKeys::default() };
         Self { entries: Arc::new(Sharded::new()), book: Arc::new(Mutex::new(book)) }
     }
 
-    /// Whether an answer under `key` was evicted for want of room.
+    /// Whether an answer under `key` was evicted.
     #[must_use]
     pub(crate) fn has_evicted(&self, key: &Key) -> bool {
         self.book.lock().evicted.contains(key)
@@ -98,7 +98,7 @@ impl Memory {
         entry
     }
 
-    /// Stores `entry`, and evicts the answers for which there is no room beside it.
+    /// Stores `entry`, and evicts answers while the limit is exceeded.
     fn put(&self, book: &mut Book, key: Key, entry: Arc<Entry>) {
         let weight = (size_of::<Key>() + entry.weight()) as u64;
         if !book.shares.fits(weight) {
@@ -119,8 +119,8 @@ impl Memory {
         self.entries.remove(key);
     }
 
-    /// The answer that leaves next, if there is too little room: the one that was not used since it was last checked. If all were,
-    /// the one that was checked first. The answer under `new` has just come, and leaves last.
+    /// The answer to evict next, if the limit is exceeded: the one that was not used since it was last checked. If all were,
+    /// the one that was checked first. The answer under `new` has just come, and is evicted last.
     fn next(&self, shares: &mut Shares<Key, u64>, new: &Key) -> Option<Key> {
         let mut checks = 0;
         let victim = shares.next(|key, seen| {
@@ -135,7 +135,7 @@ impl Memory {
         victim.or_else(|| shares.next(|_, _| false)).map(|(key, _)| key)
     }
 
-    /// Evicts the answer under `key`, as too little room would.
+    /// Evicts the answer under `key`, as an exceeded limit would.
     #[cfg(test)]
     pub(crate) fn evict(&self, key: &Key) {
         self.leave(&mut self.book.lock(), key);
@@ -205,8 +205,8 @@ mod tests {
         Key::of_bytes(bytes)
     }
 
-    /// Room for so many answers.
-    fn room_for(answers: u64) -> Memory {
+    /// A memory for so many answers.
+    fn limited_to(answers: u64) -> Memory {
         let weight = (size_of::<Key>() + entry("r").weight()) as u64;
         Memory::new(&CacheLimits { memory: ByteSize(weight * answers), ..CacheLimits::default() })
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn who_had_to_leave_is_known() {
-        let memory = room_for(10);
+        let memory = limited_to(10);
         for n in 0..200 {
             memory.insert(key(1, n), entry("r"));
         }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_was_used_stays() {
-        let memory = room_for(10);
+        let memory = limited_to(10);
         let mut now = 1;
         for n in 0..200 {
             memory.insert(key(1, n), entry("r"));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_route_does_not_push_out_the_answers_of_another() {
-        let memory = room_for(10);
+        let memory = limited_to(10);
         (0..5).for_each(|n| memory.insert(key(1, n), entry("quiet")));
         (0..1000).for_each(|n| memory.insert(key(2, n), entry("loud")));
         assert_eq!(there(&memory, 1, 0..5).len(), 5);

@@ -1,5 +1,5 @@
 //! The map of answers: any number of threads read it at once, and a change locks one of its shards. It has no limit of its own:
-//! [`super::shares::Shares`] says which answers leave.
+//! [`super::shares::Shares`] selects the answers to evict.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,11 +1,11 @@
-//! Room of limited size that routes share, so that none can push out what belongs to another. It is used for answers in memory and in the
+//! A limit that routes share, so that no route can evict the records of another. It is used for answers in memory and in the
 //! file, for baselines, for held answers and for failures.
 //!
-//! Room that one route does not use is lent to others. When all of it is used, the route that uses the most loses its own records, those
-//! first that were not used for the longest time. So a route keeps at least the room divided by the number of routes that use it, whatever
-//! the others do (max-min fairness), and a single route has all of it.
+//! The unused part of a share is lent to other routes. When the limit is reached, the route that uses the most loses its own records, the
+//! least recently used first. So a route keeps at least the limit divided by the number of routes that use it, whatever
+//! the others do (max-min fairness), and a single route may use all of it.
 //!
-//! Each record's key says whose it is ([`OfRoute`]). Nothing here takes a lock: the owner of the room has one.
+//! Each record's key contains its route ([`OfRoute`]). Nothing here takes a lock: the owner has one.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use lru::LruCache;
 
 use crate::cache::{Key, RouteId};
 
-/// A key that says to which route its record belongs.
+/// A key that contains the route of its record.
 pub trait OfRoute: Hash + Eq + Clone {
     /// The route.
     fn route(&self) -> RouteId;
@@ -29,23 +29,23 @@ impl OfRoute for Key {
     }
 }
 
-/// How much of the room a route uses.
+/// The use of the limit by a route.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// How many records.
     pub records: u64,
     /// How much they weigh together.
     pub weight: u64,
-    /// How many of its records had to leave since the start.
+    /// How many of its records were evicted since the start.
     pub left: u64,
 }
 
-/// The records of all routes, and the room that they share.
+/// The records of all routes, and the limit that they share.
 pub struct Shares<K, V> {
     max: u64,
     weight: u64,
     routes: HashMap<RouteId, Records<K, V>, RandomState>,
-    /// How many records of each route had to leave.
+    /// How many records of each route were evicted.
     left: HashMap<RouteId, u64, RandomState>,
 }
 
@@ -61,13 +61,13 @@ struct Stored<V> {
 }
 
 impl<K: OfRoute, V> Shares<K, V> {
-    /// Room for records that weigh `max` together.
+    /// Records that weigh at most `max` together.
     #[must_use]
     pub fn new(max: u64) -> Self {
         Self { max, weight: 0, routes: HashMap::default(), left: HashMap::default() }
     }
 
-    /// Changes how much room there is. Nothing leaves before [`Self::next`] is called.
+    /// Changes the limit. Nothing is evicted before [`Self::next`] is called.
     pub fn resize(&mut self, max: u64) {
         self.max = max;
     }
@@ -100,7 +100,7 @@ impl<K: OfRoute, V> Shares<K, V> {
         self.routes.get(&key.route())?.by_use.peek(key).map(|stored| stored.weight)
     }
 
-    /// Stores a record, which counts as used. Returns the one that it replaces. Nothing leaves before [`Self::next`] is called.
+    /// Stores a record, which counts as used. Returns the one that it replaces. Nothing is evicted before [`Self::next`] is called.
     pub fn put(&mut self, key: K, value: V, weight: u64) -> Option<V> {
         let records = self.routes.entry(key.route()).or_default();
         let replaced = records.by_use.put(key, Stored { value, weight });
@@ -110,7 +110,7 @@ impl<K: OfRoute, V> Shares<K, V> {
         replaced.map(|stored| stored.value)
     }
 
-    /// Stores a record, and returns those that had to leave. It is among them if it is too heavy.
+    /// Stores a record, and returns the evicted records. The new record is returned too if it exceeds the limit.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<(K, V)> {
         if !self.fits(weight) {
             self.remove(&key);
@@ -134,8 +134,8 @@ impl<K: OfRoute, V> Shares<K, V> {
         Some(stored.value)
     }
 
-    /// Removes the record that leaves next, if there is too little room: of the route that uses the most, the one that was not used for the
-    /// longest time and does not `stay`. Those that stay count as used. `None` too if all of that route stay.
+    /// Evicts one record, if the limit is exceeded: of the route that uses the most, the least recently used one for which `stays` is false.
+    /// Those that stay count as used. `None` too if all records of that route stay.
     pub fn next(&mut self, mut stays: impl FnMut(&K, &mut V) -> bool) -> Option<(K, V)> {
         if self.weight <= self.max {
             return None;
@@ -159,7 +159,7 @@ impl<K: OfRoute, V> Shares<K, V> {
         None
     }
 
-    /// The record that leaves next, if there is too little room.
+    /// The record that would be evicted next, if the limit is exceeded.
     #[must_use]
     pub fn following(&self) -> Option<K> {
         if self.weight <= self.max {
@@ -169,7 +169,7 @@ impl<K: OfRoute, V> Shares<K, V> {
         records.by_use.peek_lru().map(|(key, _)| key.clone())
     }
 
-    /// Removes the record under `key` because there is no room for it.
+    /// Evicts the record under `key`.
     pub fn leave(&mut self, key: &K) {
         self.remove(key);
         self.note_left(key.route());
@@ -181,7 +181,7 @@ impl<K: OfRoute, V> Shares<K, V> {
         greatest.map(|(route, records)| (*route, records))
     }
 
-    /// Counts a record of `route` for which there is no room.
+    /// Counts an evicted record of `route`.
     pub(crate) fn note_left(&mut self, route: RouteId) {
         *self.left.entry(route).or_default() += 1;
     }
@@ -218,7 +218,7 @@ impl<K: OfRoute, V> Shares<K, V> {
         Usage { records, weight, left: self.left.get(&route).copied().unwrap_or_default() }
     }
 
-    /// How much `route` may use before it loses records: the room that the others leave, and at least an equal part of all.
+    /// How much `route` may use before it loses records: the unused rest of the limit, and at least an equal part of it.
     #[must_use]
     pub fn share(&self, route: RouteId) -> u64 {
         let others = self.routes.iter().filter(|(other, _)| **other != route);

@@ -22,7 +22,7 @@ pub struct Loss {
     pub(crate) of_hour: usize,
 }
 
-/// What was accepted in one lineage.
+/// The accepted parameter sets of one lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
     /// How many parameter sets the last accepted answer had.
@@ -76,7 +76,7 @@ impl Baseline {
         recent.max().unwrap_or_default().max(self.count)
     }
 
-    /// What the answer `new`, identified by the same keys, loses at `now`.
+    /// The losses of the answer `new`, identified by the same keys, at `now`.
     #[must_use]
     pub(super) fn losses(&self, new: &Identities, now: Timestamp) -> Loss {
         let is_lost = |identity: &u64| new.sorted.binary_search(identity).is_err();
@@ -184,7 +184,7 @@ mod tests {
         }
         assert_eq!(baseline.peak(minutes(119)), 17);
         assert_eq!(baseline.peak(minutes(120)), 16);
-        assert_eq!(next(&baseline, 0..0, 121).peak(minutes(121)), 0, "nothing at all begins anew");
+        assert_eq!(next(&baseline, 0..0, 121).peak(minutes(121)), 0, "an empty answer resets it");
     }
 
     #[test]

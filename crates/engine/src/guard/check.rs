@@ -1,5 +1,5 @@
 //! Decides whether an answer is accepted: compares it with the baseline, and counts the runs that agree with the held answer. It is pure:
-//! `engine::answer` makes the change.
+//! `Run::changes` and `operators::explain` call it, and `Run::apply` applies the verdict.
 
 use crate::{
     cache::Key,
@@ -19,10 +19,10 @@ pub struct Standing<'a> {
     pub key: Key,
     /// The key of its lineage.
     pub lineage: Key,
-    /// When a caller last wanted the answer; `None` when one does now.
+    /// The time of the last query. `None`: a caller is waiting now.
     pub queried_at: Option<Timestamp>,
-    /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
-    /// builds a commit, never takes away the lineage's sets, however often it is repeated.
+    /// True if the lineage has an answer, and the question none. An empty answer to a new question, as while CI
+    /// builds a commit, never replaces the lineage's sets, however often it is repeated.
     pub is_new: bool,
     /// Whether the run is current: a run that an invalidation cut off decides nothing.
     pub is_current: bool,
@@ -58,7 +58,7 @@ impl Guard {
         new: &[ParameterSet],
         now: Timestamp,
     ) -> Result<Verdict, String> {
-        // With nothing before it, a loss is held for a lost record, which is known for a week. It is still lost while that loss is held.
+        // Without a baseline, a loss is held because of a lost record, which is remembered for a week. It still counts as lost while that loss is held.
         let is_lost = |baseline: &&Baseline| baseline.is_of_nothing() && before.is_some_and(|held| held.breach.is_loss);
         let evaluation = self.evaluate(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;
         let fingerprint = Self::fingerprint(new, &evaluation.identities);
@@ -110,8 +110,8 @@ impl Guard {
 }
 
 impl Held {
-    /// Counts a run that agrees with the held answer `before`. It must have begun long enough after the last one that counted: the source
-    /// of one that was under way meanwhile may have said the same thing once.
+    /// Counts a run that agrees with the held answer `before`. A run counts only if it began at least `interval` after the last counted
+    /// one; an overlapping run may repeat the same reading.
     fn follow(&mut self, before: &Self, began: Timestamp, now: Timestamp) {
         // If the clock was put back, count from now.
         let is_due = began.min(now).since(before.counted_at).is_some_and(|passed| passed >= self.interval);

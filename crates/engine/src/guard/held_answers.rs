@@ -15,10 +15,10 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The held answers, by lineage. An answer that no caller has queried for a day is forgotten.
 ///
-/// Routes share the room. If there is too little for all, further answers of a route that has its share are held and not listed
-/// ([`HeldAnswers::has_room`]): those that are listed go on to be confirmed, and make room. A route that lacks its share gets it from the
-/// one that uses the most, which loses the answer that was seen longest ago: it is held again by its next run, and its count of agreeing
-/// runs begins again. An answer on which an operator has decided never leaves.
+/// Routes share the limit. When it is reached, further answers of a route that has used its share are held and not listed
+/// ([`HeldAnswers::fits`]): those that are listed continue to be confirmed. A route below its share gets space from the
+/// one that uses the most, which loses the answer seen longest ago: its next run holds that answer again and restarts the count of
+/// agreeing runs. An answer with a decision of an operator is never evicted.
 #[derive(Debug, Clone)]
 pub struct HeldAnswers(Arc<Mutex<Book>>);
 
@@ -31,17 +31,17 @@ struct Book {
 
 impl Default for HeldAnswers {
     fn default() -> Self {
-        Self::with_room(MAX_BYTES)
+        Self::with_limit(MAX_BYTES)
     }
 }
 
 impl HeldAnswers {
-    /// Room for so many bytes of held answers.
-    fn with_room(bytes: u64) -> Self {
+    /// At most so many bytes of held answers.
+    fn with_limit(bytes: u64) -> Self {
         Self(Arc::new(Mutex::new(Book { held: Shares::new(bytes), forgotten: Vec::new() })))
     }
 
-    /// Lets held answers take so many bytes at most: as many as the file has room for.
+    /// Sets the limit of held answers to so many bytes: as many as the file may hold.
     pub fn limit(&self, bytes: u64) {
         self.lock().held.resize(bytes.min(MAX_BYTES));
     }
@@ -51,19 +51,19 @@ impl HeldAnswers {
         self.lock().hold(held);
     }
 
-    /// Whether there is room for `held`: its lineage has some already, or there is some, or its route uses less than its share.
+    /// Whether `held` is listed: its lineage has a held answer already, or the limit is not reached, or its route uses less than its share.
     #[must_use]
-    pub(crate) fn has_room(&self, held: &Held) -> bool {
+    pub(crate) fn fits(&self, held: &Held) -> bool {
         let mut book = self.lock();
         let (route, weight) = (held.lineage.route(), held.weight() as u64);
         let used = book.held.usage(route).weight;
-        let has_room = book.held.peek(&held.lineage).is_some()
+        let fits = book.held.peek(&held.lineage).is_some()
             || book.held.fits(book.held.weight() + weight)
             || used + weight <= book.held.share(route);
-        if !has_room {
+        if !fits {
             book.held.note_left(route);
         }
-        has_room
+        fits
     }
 
     /// Removes the answer held in `lineage`. Returns whether there was one.
@@ -138,7 +138,7 @@ impl HeldAnswers {
         }
     }
 
-    /// How much the held answers of `route` take, and how much they may take before some of them leave.
+    /// How much the held answers of `route` use, and how much they may use before some of them are evicted.
     #[must_use]
     pub fn usage(&self, route: RouteId) -> (Usage, u64) {
         let book = self.lock();
@@ -169,7 +169,7 @@ impl HeldAnswers {
 }
 
 impl Book {
-    /// Holds one more answer, and drops those for which there is no room.
+    /// Holds one more answer, and evicts others if the limit is reached.
     fn hold(&mut self, mut held: Held) {
         let (lineage, now) = (held.lineage, held.seen_at.max(held.decided_at));
         if let Some(before) = self.held.peek(&lineage) {

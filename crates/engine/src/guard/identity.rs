@@ -1,4 +1,4 @@
-//! The identity of a parameter set, which says which Application it stands for: the values of the configured keys, or of
+//! The identity of a parameter set, which selects its Application: the values of the configured keys, or of
 //! keys that usually name things (`auto`).
 
 use std::{borrow::Cow, fmt};
@@ -118,7 +118,7 @@ pub fn identities(sets: &[ParameterSet], keys: &[String]) -> Option<Vec<u64>> {
     sorted.windows(2).all(|pair| pair[0] != pair[1]).then_some(hashes)
 }
 
-/// The identity of `set` by `keys`; `None` when it lacks one of them. The same in every process and version. `text` is room to
+/// The identity of `set` by `keys`; `None` when it lacks one of them. The same in every process and version. `text` is a buffer to
 /// write in: the canonical form of each value after its length.
 fn identity(set: &ParameterSet, keys: &[String], text: &mut Vec<u8>) -> Option<u64> {
     text.clear();

@@ -1,4 +1,4 @@
-//! The invariants, checked against the source's log alone, whatever the oracle says.
+//! The invariants, checked against the source's log alone, independent of the oracle.
 
 use std::collections::BTreeMap;
 

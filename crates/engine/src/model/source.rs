@@ -20,7 +20,7 @@ use source::{Backend, Nature};
 /// The source's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Says {
-    /// This many parameter sets with consecutive names, and for how many seconds they are fresh, if the source says so.
+    /// This many parameter sets with consecutive names, and for how many seconds they are fresh, if the source sets it.
     List { first: u8, count: u8, lasting: Option<u64> },
     /// Proof that there is nothing.
     Nothing,

@@ -231,7 +231,7 @@ fn a_faulty_store_loses_nothing_and_nothing_goes_back() {
     }
 }
 
-/// What the design of before allowed, and the oracle refuses.
+/// A case that an earlier design allowed, and the oracle refuses.
 #[test]
 #[should_panic(expected = "the answer went back from 24 sets to 20")]
 fn the_oracle_refuses_answers_that_alternate() {

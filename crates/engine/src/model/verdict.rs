@@ -25,7 +25,7 @@ impl Accepted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Good,
-    /// Further runs must agree. `compares` says whether that is for what was there before.
+    /// Further runs must agree. `compares`: whether that is for what was there before.
     Loss {
         can_be_confirmed: bool,
         compares: bool,

@@ -1,4 +1,4 @@
-//! What is wrong with routes, for operators and metrics: the questions whose last run failed, and what callers get meanwhile. It reads
+//! The problems of routes, for operators and metrics: the questions whose last run failed, and the fallback that callers get. It reads
 //! memory only, changes nothing, and counts as no use of an answer.
 
 use std::{
@@ -112,7 +112,7 @@ impl Engine {
             (Arc::clone(&route.name), names.into_iter().collect())
         };
         let mut all: HashMap<Arc<str>, BTreeSet<Arc<str>>> = routes.iter().map(requesters).collect();
-        // Where the answer depends on the ApplicationSet, the question has its name, also if the caller did not come since the start.
+        // Where the answer depends on the ApplicationSet, the question has its name, even if the caller did not come since the start.
         let mut note = |route: &Arc<str>, own: Option<&Arc<str>>| {
             let own = own.filter(|name| !name.is_empty());
             if let (Some(name), Some(of_route)) = (own, all.get_mut(route)) {

@@ -15,9 +15,9 @@ use store::StoreError;
 /// Why a decision was not recorded.
 #[derive(Debug)]
 pub enum NotDecided {
-    /// Not one answer is held under this id.
+    /// No answer, or more than one, matches this id.
     NotOne(NotOne),
-    /// Another answer is held there by now.
+    /// A different answer is held now.
     Changed,
     /// The shared store does not answer.
     Store(StoreError),

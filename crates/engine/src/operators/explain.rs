@@ -1,4 +1,4 @@
-//! What a run would find now, and what would become of it. Nothing is stored: neither an answer, nor a failure, nor what the guard counts.
+//! Explains a question: the result of a run now, and the guard's verdict on it. Nothing is stored: no answer, no failure, and no count of the guard.
 
 use std::{
     sync::Arc,
@@ -20,10 +20,10 @@ use domain::{
     generator::{Before, Evidence, ParameterSet},
 };
 
-/// What a run found, and what the guard says of it.
+/// The result of a run, and the guard's verdict on it.
 #[derive(Debug)]
 pub struct Explained {
-    /// What the backend found, or why it found nothing.
+    /// The backend's result, or why it has none.
     pub found: Result<FoundNow, Failure>,
     /// How long it took.
     pub took: Duration,
@@ -37,12 +37,12 @@ pub struct Explained {
     pub identity: Vec<String>,
 }
 
-/// What a backend found.
+/// The result of a backend.
 #[derive(Debug)]
 pub struct FoundNow {
     /// In the form that Argo CD gets.
     pub encoded: Encoded,
-    /// What was learned of each item.
+    /// The findings about each item.
     pub evidence: Vec<Evidence>,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine shows in metrics.
+//! The metrics of the engine.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     route::{Route, RouteTable},
     state::served::ServedNow,
 };
-use telemetry::metrics::{Room, RoomUse};
+use telemetry::metrics::{LimitUse, SharedLimit};
 
 impl Engine {
     /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
@@ -47,29 +47,29 @@ impl Engine {
             gauges.ttl.set(i64::try_from(route.policy.ttl().as_secs()).unwrap_or(i64::MAX));
             let age = fallbacks.get(&route.name).and_then(|oldest| now.since(*oldest));
             gauges.fallback_age.set(i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX));
-            self.observe_rooms(route);
+            self.observe_limits(route);
         }
         // A run may hold an answer again just now. What it writes must not be erased after it.
         let _deciding = self.known.deciding.lock();
         self.known.erase_forgotten();
     }
 
-    /// Sets the metrics of what `route` takes of the rooms that routes share.
-    fn observe_rooms(&self, route: &Route) {
+    /// Sets the metrics of how much `route` uses of the limits that routes share.
+    fn observe_limits(&self, route: &Route) {
         let (id, route) = (route.id(), &*route.name);
-        let of = |(usage, share): (Usage, u64)| RoomUse {
+        let of = |(usage, share): (Usage, u64)| LimitUse {
             records: usage.records,
             bytes: usage.weight,
             share,
             evicted: usage.left,
         };
-        let rooms = &self.metrics.rooms;
-        rooms.set(route, Room::Memory, of(self.answers().memory().usage(id)));
-        rooms.set(route, Room::Baselines, of(self.known.baselines.usage(id)));
-        rooms.set(route, Room::Held, of(self.known.held.usage(id)));
+        let limits = &self.metrics.limits;
+        limits.set(route, SharedLimit::Memory, of(self.answers().memory().usage(id)));
+        limits.set(route, SharedLimit::Baselines, of(self.known.baselines.usage(id)));
+        limits.set(route, SharedLimit::Held, of(self.known.held.usage(id)));
         if let Some(disk) = self.answers().disk() {
-            rooms.set(route, Room::File, of(disk.usage(id)));
-            rooms.set(route, Room::Marks, of(disk.marks(id)));
+            limits.set(route, SharedLimit::File, of(disk.usage(id)));
+            limits.set(route, SharedLimit::Marks, of(disk.marks(id)));
         }
     }
 

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: usize = 8;
 
 impl EngineState {
-    /// Changes the held answer that `decide` returns, once this process knows all changes so far.
+    /// Changes the held answer that `decide` returns, once this process has all changes so far.
     ///
     /// # Errors
     /// When the store does not answer, or `decide` fails.
@@ -39,7 +39,7 @@ impl EngineState {
 }
 
 impl Replica {
-    /// Changes the held answer that `decide` returns, once this replica knows all changes so far.
+    /// Changes the held answer that `decide` returns, once this replica has all changes so far.
     ///
     /// # Errors
     /// When the store does not answer, or `decide` fails.

@@ -32,7 +32,7 @@ pub struct Remembered {
     pub queried_at: Option<Timestamp>,
     /// The last answer to it, however old; else that of its lineage.
     pub sets: Option<Vec<ParameterSet>>,
-    /// What the backend noted with the answers.
+    /// The backend's notes with the answers.
     pub before: Before,
     /// Why the last run failed.
     pub failing: Option<Failure>,

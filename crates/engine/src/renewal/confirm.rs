@@ -1,4 +1,4 @@
-//! Confirmations: the gateway makes further runs for held answers at the times that the guard's rules say, so that a
+//! Confirmations: the gateway makes further runs for held answers at the times of the guard's rules, so that a
 //! real loss does not wait for Argo CD's next call.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a change of the configuration leaves behind. A question whose callers are answered under another key from now on has no last good
+//! The baselines that a change of the configuration leaves behind. A question whose callers are answered under another key from now on has no last good
 //! answer there, so the guard lets any first answer pass.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -46,7 +46,7 @@ impl LeftBehind {
                 gone = from,
                 questions,
                 help,
-                "a route is gone, and another one takes its calls: its guard begins anew, and accepts the first answers"
+                "a route is gone, and another one takes its calls: its guard has no baseline, and accepts the first answers"
             );
         } else if *is_forgotten_name {
             let help = "put the former names back into `formerly`; they are needed as long as the route exists";
@@ -54,7 +54,7 @@ impl LeftBehind {
                 route = to,
                 questions,
                 help,
-                "the former names of a route have changed: its guard begins anew, and accepts the first answers"
+                "the former names of a route have changed: its guard has no baseline, and accepts the first answers"
             );
         } else {
             let help =
@@ -63,14 +63,14 @@ impl LeftBehind {
                 route = to,
                 questions,
                 help,
-                "questions of a route have other parameters now: its guard begins anew, and accepts the first answers"
+                "questions of a route have other parameters now: its guard has no baseline, and accepts the first answers"
             );
         }
     }
 }
 
 impl Engine {
-    /// What the routes `after` do not take over of what is remembered of the routes `before`. Reads the whole file, if there is one.
+    /// The records of the routes `before` that the routes `after` do not take over. Reads the whole file, if there is one.
     #[must_use]
     pub fn left_behind(&self, before: &RouteTable, after: &RouteTable) -> Vec<LeftBehind> {
         let mut found = Counts::default();
@@ -94,7 +94,7 @@ impl Engine {
         found.into_list()
     }
 
-    /// What `routes` do not take over of what was remembered before the start. The routes of before are known by name only.
+    /// The records from before the start that `routes` do not take over. The earlier routes are known by name only.
     #[must_use]
     pub(crate) fn left_behind_before_the_start(&self, routes: &RouteTable, all: &[(Key, Listed)]) -> Vec<LeftBehind> {
         let mut found = Counts::default();
@@ -168,7 +168,7 @@ fn resolved_for(route: &Arc<Route>, query: &Query) -> Option<ResolvedQuery> {
     Some(ResolvedQuery::new(Arc::clone(route), Query { parameters: Arc::new(parameters), ..query.clone() }))
 }
 
-/// How many questions are left behind, by the routes of before and of now.
+/// How many questions are left behind, by the earlier and the present routes.
 #[derive(Default)]
 struct Counts(BTreeMap<(Arc<str>, Arc<str>, bool), usize>);
 

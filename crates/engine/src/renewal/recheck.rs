@@ -45,7 +45,7 @@ impl Recheck {
     }
 }
 
-/// What a recheck has found.
+/// The result of a recheck.
 #[derive(Debug)]
 pub struct Rechecked {
     /// The result.

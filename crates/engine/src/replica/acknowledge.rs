@@ -1,5 +1,5 @@
 //! Answers never go back to an earlier one. A change is *acknowledged* when every replica that answers has it. Until then some replica may
-//! still serve the answer before, so nobody serves the new one.
+//! still serve the earlier answer, so no replica serves the new one.
 //!
 //! A replica answers for [`CONTACT`](store::CONTACT) after its last sync began, and a sync brings all earlier changes. So a
 //! change is also acknowledged [`ANSWERING`] after it was seen: this is longer, as clocks differ a little.
@@ -60,7 +60,7 @@ impl Replica {
         ends.max().filter(|end| *end > Instant::now())
     }
 
-    /// Waits until the records under `keys` are acknowledged, at most until `until`, also if this replica loses contact: others may still
+    /// Waits until the records under `keys` are acknowledged, at most until `until`, even if this replica loses contact: others may still
     /// have it.
     pub(crate) async fn acknowledged(&self, keys: &[Key], until: Instant) -> Acknowledged {
         let mut synced = self.synced.subscribe();

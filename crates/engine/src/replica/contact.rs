@@ -37,8 +37,7 @@ impl Pauses {
 }
 
 impl Replica {
-    /// Whether this replica knows all that the store held a moment ago. By a clock that nobody puts back, and that goes on while the
-    /// process is stopped.
+    /// Whether this replica synced within the last second, by a monotonic clock that also runs while the process is suspended.
     pub fn is_in_contact(&self) -> bool {
         let contact = self.contact.load(Ordering::Relaxed);
         contact > 0 && self.started.elapsed() < Duration::from_millis(contact - 1) + CONTACT

@@ -1,4 +1,4 @@
-//! What a replica knows of the shared store.
+//! A replica's copy of the shared store.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -30,7 +30,7 @@ pub(crate) struct WhenComplete {
     pub(crate) version: u64,
 }
 
-/// What this replica knows of the store.
+/// This replica's copy of the store.
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) epoch: Option<String>,

@@ -1,5 +1,5 @@
-//! The replicas that share a store with this process. A single gateway has none, so nobody else changes its records: each question here
-//! has an answer for it, and the engine goes one way in both cases.
+//! The replicas that share a store with this process. A single gateway has none, so no other process changes its records: each question here
+//! has an answer for it, and the engine works the same way in both cases.
 
 use std::{sync::Arc, time::Duration};
 

@@ -82,7 +82,7 @@ pub(crate) fn answer(entry: &Entry, epoch: &str, invalidation: u64) -> Option<By
     sealed(&head, entry.encoded.body())
 }
 
-/// Reads what [`answer`] wrote.
+/// Reads the bytes of [`answer`].
 pub(crate) fn read_answer(content: &[u8]) -> Option<SharedAnswer> {
     let (head, body) = opened::<SharedHead>(content)?;
     let fresh = Duration::from_millis(head.fresh_ms);
@@ -96,7 +96,7 @@ pub(crate) fn other<T: Field>(value: &T) -> Option<Bytes> {
     sealed(value, &[])
 }
 
-/// Reads what [`other`] wrote.
+/// Reads the bytes of [`other`].
 pub(crate) fn read_other<T: Field>(content: &[u8]) -> Option<T> {
     opened(content).map(|(value, _)| value)
 }
@@ -119,12 +119,12 @@ pub(crate) fn selector(selector: &Selector) -> Bytes {
     let mut value = serde_json::json!({
         "route": route, "formerly": formerly, "applicationSet": application_set, "exact": is_exact,
     });
-    // `json!` would write the numbers of parameters anew.
+    // `json!` would rewrite the numbers of parameters.
     value["parameters"] = Value::Object(parameters.clone());
     value.to_string().into()
 }
 
-/// Reads what [`selector`] wrote. What cannot be read selects everything.
+/// Reads the bytes of [`selector`]. Unreadable bytes select everything.
 pub(crate) fn read_selector(content: &[u8]) -> Selector {
     let value: Value = document::read_back(content).unwrap_or_default();
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -61,7 +61,7 @@ impl Engine {
             let receipt = format!("refresh:{}:{}", known.0, known.1);
             let Ok(is_ours) = peers.claim(&receipt, LEASE).await else { break };
             let is_done = is_ours && peers.notes(&receipt).await.is_ok_and(|notes| !notes.is_empty());
-            // Another replica has it: it may be killed. This one goes on trying by itself.
+            // Another replica has it: it may be killed. This one continues to try by itself.
             let pause = if is_ours { LEFT_FOR } else { LEASE };
             if is_ours && !is_done {
                 ours.push(LeftRefresh { name: known.0.as_str().into(), receipt });

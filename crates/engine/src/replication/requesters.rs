@@ -20,7 +20,7 @@ use domain::{clock::Timestamp, generator::Question};
 const KEPT_FOR: Duration = Duration::from_hours(25);
 
 impl Engine {
-    /// The notices of runs from now on. `dropped` is called for each that finds no room.
+    /// The notices of runs from now on. `dropped` is called for each that does not fit into the queue.
     pub fn notices(&self, dropped: impl Fn() + Send + Sync + 'static) -> Receiver<Notice> {
         self.known.notices.follow(dropped)
     }
@@ -69,7 +69,7 @@ impl Engine {
         (names.collect(), FixedState::default().hash_one((resolved.key, stored)))
     }
 
-    /// Takes over the requesters of before the start from `disk`.
+    /// Takes over the requesters from before the start from `disk`.
     pub(crate) fn restore_requesters(&self, disk: &Disk) {
         let now = self.clock.now();
         for (key, requesters) in disk.requesters::<Requester>() {

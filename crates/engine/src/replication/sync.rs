@@ -32,7 +32,7 @@ const MAX_ACKNOWLEDGEMENTS: usize = 2;
 const ORPHANED_FOR: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// Brings everything that changed in the shared store here. Returns when this replica knows all of it.
+    /// Brings everything that changed in the shared store here. Returns when this replica has all of it.
     ///
     /// # Errors
     /// When there is no contact with the store, or the store recovers.
@@ -63,7 +63,7 @@ impl Engine {
             if epoch.as_ref() != Some(&reply.epoch) {
                 shared.enter(&reply);
                 if epoch.is_some() {
-                    // What was under way, and what is in memory, is of before.
+                    // Runs under way, and records in memory, are from before.
                     self.expire_in_memory(routes, &Selector::default());
                 }
             }
@@ -279,7 +279,7 @@ impl Replica {
         copy.orphaned.get_or_insert_with(Instant::now).elapsed() >= ORPHANED_FOR
     }
 
-    /// Begins to follow the epoch of `reply`. Contact is established once this replica knows all of it.
+    /// Begins to follow the epoch of `reply`. Contact is established once this replica has all of it.
     fn enter(&self, reply: &SyncReply) {
         self.contact.store(0, Ordering::Relaxed);
         self.suspects.store(false, Ordering::Relaxed);

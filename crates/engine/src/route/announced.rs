@@ -64,7 +64,7 @@ impl Announced {
         let (input, lasts) = match (self.ask(until).await, &*known) {
             (Ok(input), _) => (Arc::new(input), FRESH),
             (Err(why), Some(known)) => {
-                tracing::warn!(%why, "the parameters of a route are not known anew; those that were announced last stand");
+                tracing::warn!(%why, "the parameters of a route cannot be announced again; the last announced ones are used");
                 (Arc::clone(&known.input), PATIENCE)
             }
             (Err(why), None) => return Err(why),

@@ -32,7 +32,7 @@ pub struct InputParameter {
     pub default: Option<Value>,
     /// A regular expression that the whole text must match. For strings only.
     pub pattern: Option<String>,
-    /// What it means, in a few words; shown when it is missing or wrong.
+    /// Its meaning, in a few words; shown when it is missing or wrong.
     pub title: Option<String>,
 }
 

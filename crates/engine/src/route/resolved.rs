@@ -127,7 +127,7 @@ pub struct RepeatedQuery {
 }
 
 impl RepeatedQuery {
-    /// What is the same for each request with the query of `resolved`.
+    /// The parts that are the same for each request with the query of `resolved`.
     #[must_use]
     pub fn of(resolved: &ResolvedQuery) -> Self {
         let Query { application_set, namespace, parameters, .. } = &resolved.query;

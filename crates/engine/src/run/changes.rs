@@ -1,4 +1,4 @@
-//! What a run changes: the answer, the baseline, the held answer, the failure. [`Run::changes`] decides without changing anything,
+//! The changes of a run: the answer, the baseline, the held answer, the failure. [`Run::changes`] decides without changing anything,
 //! so that a shared store can refuse the changes. [`Run::apply`] makes them in this process.
 
 use std::{sync::Arc, time::Duration};
@@ -16,12 +16,12 @@ use domain::{
     generator::{Evidence, Verdict},
 };
 
-/// What a run changes.
+/// The changes of a run.
 #[derive(Debug)]
 pub(crate) struct Changes {
     /// The answer that passed, or the failure, with its backoff.
     pub(crate) outcome: Result<NewAnswer, Backoff<Failed>>,
-    /// What happens to the held answer of the lineage.
+    /// The change of the lineage's held answer.
     pub(crate) held: HeldChange,
     /// Whether no invalidation cut the run off.
     pub(crate) is_current: bool,
@@ -37,7 +37,7 @@ pub(crate) struct NewAnswer {
     pub(crate) head: Option<Arc<Baseline>>,
 }
 
-/// What happens to the held answer of a lineage.
+/// The change of a lineage's held answer.
 #[derive(Debug)]
 pub(crate) enum HeldChange {
     /// Nothing.
@@ -48,12 +48,12 @@ pub(crate) enum HeldChange {
     Accept(Box<Held>),
     /// This answer is held.
     Hold(Box<Held>),
-    /// The held answer stays, and its confirmations begin anew: this run said something else, but cannot take its place.
+    /// The held answer stays, and its confirmations restart: this run had a different result, but cannot replace it.
     Contradict(Box<Held>),
 }
 
 impl Run {
-    /// What `ended` changes at `now`, as far as this process knows.
+    /// The changes by `ended` at `now`, as far as this process has the records.
     pub(crate) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
         let is_current = self.guard.finish(|is_current| is_current);
         let before = known.held_of(&self.resolved, now);
@@ -84,7 +84,7 @@ impl Run {
             Ok((found, guard::Verdict::Held(held))) => {
                 let mut held = held.with_evidence(&found.evidence);
                 // A run that an invalidation cut off decides nothing.
-                if is_current && known.held.has_room(&held) {
+                if is_current && known.held.fits(&held) {
                     held_change = HeldChange::Hold(Box::new(held.clone()));
                 } else if is_current {
                     held = held.unlisted();
@@ -199,7 +199,7 @@ impl Run {
             HeldChange::Contradict(held) => {
                 tracing::info!(
                     route = &*self.resolved.route.name, id = %lineage,
-                    "a run disagrees with the held answer, whose confirmations begin anew"
+                    "a run disagrees with the held answer, whose confirmations restart"
                 );
                 known.hold(lineage, *held);
             }

@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: usize = 8;
 const MARGIN: Duration = Duration::from_millis(100);
 
 impl Run {
-    /// Commits what `ended` changes. If another commit comes first, decides again with what is known then. If the store does not answer,
+    /// Commits the changes of `ended`. If another commit comes first, decides again with what is known then. If the store does not answer,
     /// tries again until `until`: nobody gets the answer before it is stored.
     pub(super) async fn commit(
         &self,

@@ -25,7 +25,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// For how long an answer is not replaced that another replica made under other keys.
 const CONTESTED_FOR: Duration = Duration::from_secs(10);
 
-/// Who runs a question.
+/// The replica that runs a question.
 pub(super) enum Leased {
     /// This process.
     Ours(Lease),
@@ -37,7 +37,7 @@ pub(super) enum Leased {
 pub(super) struct Lease {
     /// The number of the run.
     pub(super) number: u64,
-    /// What the store knows of it, if replicas share one.
+    /// The store's lease, if replicas share a store.
     pub(super) shared: Option<SharedLease>,
 }
 
@@ -111,7 +111,7 @@ impl Run {
     }
 
     /// Whether another replica answered the question a moment ago, under keys that this one does not have. While a file with a key reaches
-    /// one replica after the other, these would otherwise call the source for each call, one after the other. An answer of before this
+    /// one replica after the other, these would otherwise call the source for each call, one after the other. An answer from before this
     /// replica's present keys is replaced at once.
     fn is_contested(&self, known: &EngineState, now: Timestamp) -> bool {
         let (Some(since), Some(entry)) = (self.trust.since, known.answers.get(&self.resolved.key)) else {

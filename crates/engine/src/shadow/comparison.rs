@@ -11,7 +11,7 @@ use crate::{
 };
 use domain::{difference::Difference, generator::ParameterSet};
 
-/// What differs between two lists.
+/// The differences between two lists.
 pub(super) struct Comparison {
     /// The difference, without ignored keys and noise.
     pub(super) difference: Difference,
@@ -19,7 +19,7 @@ pub(super) struct Comparison {
     pub(super) subtracted: u64,
 }
 
-/// What differs from `primary` to `candidate`, without the keys in `ignored`, and without the values that are noise by `known`.
+/// The differences from `primary` to `candidate`, without the keys in `ignored`, and without the values that are noise by `known`.
 pub(super) fn compare(
     mut primary: Vec<ParameterSet>,
     mut candidate: Vec<ParameterSet>,

@@ -1,4 +1,4 @@
-//! What was found out about a candidate: counts, and the last differences. Everything has a limit, and no secret of a backend is in it.
+//! The findings about a candidate: counts, and the last differences. Everything has a limit, and no secret of a backend is in it.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -27,7 +27,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// How many characters of an error each of them shows.
 const MAX_ERROR: usize = 4096;
 
-/// What a comparison found.
+/// The result of a comparison.
 pub(super) enum Sighting {
     /// The lists differ.
     Difference(Difference),
@@ -60,7 +60,7 @@ struct Counts {
     skipped: u64,
 }
 
-/// What was found out about the candidate of one route, for operators.
+/// The findings about the candidate of one route, for operators.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -139,7 +139,7 @@ impl Differences {
         self.state.lock().subtracted += values;
     }
 
-    /// Remembers what was found for `query` at `now`, without `secrets`.
+    /// Records the finding for `query` at `now`, without `secrets`.
     pub(super) fn note(&self, now: Timestamp, query: &Query, sighting: Sighting, secrets: &Secrets) {
         let mut shown = Shown { secrets, left: MAX_BYTES };
         let name = &query.application_set;
@@ -176,7 +176,7 @@ impl Differences {
     }
 }
 
-/// Redacts what is shown, and limits its size.
+/// Redacts a finding, and limits its size.
 struct Shown<'a> {
     secrets: &'a Secrets,
     /// How many bytes may still be shown.

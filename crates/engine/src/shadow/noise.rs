@@ -1,4 +1,4 @@
-//! What varies between successive answers of a route's own backend to one question. A candidate cannot have the same values there, so they
+//! The values that vary between successive answers of a route's own backend to one question. A candidate cannot have the same values there, so they
 //! are not compared. It is learned for each parameter set, so a value that changes in one set is still compared in all others. The backend
 //! is never called more often for this.
 
@@ -30,10 +30,10 @@ const RARE: u32 = 10;
 /// After this many pairs, older ones count half.
 const MAX_PAIRS: u32 = 100;
 
-/// What varies, by question.
+/// The varying values, by question.
 pub(super) struct Noise(Recent<Key, Arc<Known>>);
 
-/// What is known of one question.
+/// The varying values of one question.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     /// The last answer.
@@ -69,7 +69,7 @@ impl Noise {
         self.0.insert(key, Arc::new(known));
     }
 
-    /// What is known of the question `key`.
+    /// The varying values of the question `key`.
     pub(super) fn of(&self, key: &Key) -> Option<Arc<Known>> {
         self.0.get(key)
     }
@@ -93,7 +93,7 @@ impl Known {
         self.varied.get(&(set, key.into())).is_some_and(|varied| varied.is_noise(self.pairs))
     }
 
-    /// What is known after one more answer, `now`.
+    /// The varying values after one more answer, `now`.
     fn after(&self, now: Encoded, identity: &Identity) -> Self {
         let is_same = self.last.body() == now.body();
         let varying = if is_same { Some(Vec::new()) } else { varying(&self.last.decode(), &now.decode(), identity) };
@@ -107,7 +107,7 @@ impl Known {
             }
         }
         known.varied.values_mut().for_each(|varied| varied.age(number));
-        // A value that changes now and then is known for that as long as there is room.
+        // A value that changes now and then stays recorded as long as the limit allows.
         if known.varied.len() > MAX_VALUES / 2 {
             known.varied.retain(|_, varied| varied.count > 0);
         }

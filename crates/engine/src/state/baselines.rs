@@ -14,7 +14,7 @@ const CAPACITY: u64 = 32 * 1024 * 1024;
 /// The cache's overhead per baseline, in bytes.
 const BESIDE: usize = 256;
 
-/// The baselines, by lineage. Routes share the room for them.
+/// The baselines, by lineage. Routes share their limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Baselines(Arc<Mutex<Book>>);
 
@@ -32,7 +32,7 @@ impl Default for Baselines {
 }
 
 impl Baselines {
-    /// Room for about `capacity` bytes of baselines.
+    /// At most about `capacity` bytes of baselines.
     fn with_capacity(capacity: u64) -> Self {
         Self(Arc::new(Mutex::new(Book { shares: Shares::new(capacity), evicted: EvictedKeys::default() })))
     }
@@ -140,7 +140,7 @@ mod tests {
         problem::{Path, Problems},
     };
 
-    /// How many baselines there is room for, about.
+    /// About how many baselines fit.
     const ROOM: usize = 20;
     /// How many are stored.
     const STORED: u32 = 2000;

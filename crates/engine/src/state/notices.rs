@@ -15,18 +15,18 @@ const MAX_WAITING: usize = 10_000;
 /// From so many failures in a row on, a source counts as failing.
 const FAILURES: u32 = 3;
 
-/// What happened to a question.
+/// A notice about a question.
 #[derive(Debug, Clone)]
 pub struct Notice {
     /// The key of the question.
     pub key: Key,
     /// The question.
     pub question: Question,
-    /// What happened.
+    /// Its event.
     pub what: What,
 }
 
-/// What happened to a question.
+/// An event of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// A run in the background brought an accepted answer.
@@ -54,7 +54,7 @@ pub struct Notices(Arc<OnceLock<Follower>>);
 /// The follower of the notices.
 struct Follower {
     sender: Sender<Notice>,
-    /// Called for each notice that finds no room.
+    /// Called for each notice that does not fit into the queue.
     dropped: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Debug for Follower {
 }
 
 impl Notices {
-    /// The notices from now on. There is one follower: a second one gets none. `dropped` is called for each notice that finds no room.
+    /// The notices from now on. There is one follower: a second one gets none. `dropped` is called for each notice that does not fit into the queue.
     pub fn follow(&self, dropped: impl Fn() + Send + Sync + 'static) -> Receiver<Notice> {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let _ = self.0.set(Follower { sender, dropped: Box::new(dropped) });
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_without_room_are_counted() {
+    fn notices_that_do_not_fit_are_counted() {
         let (notices, dropped) = (Notices::default(), Arc::new(AtomicUsize::new(0)));
         let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
         let send = || notices.send(Key::of_bytes([0; 32]), &question, || What::Rechecked);

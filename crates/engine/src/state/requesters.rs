@@ -61,7 +61,7 @@ struct Book {
 /// An ApplicationSet that sent a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Requester {
-    /// Its name, with its namespace and a `/` before it if the caller said that.
+    /// Its name, with its namespace and a `/` before it if the caller sent it.
     pub name: Arc<str>,
     /// When it last sent it, to the hour.
     pub at: Timestamp,
@@ -275,15 +275,11 @@ mod tests {
             note(&requesters, 0, &format!("set-{number}"), now);
         }
         assert!(count(&requesters).1 <= MAX_NAMES);
-        assert_eq!(
-            names(&requesters, 0, now)[0],
-            format!("set-{}", 3 * MAX_NAMES - 1),
-            "names that nobody uses make room"
-        );
+        assert_eq!(names(&requesters, 0, now)[0], format!("set-{}", 3 * MAX_NAMES - 1), "unused names are evicted");
     }
 
     #[test]
-    fn the_requesters_of_one_route_take_no_room_from_another() {
+    fn the_requesters_of_one_route_evict_none_of_another() {
         let (requesters, now) = (Requesters::default(), Timestamp(0));
         let note = |key: Key, name: &str| requesters.note(&key, name, now, 1, || 7);
         (0..100).for_each(|number| note(of_route(1, number), "quiet"));

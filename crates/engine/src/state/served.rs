@@ -67,7 +67,7 @@ impl Served {
         self.0.lock().remove(lineage);
     }
 
-    /// What each of `routes` serves at `now`. Drops answers that may not be served any more.
+    /// The parameter sets that each of `routes` serves at `now`. Drops answers that may not be served any more.
     pub(crate) fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, ServedNow> {
         let mut counts = HashMap::<Arc<str>, ServedNow>::new();
         let mut sizes = self.0.lock();

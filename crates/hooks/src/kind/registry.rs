@@ -42,7 +42,7 @@ fn changed(event: &Value, host: Option<&str>) -> Option<Subject> {
     image(&format!("{host}/{}", text(event, "/target/repository")?), text(event, "/target/tag"), digest, change)
 }
 
-/// What happened to an image.
+/// The change of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     /// Something was written. Without a tag it is a layer or a part of an index, and no tag has changed.
@@ -52,7 +52,7 @@ enum Change {
 }
 
 impl Change {
-    /// What a sender calls one of `pushes` or one of `deletes`. Anything else changes no image.
+    /// The change by the sender's word for it, one of `pushes` or of `deletes`. Any other word changes no image.
     fn of(name: Option<&str>, pushes: &[&str], deletes: &[&str]) -> Option<Self> {
         let is_one_of =
             |names: &[&str]| names.iter().any(|known| name.is_some_and(|name| name.eq_ignore_ascii_case(known)));

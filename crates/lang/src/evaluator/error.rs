@@ -40,7 +40,7 @@ impl Cause {
         match self {
             Self::Time => "timeout",
             Self::Share => "share",
-            Self::NoSlot => "no_turn",
+            Self::NoSlot => "no_permit",
             Self::Memory(_) => "memory",
             Self::Crashed(_) => "crashed",
             Self::NotStarted(_) | Self::None => "unavailable",

@@ -16,7 +16,7 @@ const COMPARISONS: [&str; 7] = [
     operators::IN,
 ];
 
-/// Whether a comprehension stands within another one. `is_within` says whether `expression` already stands within one.
+/// Whether a comprehension stands within another one. `is_within`: whether `expression` already stands within one.
 pub(super) fn nests(expression: &IdedExpr, is_within: bool) -> bool {
     match &expression.expr {
         Expr::Comprehension(_) if is_within => true,

@@ -9,9 +9,9 @@ const MAX_TAG_CHARS: usize = 128;
 const MAX_REF_SLUG_CHARS: usize = 63;
 
 /// The tag that CI sets on an image of the branch `name`: as docker/metadata-action's `type=ref`, all runs of characters outside
-/// `[a-zA-Z0-9._-]` become a dash. No more is changed. So the result may begin with a dash or a dot, as that of `#1` does. Only with
-/// something before it, which is CI's `prefix`, it is a tag then: the reader of the reference decides. A dropped dash would
-/// name the tag of another branch.
+/// `[a-zA-Z0-9._-]` become a dash, and nothing else is changed. So the result may begin with a dash or a dot, as that of `#1` does. Such a result
+/// is a valid tag only after CI's `prefix`; this is checked when the reference is parsed. Without the dash it would be the tag of another
+/// branch.
 ///
 /// # Errors
 /// When nothing is left, or the tag has more than 128 characters: a cut tag could belong to another branch.

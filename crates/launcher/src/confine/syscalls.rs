@@ -166,7 +166,7 @@ const SOCKET_TYPE: u64 = 0xf;
 /// except connected pairs. Signals to `guarded` processes and threads are refused, and to their process groups.
 ///
 /// # Errors
-/// When the kernel or its architecture has no such filters. The text says which.
+/// When the kernel or its architecture has no such filters. The text names the missing one.
 pub(crate) fn refuse(network: Network, guarded: &[Pid]) -> Result<(), FilterError> {
     let arch = TargetArch::try_from(ARCH).map_err(FilterError::Unsupported)?;
     let program = program(network, guarded, arch).map_err(FilterError::Program)?;

@@ -87,7 +87,7 @@ impl Registry {
         Ok(List { relies_on_memory, ..list })
     }
 
-    /// The documents that the API lists for `digest`, also if it is remembered that there is none. None if there is no API.
+    /// The documents that the API lists for `digest`, even if it is remembered that there is none. None if there is no API.
     ///
     /// # Errors
     /// When nothing is known of the list.
@@ -150,7 +150,7 @@ impl Registry {
         Ok(Api::List(digests.into_list("the referrers API", gap)))
     }
 
-    /// The index under the fallback tag; `None` if the registry says that there is none.
+    /// The index under the fallback tag; `None` if the registry has none.
     async fn fallback(
         &self,
         repository: &str,
@@ -167,7 +167,7 @@ impl Registry {
         Ok(Some(digests.into_list("the fallback tag of the referrers API", gap)))
     }
 
-    /// The manifest under `tag`, checked; `None` if the registry says that there is none. A 403 is no proof here:
+    /// The manifest under `tag`, checked; `None` if the registry has none. A 403 is no proof here:
     /// `deniedMeansMissing` is only about images.
     pub(super) async fn tagged(
         &self,

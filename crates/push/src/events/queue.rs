@@ -1,4 +1,4 @@
-//! The questions that events concern, until each was rechecked. Pure: each call passes the time.
+//! The questions that events concern, until each was rechecked. Pure: each call is given the time.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -53,7 +53,7 @@ pub(super) struct Batch {
 pub(super) struct Concern<'a> {
     /// The deliveries of the event, and of those that were compared with it.
     pub(super) batch: &'a Arc<Batch>,
-    /// What was pushed. `None` if that is not remembered.
+    /// The pushed digests. `None` if they are not remembered.
     pub(super) pushes: Option<&'a Arc<Pushes>>,
     /// The subjects without a digest that concern the question.
     pub(super) others: Others,
@@ -68,7 +68,7 @@ pub(super) struct Due {
     number: u64,
     /// How many rechecks have found nothing new.
     rechecks: usize,
-    /// What its events say was pushed.
+    /// The digests that its events pushed.
     pushes: Vec<Arc<Pushes>>,
     /// The subjects of its events without a digest.
     others: Others,
@@ -82,8 +82,8 @@ impl Due {
         self.pushes.iter().map(|pushes| &**pushes)
     }
 
-    /// Whether a recheck that found this is the last one. A change may be the news of one event only, so all events that have no digest must
-    /// be about the same.
+    /// Whether a recheck with this result is the last one. A change may come from one event only, so a recheck is final only if all events
+    /// without a digest have the same subject.
     fn is_done(&self, (recheck, pushed): (Recheck, Pushed)) -> bool {
         match (recheck, pushed, self.others) {
             (Recheck::Held, ..)
@@ -94,7 +94,7 @@ impl Due {
         }
     }
 
-    /// Adds what `other` events say.
+    /// Adds `other` events.
     fn note(&mut self, other: Self) {
         self.batches.extend(other.batches);
         // A delivery that is left out here does not count as seen: if it is repeated, it leads to one more recheck.
@@ -179,15 +179,15 @@ impl Queue {
         Some((key, due))
     }
 
-    /// The questions that had no answer from a recheck yet, or none that was new.
+    /// The questions whose rechecks have not found a new answer yet.
     pub(super) fn into_unfinished(self) -> Vec<Question> {
         let waiting = self.waiting.into_values().map(|due| due.question);
         self.running.into_values().chain(waiting).collect()
     }
 
-    /// A recheck has ended; `pushed` says whether its answer has the pushes of its events. Unless it found what all of them are about, and
-    /// if no event came meanwhile, it is repeated later, since the source may be behind. If the source asked for a pause, it is made
-    /// when it may be called again. Returns the deliveries for which all rechecks are over.
+    /// Records the end of a recheck; `pushed` is whether its answer contains the digests that its events pushed. If the answer does not yet
+    /// contain all of them, and no new event came, the recheck is repeated later, since the source may be behind. If the source asked for a
+    /// pause, it is repeated after the pause. Returns the deliveries for which all rechecks are over.
     pub(super) fn ended(
         &mut self,
         key: Key,
@@ -200,7 +200,7 @@ impl Queue {
             return due.batches;
         }
         if let Some(waiting) = self.waiting.get_mut(&key) {
-            // What this recheck did not find, the next one may.
+            // The next recheck may find what this one did not.
             waiting.note(due);
             return Vec::new();
         }

@@ -49,7 +49,7 @@ pub(super) struct Refresh {
     pub(super) refreshed: Vec<Arc<str>>,
 }
 
-/// What became of a refresh.
+/// The result of a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefreshEnd {
     /// It was done, or there is nothing to do.

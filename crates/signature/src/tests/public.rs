@@ -93,7 +93,7 @@ fn changed_entries_of_a_log_are_refused() {
             "not have the transparency log",
         ),
         (
-            "an entry of before",
+            "an earlier entry",
             with_entry(&conda, |own| *own = entry("two-signatures.json")),
             "bad",
             "must have an inclusion proof",

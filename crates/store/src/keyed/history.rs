@@ -1,5 +1,5 @@
-//! What this replica has read of each record in this epoch. Somebody who can write to the store may put back what a replica wrote earlier,
-//! or remove it. Each field says after which version of its record it was written, so both are noticed.
+//! The fields of each record that this replica has read in this epoch. Anyone with write access to the store may put back an earlier field,
+//! or remove it. Each field contains the version of its record before it was written, so both are noticed.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -28,7 +28,7 @@ impl Written {
         bytes.into()
     }
 
-    /// Reads what [`Self::encode`] made.
+    /// Reads the bytes of [`Self::encode`].
     pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
         let (after, rest) = bytes.split_first_chunk::<8>()?;
         let (&has_content, _) = rest.split_first()?;
@@ -36,14 +36,14 @@ impl Written {
     }
 }
 
-/// What was read of each record.
+/// The fields read of each record.
 #[derive(Debug, Default)]
 pub(super) struct History {
     records: HashMap<RecordKey, ([Option<u64>; 4], Option<Instant>)>,
 }
 
 impl History {
-    /// Begins anew, in another epoch.
+    /// Forgets all fields, in another epoch.
     pub(super) fn clear(&mut self) {
         self.records.clear();
     }
@@ -51,7 +51,7 @@ impl History {
     /// Notes that `field` of the record under `key` holds `written`, or nothing that any replica wrote.
     ///
     /// # Errors
-    /// What was done to the field since it was read last.
+    /// The change of the field since it was read last.
     pub(super) fn note(
         &mut self,
         key: &RecordKey,

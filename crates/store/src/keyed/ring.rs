@@ -66,7 +66,7 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// What was read, and whether the first key made it.
+/// The content, and whether it was written with the first key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Opened {
     pub(super) content: Bytes,

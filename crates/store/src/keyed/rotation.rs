@@ -25,7 +25,7 @@ pub(super) struct Rotation {
     ended: Option<Instant>,
 }
 
-/// What became of the records of one page.
+/// The results for the records of one page.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resealed {
     pub(super) moved: u64,

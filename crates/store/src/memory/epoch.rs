@@ -1,4 +1,4 @@
-//! What the store in memory holds.
+//! The content of the store in memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,7 @@ pub(super) struct Epoch {
     pub(super) recovering_since: Option<Timestamp>,
     pub(super) lost_at: Option<Timestamp>,
     pub(super) highest: u64,
-    /// Numbers up to this one are of before the epoch.
+    /// Numbers up to this one are from before the epoch.
     pub(super) since: u64,
     pub(super) records: BTreeMap<RecordKey, Record>,
     /// The versions of records that replicas offered, until a commit changes them.

@@ -13,7 +13,7 @@ use crate::{Commit, Committed, Field, Lease, Offer, Page, RecordKey, Store, Stor
 /// How long a replica waits for a reply.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a link does.
+/// The state of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
     /// It passes everything on.

@@ -63,7 +63,7 @@ local function note(key, version)
   end)
 end
 
--- Numbers up to this one are of before the epoch.
+-- Numbers up to this one are from before the epoch.
 local function before_epoch()
   return tonumber(redis.call('HGET', KEYS[1], 'since') or '0') or 0
 end

@@ -42,7 +42,7 @@ impl Connection {
     }
 }
 
-/// Makes connections. Passwords and certificates are read anew for each.
+/// Makes connections. Passwords and certificates are read again for each.
 pub(super) struct Connector {
     address: Address,
     username: Option<String>,

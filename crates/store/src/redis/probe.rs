@@ -8,19 +8,19 @@ use redis::Script;
 use super::{RedisStore, store_error};
 use crate::StoreError;
 
-/// What a store said of itself.
+/// A store's report about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreProbe {
     /// Its name and version.
     pub server: String,
     /// How it keeps its content.
     pub persistence: String,
-    /// What is wrong, and what to do about it.
+    /// A problem, and its correction.
     pub problems: Vec<String>,
 }
 
 impl RedisStore {
-    /// Connects, reads what the server says of itself, and does with one key what the gateway's scripts do.
+    /// Connects, reads what the server reports about itself, and does with one key what the gateway's scripts do.
     ///
     /// # Errors
     /// When there is no connection, or `INFO` is not allowed.

@@ -74,7 +74,7 @@ fn invalidation_of(value: Value) -> Option<(u64, Bytes)> {
     Some((number(number_of)?, bytes(selector)?))
 }
 
-/// What somebody else wrote there, in another form, is left out.
+/// Entries in another form, which no replica wrote, are left out.
 fn pairs(values: Vec<Value>) -> Vec<(String, Bytes)> {
     let mut values = values.into_iter();
     let mut pairs = Vec::new();

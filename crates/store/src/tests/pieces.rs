@@ -244,7 +244,7 @@ async fn nobody_asks_a_store_in_pieces_in_circles() {
     stream::iter(all).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
-/// Replicas whose requests get nowhere say so, and the store begins anew.
+/// Replicas whose requests are refused again and again report it, and the store begins another epoch.
 #[tokio::test]
 async fn a_suspected_store_begins_another_epoch() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Issuers of tokens and API servers, which say who callers are.
+//! Issuers of tokens and API servers, which authenticate callers.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
@@ -15,7 +15,7 @@ const SPARED_REASONS: [Meaning; 4] = [
     ("unlikely", "it is not a signed JWT for the gateway that is still valid"),
     ("throttled", "too many new tokens came from one address"),
     ("busy", "no review slot was free in time"),
-    ("stood_in", "an earlier review was used, since the API server did not answer"),
+    ("last_review", "an earlier review was used, since the API server did not answer"),
 ];
 
 /// Metrics of all issuers and API servers.

@@ -9,7 +9,7 @@ const OUTCOMES: [Meaning; 8] = [
     ("wrong", "an error in the expression or template"),
     ("timeout", "the deadline passed"),
     ("share", "it took 2 s while other routes waited"),
-    ("no_turn", "no evaluator was free before the deadline"),
+    ("no_permit", "no evaluator was free before the deadline"),
     ("memory", "it needed too much memory"),
     ("crashed", "the evaluator ended"),
     ("unavailable", "no evaluator could be started"),

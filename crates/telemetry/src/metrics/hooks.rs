@@ -31,7 +31,7 @@ pub struct HookMetrics {
 impl HookMetrics {
     pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         let rechecks = registry.explained(
-            "appset_gateway_hook_looks_total",
+            "appset_gateway_hook_rechecks_total",
             "Questions that were rechecked after an event.",
             &["result"],
             &RECHECKS,

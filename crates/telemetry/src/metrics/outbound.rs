@@ -18,8 +18,8 @@ const OUTCOMES: [Meaning; 13] = [
     ("broken", "an answer that broke off"),
     ("too_large", "an answer that is too large"),
     ("throttled", "not sent, since the account pauses"),
-    ("resting", "not sent, since requests pause after failures"),
-    ("no_turn", "not sent, since too many requests were under way until the deadline"),
+    ("backoff", "not sent, since requests pause after failures"),
+    ("no_permit", "not sent, since too many requests were under way until the deadline"),
 ];
 
 /// Counts outgoing requests by destination: a host of the configuration, or `other` for hosts from templates, redirects and

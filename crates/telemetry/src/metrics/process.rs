@@ -1,4 +1,4 @@
-//! What the gateway's process uses, under the names of Prometheus' client libraries. Read at each scrape. Programs of scripts
+//! The resources of the gateway's process, under the names of Prometheus' client libraries. Read at each scrape. Programs of scripts
 //! are processes of their own, and do not count here.
 
 use nix::sys::{
@@ -10,7 +10,7 @@ use prometheus::{Counter, IntGauge};
 use super::registry::{Made, MetricRegistry};
 use domain::clock::Timestamp;
 
-/// What the gateway's process uses.
+/// The resources of the gateway's process.
 #[derive(Debug, Clone)]
 pub struct ProcessMetrics {
     cpu: Counter,

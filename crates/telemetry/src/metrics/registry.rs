@@ -22,7 +22,7 @@ pub(super) struct MetricRegistry {
     pub(super) made: Vec<MadeMetric>,
 }
 
-/// What a test checks of a metric.
+/// The parts of a metric that a test checks.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct MadeMetric {

@@ -44,7 +44,7 @@ impl RouteGauges {
                 &["route"],
             )?,
             fallback_age: registry.gauges(
-                "appset_gateway_route_stand_in_age_seconds",
+                "appset_gateway_route_fallback_age_seconds",
                 "Age of the oldest answer that is served because a source failed within the last hour, by route, or 0 if there is none.",
                 &["route"],
             )?,

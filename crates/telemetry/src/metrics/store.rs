@@ -37,7 +37,7 @@ impl StoreMetrics {
                 &[],
             )?,
             replicas: registry
-                .gauge("appset_gateway_store_replicas", "Replicas that are in contact with the shared store.")?,
+                .gauge("appset_gateway_store_replicas", "Replicas that have synced with the shared store within three seconds.")?,
             recovering: registry.gauge(
                 "appset_gateway_store_recovering",
                 "1 while the replicas restore what the shared store lost. Meanwhile no replica answers.",

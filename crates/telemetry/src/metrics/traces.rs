@@ -1,4 +1,4 @@
-//! What became of spans.
+//! The outcomes of spans.
 
 use prometheus::IntCounter;
 
@@ -10,12 +10,12 @@ const OUTCOMES: [Meaning; 3] = [
     ("failed", "the collector refused it, or was unreachable for too long"),
 ];
 
-/// What became of the spans that a collector is to get, by [outcome](OUTCOMES).
+/// The spans for a collector, by [outcome](OUTCOMES).
 #[derive(Debug, Clone)]
 pub struct SpanMetrics {
     /// Spans that the collector has taken.
     pub sent: IntCounter,
-    /// Spans for which there was no room.
+    /// Spans that did not fit into the queue.
     pub dropped: IntCounter,
     /// Spans that the collector refused, or that could not be sent for too long.
     pub failed: IntCounter,

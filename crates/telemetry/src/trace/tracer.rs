@@ -17,7 +17,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Adds `record` to the queue, if there is room.
+    /// Adds `record` to the queue, unless it is full.
     pub(super) fn keep(&self, record: Record) {
         if self.queue.try_send(record).is_err() {
             self.losses.inc();
@@ -33,7 +33,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Puts spans into `queue` and counts those that found no room. If the caller has not decided whether a trace is kept, a
+    /// Puts spans into `queue` and counts those that do not fit. If the caller has not decided whether a trace is kept, a
     /// share of `sample` is, from 0 to 1.
     #[must_use]
     pub const fn new(queue: mpsc::Sender<Record>, losses: Losses, sample: f64) -> Self {
@@ -61,8 +61,8 @@ mod tests {
     use super::*;
     use crate::trace::{self, HEADER};
 
-    fn tracer(room: usize, sample: f64) -> (Tracer, Receiver<Record>, Losses) {
-        let (queue, records) = mpsc::channel(room);
+    fn tracer(capacity: usize, sample: f64) -> (Tracer, Receiver<Record>, Losses) {
+        let (queue, records) = mpsc::channel(capacity);
         let losses = Losses::new("losses", "Losses.").unwrap();
         (Tracer::new(queue, losses.clone(), sample), records, losses)
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_room_is_counted_and_nobody_waits() {
+    async fn spans_that_do_not_fit_are_counted_and_nobody_waits() {
         let (tracer, mut records, losses) = tracer(2, 1.0);
         for _ in 0..5 {
             drop(tracer.request(&HeaderMap::new(), name));

@@ -1,4 +1,4 @@
-//! What an explanation found.
+//! The result of an explanation.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn answer(found: &Explanation) -> Markup {
     }
 }
 
-/// What is remembered of a question, with the answer as Argo CD gets it. A message that is a part of `said`, which is shown above, is not shown
+/// The stored answer to a question, as Argo CD gets it. A message that is a part of `said`, which is shown above, is not shown
 /// once more.
 pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, said: &str, now: Timestamp) -> Markup {
     html! {

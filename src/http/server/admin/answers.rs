@@ -19,7 +19,7 @@ use domain::{
 };
 use engine::{cache::NotOne, operators::Operator};
 
-/// How many answers are listed unless `limit` says otherwise.
+/// How many answers are listed unless `limit` is set.
 const DEFAULT_LISTED: usize = 1000;
 /// The largest `limit`.
 const MAX_LISTED: usize = 1_000_000;

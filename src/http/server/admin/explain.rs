@@ -1,4 +1,4 @@
-//! `POST /admin/explain`: what a source says to a question now, step by step, and what Argo CD would get. Nothing is stored.
+//! `POST /admin/explain`: a source's result for a question now, step by step, and the answer to Argo CD. Nothing is stored.
 
 use std::{sync::Arc, time::Duration};
 

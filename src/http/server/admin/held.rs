@@ -84,7 +84,7 @@ pub(super) struct Done {
     pub(super) id: String,
     /// Whether an answer is still held.
     pub(super) is_held: bool,
-    /// What happened, for people.
+    /// The result, for people.
     pub(super) message: String,
 }
 
@@ -139,7 +139,7 @@ fn of_not_decided(error: NotDecided) -> ApiError {
     }
 }
 
-/// What an operator wrote as the id of one answer.
+/// The id of one answer, as an operator wrote it.
 ///
 /// # Errors
 /// When it is not 6 to 32 hexadecimal digits.

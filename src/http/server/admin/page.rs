@@ -38,7 +38,7 @@ use crate::{
 use auth::Session;
 use telemetry::trace;
 
-/// What the page may load and where its forms lead: this listener, and nothing inline.
+/// The origins that the page may load from and send forms to: this listener, and nothing inline.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; \
                       frame-ancestors 'none'; base-uri 'none'";
 /// The largest form, in bytes.
@@ -79,7 +79,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 
-/// What a view is made of.
+/// The parts of a view.
 struct PageRequest {
     app: Arc<App>,
     head: Parts,
@@ -139,7 +139,7 @@ fn stop(completion: Completion, app: &App, head: &Parts, end: SessionEnd) -> Res
     }
 }
 
-/// Shows what went wrong.
+/// Shows the error.
 fn refuse(completion: Completion, app: &App, visitor: Option<&Visitor>, error: ApiError) -> Response {
     completion.refuse_shown(error, |error, request_id| {
         let title = title_of(error.code);
@@ -147,7 +147,7 @@ fn refuse(completion: Completion, app: &App, visitor: Option<&Visitor>, error: A
     })
 }
 
-/// What surrounds a view.
+/// The frame of a view.
 fn frame<'a>(app: &App, title: &'a str, tab: Option<Tab>, visitor: Option<&'a Visitor>, refreshes: bool) -> Frame<'a> {
     let held = if visitor.is_some() { app.engine.held_count() } else { 0 };
     Frame { title, tab, visitor, held, now: app.now(), refreshes }

@@ -15,7 +15,7 @@ use crate::{
     http::server::error::{ApiError, Code},
 };
 
-/// How many questions are listed unless `limit` says otherwise.
+/// How many questions are listed unless `limit` is set.
 const DEFAULT_LISTED: usize = 200;
 /// The largest `limit`.
 const MAX_LISTED: usize = 1000;

@@ -61,7 +61,7 @@ async fn a_key_that_cannot_be_read_is_unknown() {
     assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
 }
 
-/// The same with an image that `platform` picked: the signature of its index counts, also if the index itself is not in the answer, and
+/// The same with an image that `platform` picked: the signature of its index counts, even if the index itself is not in the answer, and
 /// another image is under the tag since.
 #[tokio::test]
 async fn a_last_build_of_before_signatures_is_verified_with_its_index() {
@@ -117,7 +117,7 @@ async fn a_key_that_changes_while_an_answer_is_made() {
     fake.heal();
     replace(app.folder.path(), &key).await;
     let reply = ask_later(&app, 'a').await;
-    assert_eq!(served_commit(&reply), "nothing", "the key of before signed nothing");
+    assert_eq!(served_commit(&reply), "nothing", "the earlier key signed nothing");
     replace(app.folder.path(), &other).await;
     assert_eq!(served_commit(&ask_later(&app, 'a').await), "a");
 }

@@ -1,4 +1,4 @@
-//! What the gates of code forges share: an API with its credential, lists that are read to their end, and statuses by name.
+//! The common parts of the gates of code forges: an API with its credential, lists that are read to their end, and statuses by name.
 
 mod credential;
 mod field;

@@ -39,7 +39,7 @@ pub struct Config {
     /// all existing contexts must pass, and a context that is not reported yet is not missed.
     #[serde(default)]
     pub contexts: Option<Vec<String>>,
-    /// What counts as passed besides `success`.
+    /// Statuses that count as passed besides `success`.
     #[serde(default)]
     pub accept: Vec<GiteaAccept>,
     /// A token that may read the repository (`read:repository`). Without it the forge is called anonymously.

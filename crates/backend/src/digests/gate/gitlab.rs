@@ -56,7 +56,7 @@ pub struct Config {
     /// fork found. Merged results pipelines build a merge commit, so they never count.
     #[serde(default)]
     pub merge_request: Option<String>,
-    /// What counts as passed besides `success`.
+    /// Statuses that count as passed besides `success`.
     #[serde(default)]
     pub accept: Vec<GitlabAccept>,
     /// A token that may read the project's pipelines (`read_api`). Without it GitLab is called anonymously.

@@ -58,7 +58,7 @@ impl RequestKey {
 /// come from.
 #[async_trait]
 pub trait System: fmt::Debug + Send + Sync + 'static {
-    /// What is asked, with all parameters filled in.
+    /// The request, with all parameters filled in.
     type Request: Send + Sync + 'static;
 
     /// The request that `query` makes.

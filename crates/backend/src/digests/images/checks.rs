@@ -45,7 +45,7 @@ fn check_commit(config: &Config, images: &[(String, Image)], building: &mut Buil
     }
 }
 
-/// What is answered while the images are not built.
+/// The fallback while the images are not built.
 pub(super) fn build_fallback(config: &Config, building: &mut Building<'_>) -> Option<Fallback> {
     let is_wanted = config.on_missing == OnMissing::Placeholder;
     let mut placeholders = Parameters::new();

@@ -72,7 +72,7 @@ impl Images {
             let Some((image, commit)) = noted.or_else(of_item) else {
                 return Ok(Err(format!("its image {name} has no digest that could be verified")));
             };
-            // A set of before provenance was demanded may name no commit. Any commit would not do.
+            // A set from before provenance was required may have no commit. Any commit would not do.
             if signatures.proves_commits() && commit.is_none() {
                 return Ok(Err(format!("the commit of its image {name} is not known")));
             }

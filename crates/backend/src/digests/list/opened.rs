@@ -10,7 +10,7 @@ use crate::{Building, digests::source};
 use domain::generator::ParameterSet;
 use oci::{Contents, Reference, Target, manifest::same_type};
 
-/// What the contents of a tag must have.
+/// The requirements for the contents of a tag.
 #[derive(Debug)]
 pub(super) struct ContentFilter {
     annotations: Vec<(String, GlobPattern)>,

@@ -22,7 +22,7 @@ use oci::{
     reference::{canonical_registry, is_registry, is_repository},
 };
 
-/// What it means if a repository does not exist, or if no repository fits a pattern.
+/// The treatment of a repository that does not exist, and of a pattern without a repository.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MissingRepository {

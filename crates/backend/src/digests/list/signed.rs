@@ -36,7 +36,7 @@ pub(super) struct SignedQuery {
     earlier: OnceLock<Earlier>,
 }
 
-/// What the notes of earlier answers say.
+/// The content of the notes of earlier answers.
 #[derive(Debug, Default)]
 struct Earlier {
     /// The proofs.
@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// A note of before images were noted saves requests. It says nothing about images.
+    /// A note from before images were noted saves requests. It contains nothing about images.
     #[test]
     fn an_earlier_note_is_read() {
         let (key, proven) = ("ab".repeat(32), json!({"commit": "ab".repeat(20), "signer": "cosign.pub"}));

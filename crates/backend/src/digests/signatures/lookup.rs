@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// The result of a lookup.
 pub(super) struct LookedUp {
     pub(super) verdict: SignatureVerdict,
-    /// What is proven for the commit that the label names, if that is another one than the expected.
+    /// The proof for the commit in the label, if that is not the expected one.
     pub(super) of_label: Option<Proven>,
     /// The fingerprint of the policy with the keys and roots of the check.
     pub(super) trust: [u8; 32],
@@ -34,7 +34,7 @@ pub(super) struct SignatureLookup<'a> {
     image: &'a SignedImage,
     query: &'a ProofQuery<'a>,
     check: PolicyCheck,
-    /// What was read so far.
+    /// The documents read so far.
     reading: Arc<Reading>,
     /// The first reason for which something was not read.
     gap: Option<BackendError>,
@@ -170,7 +170,7 @@ impl<'a> SignatureLookup<'a> {
         self.check.verdict(&self.signatures.policy, commit.map(Commit::as_str))
     }
 
-    /// What is proven if the label and the proof agree on `commit`, which is not the expected one.
+    /// The proof if the label and the proof agree on `commit`, which is not the expected one.
     fn of_label(&self, commit: &str) -> Result<Option<Proven>, BackendError> {
         let Ok(commit) = Commit::parse(commit) else { return Ok(None) };
         if !self.query.label.is_some_and(|label| label.eq_ignore_ascii_case(commit.as_str())) {
@@ -236,7 +236,7 @@ mod tests {
         Ok(lookup.verdict())
     }
 
-    /// What is not checked in time is unknown, and no absence.
+    /// A document that is not checked in time is unknown, not absent.
     #[tokio::test]
     async fn checking_ends_at_the_deadline() {
         let signatures = signatures();

@@ -1,4 +1,4 @@
-//! What is known of images. Proofs are kept by digests, policy with keys and roots, and commit: none of these changes what is proven. What
+//! The remembered results about images. Proofs are kept by digests, policy with keys and roots, and commit: none of these changes what is proven. What
 //! is not proven is kept briefly.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ const MAX_PROOFS: usize = 20_000;
 /// How many other verdicts are kept.
 const MAX_UNPROVEN: usize = 4096;
 
-/// What a proof is about: the digests, the policy with its keys and roots, and the expected commit.
+/// The subject of a proof: the digests, the policy with its keys and roots, and the expected commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProofKey([u8; 32]);

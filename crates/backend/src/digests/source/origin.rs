@@ -35,7 +35,7 @@ impl ImageSource {
     /// Parses a reference. The registry or folder is written out.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// When it is not a valid reference; the text has the reason.
     pub(super) fn parse(image: &str, scope: &NameScope, base: &BaseDir) -> Result<Self, String> {
         if let Some(rest) = image.strip_prefix("oci:") {
             let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;

@@ -25,7 +25,7 @@ pub(super) fn input(query: &Query) -> Value {
         "kind": KIND,
         "functionConfig": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "input" }, "data": data },
     });
-    // `json!` would write the numbers of items anew.
+    // `json!` would rewrite the numbers of items.
     list["items"] = query.items.as_deref().cloned().unwrap_or(Value::Array(Vec::new()));
     list
 }

@@ -50,7 +50,7 @@ pub(super) enum Fault {
 pub(super) struct Worker {
     /// How many requests the worker got.
     pub requests: u64,
-    /// Measures what the worker uses.
+    /// Measures the resources of the worker.
     pub meter: Meter,
     basis: Basis<'static>,
     stdin: pipe::Sender,

@@ -1,5 +1,5 @@
 //! The database file. It is opened again after an I/O error, because redb refuses to work with a file that failed
-//! once. [`mod@super::start`] says what happens at the start.
+//! once. [`mod@super::start`] is the start.
 
 use std::{
     ffi::OsStr,

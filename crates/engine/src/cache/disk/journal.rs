@@ -35,7 +35,7 @@ const EACH: u64 = 96;
 /// The first part of a frame, without and with its checksum.
 const SUMMED: usize = 46;
 const HEADER: usize = SUMMED + 8;
-/// It changed when keys began to name their route: a journal of before counts as damaged, so that everything is lost.
+/// It changed when keys began to name their route: an earlier journal counts as damaged, so that everything is lost.
 const VERSION: u8 = 2;
 
 /// The two segments, and where the next frame goes.
@@ -52,7 +52,7 @@ pub(super) struct Journal {
     frame: Vec<u8>,
 }
 
-/// What the segments hold at the start.
+/// The content of the segments at the start.
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
     /// All changes, in the order in which they were made.
@@ -110,11 +110,11 @@ impl Journal {
 
     /// Whether one more order of so many bytes may wait for the writer. If so, it counts as waiting.
     pub(super) fn admit(&mut self, bytes: usize) -> bool {
-        let has_room = self.waiting < self.bound;
-        if has_room {
+        let fits = self.waiting < self.bound;
+        if fits {
             self.waiting += EACH + bytes as u64;
         }
-        has_room
+        fits
     }
 
     /// Appends `change`. A partly written frame is removed again.

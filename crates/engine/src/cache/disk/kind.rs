@@ -7,15 +7,15 @@ use crate::cache::{Key, disk::record};
 /// A table: the key is a question's or a lineage's [`Key`], the value a [`record`].
 pub(super) type Records = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
 
-/// What a record is about. Each kind has a table of its own. A new kind needs a variant, a row in each function here,
-/// what becomes of it when there is too little room ([`super::sizes`]), and nothing in the journal, the marks of loss or the writer.
+/// The subject of a record. Each kind has a table of its own. A new kind needs a variant, a row in each function here,
+/// its rank in an eviction ([`super::sizes`]), and nothing in the journal, the marks of loss or the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum RecordKind {
     /// The last good answer to a question or of a lineage.
     Answer,
-    /// What the guard holds in a lineage.
+    /// The held answer of a lineage.
     Held,
-    /// What the guard compares the next answer of a lineage with.
+    /// The baseline of a lineage.
     Baseline,
     /// How much of a shared store the file holds. It has one key.
     Copy,

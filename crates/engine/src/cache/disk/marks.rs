@@ -1,12 +1,12 @@
 //! Marks of loss: the keys whose record was lost, and when. They are stored in `<path>.lost`, a file of fixed size ([`form`]). It is
-//! written whole when it is created, and overwritten in place from then on, so that a mark needs no room on a full disk.
+//! written whole when it is created, and overwritten in place from then on, so that a mark needs no space on a full disk.
 //!
 //! A mark takes a slot and names its record by the route and the beginning of the key. When no slot is left, the route with the most marks
 //! gives some of its own up: one mark then holds for all of its keys that begin with the same byte, and later one for the whole
 //! route. Too much of that route may count as lost then, never too little, and nothing of another route.
 //!
-//! *Outdated* says that a record could not be written, so a record that is older than the mark is not the last one.
-//! Without it, the record was removed for want of room, and only a missing record is in doubt. After a damaged slot, everything
+//! *Outdated* means that a record could not be written, so a record that is older than the mark is not the last one.
+//! Without it, the record was evicted, and only a missing record is in doubt. After a damaged slot, everything
 //! counts as lost.
 
 mod form;
@@ -193,7 +193,7 @@ impl Marks {
         self.clock.now().since(Timestamp(at)).is_none_or(|passed| passed < LASTS)
     }
 
-    /// Marks the record under `key` as lost. `is_outdated` says that the record could not be written, so that an older
+    /// Marks the record under `key` as lost. `is_outdated`: that the record could not be written, so that an older
     /// one may still be there.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Marks {
 }
 
 impl Inner {
-    /// Notes what a slot holds.
+    /// Notes the content of a slot.
     fn note(&mut self, slot: u16, mark: Mark) {
         self.last = self.last.max(mark.at);
         let marks = self.routes.entry(mark.route).or_default();

@@ -2,7 +2,7 @@
 //!
 //! `version 3 (1 byte) | SHA-256 of what follows (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
 //!
-//! Numbers are little endian. The *stamp* says when the record was made, in the time of [`super::marks::Marks::next`]: a record is accepted
+//! Numbers are little endian. The *stamp* is the time at which the record was made, by [`super::marks::Marks::next`]: a record is accepted
 //! if it was made after the latest mark of loss for its key. A record that does not fit its checksum is damaged, and what it held is
 //! unknown.
 
@@ -31,7 +31,7 @@ pub(crate) struct Head {
     pub question: Question,
     /// The revision that made the answer.
     pub revision: Revision,
-    /// The fingerprint of the keys and roots by which it was verified. A record of before this field has them in its revision, so that
+    /// The fingerprint of the keys and roots by which it was verified. A record from before this field has them in its revision, so that
     /// it is of no present revision if anything was verified.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub trust: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Head {
     pub sets: usize,
     /// Whether the backend must be called before the answer is served.
     pub is_over: bool,
-    /// What was learned of each item.
+    /// The findings about each item.
     pub evidence: Vec<Evidence>,
     /// The backend's note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ const fn is_zero(trust: &u64) -> bool {
 }
 
 impl Head {
-    /// What the answer was made under.
+    /// The route's revision, keys and roots that the answer was made under.
     pub(in crate::cache) const fn made_under(&self) -> MadeUnder {
         MadeUnder { revision: self.revision, trust: self.trust }
     }

@@ -1,7 +1,7 @@
-//! How much room the records in the file take, and which of them leave when there is too little. Routes share the room ([`Shares`]).
+//! The sizes of the records in the file, and the choice of those to evict when the limit is reached. Routes share the limit ([`Shares`]).
 //!
-//! Answers leave before baselines, unless the baselines take more than a third of the room: without an answer the source is called again,
-//! and without a baseline the next answer is held. Held answers stay: the guard bounds them ([`super::Disk::room_for_held`]).
+//! Answers are evicted before baselines, unless the baselines use more than a third of the limit: without an answer the source is called again,
+//! and without a baseline the next answer is held. Held answers stay: the guard bounds them ([`super::Disk::held_limit`]).
 
 use crate::cache::{
     Key, RouteId, Shares, Usage,
@@ -15,13 +15,13 @@ const PAGE: u64 = 4096;
 /// The size of a record's key, and of what the database notes of it, in bytes.
 const BESIDE: u64 = 32 + 24;
 
-/// How the room of `cache.disk` is divided.
+/// The parts of `cache.disk`.
 ///
 /// The database writes a changed page to another place, and doubles its file when that is full. So its records get less than half of
-/// the room, and the file seldom has to be compacted.
+/// `cache.disk`, and the file seldom has to be compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// The most room that records take, as [`room_of`] counts it.
+    /// The limit of all records together, by their [`stored_size`].
     pub records: u64,
     /// How large the database's file may get before it is compacted.
     pub file: u64,
@@ -51,46 +51,46 @@ pub(super) struct Sizes {
     /// The answers, and their requesters.
     answers: Shares<Id, ()>,
     baselines: Shares<Id, ()>,
-    /// The held answers, which only take room from the answers.
+    /// The held answers, which only reduce the share of the answers.
     held: Shares<Id, ()>,
 }
 
-/// What changes of the records, so that it can be taken back.
+/// The planned changes of the records, which can be undone.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The records that have to leave.
     pub(super) victims: Vec<Id>,
-    /// How much room each changed record took before.
+    /// The earlier size of each changed record.
     before: Vec<(Id, Option<u64>)>,
 }
 
 impl Sizes {
-    /// Room for records as [`room_of`] counts it.
+    /// Sizes with this limit of all records together, by their [`stored_size`].
     pub(super) fn new(max: u64) -> Self {
         Self { max, answers: Shares::new(max), baselines: Shares::new(max / 3), held: Shares::new(u64::MAX) }
     }
 
-    /// Makes changes, and evicts the records for which there is no room then.
+    /// Makes changes, and then evicts records while the limit is exceeded.
     pub(super) fn change<'a>(&mut self, changes: impl Iterator<Item = &'a Change>) -> Plan {
         let mut plan = Plan::default();
         for change in changes {
             let id = (change.kind, change.key);
             let before = self.of_kind(change.kind).and_then(|shares| shares.weight_of(&id));
             plan.before.push((id, before));
-            self.set(id, change.record.as_ref().map(|record| room_of(record.len())));
+            self.set(id, change.record.as_ref().map(|record| stored_size(record.len())));
         }
         self.evict(&mut plan);
         plan
     }
 
-    /// Evicts the records for which there is no room.
+    /// Evicts records while the limit is exceeded.
     pub(super) fn evict(&mut self, plan: &mut Plan) {
-        self.make_room(true, plan);
+        self.evict_some(true, plan);
         self.answers.resize(self.max.saturating_sub(self.held.weight() + self.baselines.weight()));
-        self.make_room(false, plan);
+        self.evict_some(false, plan);
     }
 
-    fn make_room(&mut self, of_baselines: bool, plan: &mut Plan) {
+    fn evict_some(&mut self, of_baselines: bool, plan: &mut Plan) {
         let shares = if of_baselines { &mut self.baselines } else { &mut self.answers };
         loop {
             let Some(next) = shares.following() else { return };
@@ -102,16 +102,16 @@ impl Sizes {
 
     /// Takes back what `plan` changed, because it could not be written.
     pub(super) fn take_back(&mut self, plan: Plan) {
-        for (id, room) in plan.before.into_iter().rev() {
-            self.set(id, room);
+        for (id, size) in plan.before.into_iter().rev() {
+            self.set(id, size);
         }
     }
 
-    /// Notes that a record takes so much room, or is gone. It counts as used.
-    pub(super) fn set(&mut self, id: Id, room: Option<u64>) {
+    /// Notes the size of a record, or that it is gone. It counts as used.
+    pub(super) fn set(&mut self, id: Id, size: Option<u64>) {
         let Some(shares) = self.of_kind(id.0) else { return };
-        match room {
-            Some(room) => _ = shares.put(id, (), room),
+        match size {
+            Some(size) => _ = shares.put(id, (), size),
             None => _ = shares.remove(&id),
         }
     }
@@ -145,8 +145,8 @@ impl Sizes {
     }
 }
 
-/// About how much room a record of `length` bytes takes in the database. Pages with small records are two thirds full.
-pub(super) fn room_of(length: usize) -> u64 {
+/// About how many bytes a record of `length` bytes uses in the database. Pages with small records are two thirds full.
+pub(super) fn stored_size(length: usize) -> u64 {
     let size = length as u64 + BESIDE;
     if size > PAGE / 3 { size.div_ceil(PAGE).next_power_of_two() * PAGE } else { size + size / 2 }
 }
@@ -184,11 +184,11 @@ mod tests {
         assert_eq!(numbers(&plan), [2, 3]);
         sizes.take_back(plan);
         assert_eq!(sizes.usage(id(a, 1, 1).1.route()).0, Usage { records: 4, weight: 4 * PAGE, left: 2 });
-        // A record that is written again replaces the earlier one, and one that is removed makes room.
+        // A record that is written again replaces the earlier one, and a removed one frees its size.
         assert!(numbers(&sizes.change([change(a, 1, 2, Some(ONE))].iter())).is_empty());
         let changes = [change(a, 1, 3, None), change(a, 1, 7, Some(ONE))];
         assert!(numbers(&sizes.change(changes.iter())).is_empty());
-        // A batch without room for itself.
+        // A batch above the limit by itself.
         let batch: Vec<Change> = (20..30).map(|n| change(a, 1, n, Some(ONE))).collect();
         assert_eq!(numbers(&sizes.change(batch.iter()))[4..], [20, 21, 22, 23, 24, 25]);
     }
@@ -226,11 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn all_files_have_room() {
+    fn all_files_fit() {
         for disk in [0, MIB, 64 * MIB, 256 * MIB, 10_000 * MIB] {
             let Limits { records, file, journal } = Limits::of(disk);
             assert!(records <= file / 2 && file + 2 * journal + MIB <= disk + 8 * MIB, "{disk}");
         }
-        assert_eq!([room_of(100), room_of(2000), room_of(5000), room_of(9000)], [234, PAGE, 2 * PAGE, 4 * PAGE]);
+        assert_eq!(
+            [stored_size(100), stored_size(2000), stored_size(5000), stored_size(9000)],
+            [234, PAGE, 2 * PAGE, 4 * PAGE]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What happens at the start: the file of last good answers and its companions (the journal and the marks of loss) are
+//! The start: the file of last good answers and its companions (the journal and the marks of loss) are
 //! opened, and what was lost is marked before anything is read. What is there decides:
 //!
 //! | database | marks of loss | |
@@ -6,7 +6,7 @@
 //! | none | none or unfinished, and nothing in the journal | a first start: nothing was lost |
 //! | none | otherwise | the file is gone: everything is lost |
 //! | empty or damaged | any | everything is lost; the file is set aside |
-//! | with a stamp | finished | nothing was lost but what the marks say |
+//! | with a stamp | finished | nothing was lost, except for the marked records |
 //! | with a stamp | unfinished | a first start was killed: nothing was lost |
 //! | with a stamp | none or damaged | everything is lost |
 //! | without a stamp | none or unfinished | a first start was killed: nothing was lost |
@@ -45,7 +45,7 @@ pub(super) const META: TableDefinition<'static, &'static str, u64> = TableDefini
 pub(super) const STAMP: &str = "stamp";
 /// The key of the number of the database's form.
 pub(super) const FORM: &str = "form";
-/// It changes when records of before cannot be found any more. 2: a key names its route. Before that there was no number.
+/// It changes when earlier records cannot be found any more. 2: a key contains its route. Before that there was no number.
 pub(super) const OWN_FORM: u64 = 2;
 
 /// The parts of a store, ready for use.
@@ -185,7 +185,7 @@ fn is_of_own_form(database: &Database) -> Result<bool, redb::Error> {
     Ok(form.is_none())
 }
 
-/// Renames the file at `path`, so that its name says why it was set aside. An empty file is not kept.
+/// Renames the file at `path`, so that its name has the reason. An empty file is not kept.
 fn set_aside(path: &Path) -> std::io::Result<()> {
     if std::fs::metadata(path)?.len() == 0 {
         return Ok(());

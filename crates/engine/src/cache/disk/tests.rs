@@ -49,8 +49,8 @@ fn of_route(route: u8, n: u8) -> Key {
     Key::of_bytes(bytes)
 }
 
-/// A size of the files in which so many answers of [`LONG`] have room, and no more.
-fn room_for(answers: u64) -> u64 {
+/// A size of the files for exactly so many answers of [`LONG`].
+fn limited_to(answers: u64) -> u64 {
     // Each takes one page.
     (answers * 4096).div_ceil(3) * 8
 }
@@ -101,7 +101,7 @@ fn records_survive_a_restart() {
 #[test]
 fn the_size_is_bounded_and_the_oldest_records_are_evicted() {
     let (_folder, path) = new_store_path();
-    let disk = open(&path, room_for(4));
+    let disk = open(&path, limited_to(4));
     for n in 0..20 {
         disk.put(key(n), &entry(&"x".repeat(LONG)));
         disk.flush(Duration::from_secs(10));
@@ -109,7 +109,7 @@ fn the_size_is_bounded_and_the_oldest_records_are_evicted() {
     let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_ok()).collect();
     assert_eq!(there, [16, 17, 18, 19]);
     close(disk, &path);
-    let disk = open(&path, room_for(3));
+    let disk = open(&path, limited_to(3));
     disk.put(key(30), &entry(&"x".repeat(LONG)));
     disk.flush(Duration::from_secs(10));
     let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).is_ok_and(|found| found.is_some())).collect();
@@ -119,7 +119,7 @@ fn the_size_is_bounded_and_the_oldest_records_are_evicted() {
 #[test]
 fn a_used_record_is_not_evicted() {
     let folder = tempfile::tempdir().unwrap();
-    let disk = open(&folder.path().join("answers.redb"), room_for(4));
+    let disk = open(&folder.path().join("answers.redb"), limited_to(4));
     for n in 0..20 {
         disk.put(key(n), &entry(&"x".repeat(LONG)));
         disk.used(key(0));
@@ -132,7 +132,7 @@ fn a_used_record_is_not_evicted() {
 #[test]
 fn a_route_pushes_nothing_of_another_out_of_the_file() {
     let (_folder, path) = new_store_path();
-    let disk = open(&path, room_for(40));
+    let disk = open(&path, limited_to(40));
     let put = |key: Key| {
         disk.put(key, &entry(&"x".repeat(LONG)));
         disk.put_baseline(key, &"sets");
@@ -152,7 +152,7 @@ fn a_route_pushes_nothing_of_another_out_of_the_file() {
     );
     assert_eq!((disk.usage(route).0.records, disk.marks(route).0.records), (10, 0));
     close(disk, &path);
-    let disk = open(&path, room_for(40));
+    let disk = open(&path, limited_to(40));
     assert!((0..5).all(|n| body(&disk, &of_route(1, n)).is_some()));
     assert_eq!(disk.baseline::<String>(&of_route(1, 0)).unwrap().as_deref(), Some("sets"));
 }
@@ -170,7 +170,7 @@ fn the_files_stay_within_their_limit_and_a_file_of_before_is_compacted() {
     let disk = open(&path, 64 * MIB);
     let decision = "an operator rejected it";
     disk.hold(key(0), Some(&decision));
-    // More than twice as much as there is room for, and most of it baselines.
+    // More than twice the limit, and most of it baselines.
     let numbers: Vec<u64> = (0..1000).collect();
     for n in 0..12_000_u32 {
         let mut bytes = [7; 32];
@@ -264,14 +264,14 @@ fn body(disk: &Disk, key: &Key) -> Option<Vec<u8>> {
 #[test]
 fn an_evicted_record_is_lost_and_a_record_that_never_was_is_not() {
     let (_folder, path) = new_store_path();
-    let disk = open(&path, room_for(4));
+    let disk = open(&path, limited_to(4));
     for n in 0..20 {
         disk.put(key(n), &entry(&"x".repeat(LONG)));
         disk.flush(Duration::from_secs(10));
     }
     close(disk, &path);
     for _ in 0..2 {
-        let disk = open(&path, room_for(4));
+        let disk = open(&path, limited_to(4));
         assert!((0..16).all(|n| disk.get(&key(n)).is_err()) && (16..20).all(|n| body(&disk, &key(n)).is_some()));
         assert!((20..250).all(|n| disk.get(&key(n)).unwrap().is_none()));
         close(disk, &path);

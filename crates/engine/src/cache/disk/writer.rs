@@ -20,7 +20,7 @@ use crate::cache::{
         marks::Marks,
         record::{self, Head, draft, open, seal},
         records,
-        sizes::{Id, Limits, Plan, Sizes, room_of},
+        sizes::{Id, Limits, Plan, Sizes, stored_size},
         start::{FORM, META, OWN_FORM, STAMP},
         throttle::Throttle,
     },
@@ -76,7 +76,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Reads how large the records in an existing file are, and removes those that are too old or for which there is no room.
+    /// Reads how large the records in an existing file are, and removes those that are too old or above the limit.
     pub(super) fn prepare(&mut self) {
         let file = Arc::clone(&self.file);
         let ready = file.with(|database| {
@@ -123,13 +123,13 @@ impl Writer {
             for row in table.iter()? {
                 let (key, record) = row?;
                 let id = (kind, Key::of_bytes(*key.value()));
-                found.push((record::stamp(record.value()), room_of(record.value().len()), id));
+                found.push((record::stamp(record.value()), stored_size(record.value().len()), id));
             }
         }
         found.sort_unstable_by_key(|(stamp, ..)| *stamp);
         let mut sizes = self.sizes.lock();
-        for (_, room, id) in found {
-            sizes.set(id, Some(room));
+        for (_, size, id) in found {
+            sizes.set(id, Some(size));
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the records for which there is no room, and marks them as lost.
+    /// Removes evicted records, and marks them as lost.
     fn evict(&self, transaction: &WriteTransaction, victims: &[Id]) -> Result<(), redb::Error> {
         for kind in RecordKind::ALL {
             let mut table = transaction.open_table(kind.table())?;
@@ -276,7 +276,7 @@ impl Writer {
     }
 }
 
-/// Drops the baselines of lineages that no caller used in the 90 days before `last`, a stamp in milliseconds. A baseline is written anew
+/// Drops the baselines of lineages that no caller used in the 90 days before `last`, a stamp in milliseconds. A baseline is rewritten
 /// with each accepted answer. The clock is not used, because it may be wrong at a start, and the gateway may have been off for long.
 fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;

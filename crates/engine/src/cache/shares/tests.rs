@@ -22,7 +22,7 @@ fn there(shares: &Shares<Key, ()>, of: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_single_route_has_all_of_the_room() {
+fn a_single_route_may_use_the_whole_limit() {
     let mut shares = Shares::new(100);
     (0..20).for_each(|n| drop(shares.insert(key(1, n), (), 10)));
     assert_eq!(there(&shares, 1), (10..20).collect::<Vec<_>>());
@@ -55,7 +55,7 @@ fn the_least_recently_used_record_leaves_first() {
     assert!(shares.peek(&key(1, 2)).is_some());
     shares.insert(key(1, 3), (), 10);
     assert_eq!(shares.insert(key(1, 5), (), 20), [(key(1, 2), ()), (key(1, 4), ())]);
-    assert_eq!(shares.insert(key(1, 6), (), 41), [(key(1, 6), ())], "it is heavier than the room");
+    assert_eq!(shares.insert(key(1, 6), (), 41), [(key(1, 6), ())], "it is heavier than the limit");
     assert_eq!((there(&shares, 1), shares.weight()), (vec![1, 3, 5], 40));
     assert_eq!((shares.remove(&key(1, 3)), shares.remove(&key(1, 3))), (Some(()), None));
     assert_eq!(shares.usage(route(1)), Usage { records: 2, weight: 30, left: 3 });
@@ -80,7 +80,7 @@ fn routes_are_served_round_robin() {
 }
 
 proptest! {
-    /// No route loses anything while it uses no more than an equal part of the room, and the room is never exceeded.
+    /// No route loses anything while it uses no more than an equal part of the limit, and the limit is never exceeded.
     #[test]
     fn whoever_uses_an_equal_part_keeps_it(steps in prop::collection::vec((0..4_u8, 0..8_u8, 1..30_u64), 1..200)) {
         let mut shares = Shares::new(100);

@@ -59,21 +59,21 @@ pub struct Held {
     /// When a caller last queried it.
     #[serde(rename = "asked_at", default = "long_ago")]
     pub queried_at: Timestamp,
-    /// What the last run learned, at most [`MAX_EVIDENCE`] entries.
+    /// The findings of the last run, at most [`MAX_EVIDENCE`] entries.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
     /// The operator's decision.
     pub decision: Option<Decision>,
     /// When the operator decided.
     pub(crate) decided_at: Timestamp,
-    /// Whether there was no room for it, so that nothing counts the runs that agree, and no operator can decide on it.
+    /// Whether the limit was reached, so that agreeing runs are not counted, and no operator can decide on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::guard) is_unlisted: bool,
     /// Whether runs that agree count. They do not while an empty answer to a new question is held.
     pub(in crate::guard) counts: bool,
     pub(in crate::guard) fingerprint: [u8; 32],
     pub(in crate::guard) counted_at: Timestamp,
-    /// Whether a later run said something else, and did not replace this answer. The next run that agrees is then the first one again.
+    /// Whether a later run had a different result, and did not replace this answer. The next run that agrees is then the first one again.
     #[serde(default)]
     pub(in crate::guard) is_contradicted: bool,
 }
@@ -83,7 +83,7 @@ const fn long_ago() -> Timestamp {
     Timestamp(0)
 }
 
-/// An operator's decision about a held answer. It applies to that answer only: a different answer is held anew.
+/// An operator's decision about a held answer. It applies to that answer only: a different answer is checked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -122,7 +122,7 @@ impl Held {
         Some(due.plus(self.interval.saturating_mul(left.saturating_sub(1))))
     }
 
-    /// The same after a run that said something else at `now`. Only runs that agree one after the other confirm an answer.
+    /// The same after a run with a different result at `now`. Only runs that agree one after the other confirm an answer.
     #[must_use]
     pub fn contradicted(self, now: Timestamp) -> Self {
         Self { agreed: 0, counted_at: now, is_contradicted: true, ..self }
@@ -168,8 +168,8 @@ impl Held {
         now.since(last).is_some_and(|idle| idle > lasts)
     }
 
-    /// Whether it may leave for want of room at `now`: no decision of an operator is lost with it. If the clock was put back, a release
-    /// stands.
+    /// Whether it may be evicted at `now`: it has no decision of an operator that still holds. If the clock was put back, a release
+    /// still holds.
     #[must_use]
     pub(super) fn may_leave(&self, now: Timestamp) -> bool {
         match self.decision {
@@ -179,7 +179,7 @@ impl Held {
         }
     }
 
-    /// The same for an answer that is not listed, because there is no room ([`super::HeldAnswers::has_room`]).
+    /// The same for an answer that is not listed, because the limit is reached ([`super::HeldAnswers::fits`]).
     #[must_use]
     pub fn unlisted(self) -> Self {
         Self { is_unlisted: true, ..self }
@@ -219,8 +219,8 @@ impl fmt::Display for Held {
         }
         if self.is_unlisted {
             return f.write_str(
-                "; the runs that agree are not counted, because other held answers take all the room that this route has \
-                 for them; wait until some are accepted, or release some",
+                "; the runs that agree are not counted, because other held answers use up the share of this route; \
+                 wait until some are accepted, or release some",
             );
         }
         if self.decision == Some(Decision::Rejected) {

@@ -81,7 +81,7 @@ fn agreement_releases_and_anything_else_begins_anew() {
     );
     assert_eq!(checker.len(), 1);
     assert_eq!((check(1, &half), checker.len()), (None, 0));
-    // Another loss, a recovery and a clock that went back all begin anew.
+    // Another loss, a recovery and a clock that went back all restart the count.
     assert_eq!([check(60, &half), check(60, &half), check(60, &none)], [Some(0), Some(1), Some(0)]);
     assert_eq!([check(60, &half), check(60, &half), check(60, &all)], [Some(0), Some(1), None]);
     for _ in 0..100 {
@@ -240,14 +240,14 @@ fn held(lineage: Key, since: u64) -> Held {
 
 const NOW: Timestamp = Timestamp(2_000_000);
 
-/// Room for about so many held answers.
-fn room_for(answers: u64) -> HeldAnswers {
-    HeldAnswers::with_room(answers * held(LINEAGE, 0).weight() as u64)
+/// A list of about so many held answers at most.
+fn limited_to(answers: u64) -> HeldAnswers {
+    HeldAnswers::with_limit(answers * held(LINEAGE, 0).weight() as u64)
 }
 
 #[test]
 fn held_answers_of_one_route_push_out_no_decision_and_nothing_of_another_route() {
-    let held_answers = room_for(100);
+    let held_answers = limited_to(100);
     for number in 0..10 {
         held_answers.hold(held(key(1, number), 0));
     }
@@ -256,7 +256,7 @@ fn held_answers_of_one_route_push_out_no_decision_and_nothing_of_another_route()
     held_answers.hold(held(key(2, 1), 0).decided(Decision::Released, NOW));
     for number in 2..20_000 {
         let new = held(key(2, number), 1);
-        if held_answers.has_room(&new) {
+        if held_answers.fits(&new) {
             held_answers.hold(new);
         }
     }
@@ -270,7 +270,7 @@ fn held_answers_of_one_route_push_out_no_decision_and_nothing_of_another_route()
     assert_eq!(held_answers.usage(key(2, 0).route()).0.left, 20_000 + 10 - 100, "the others are counted");
     // A route that lacks its share gets it from the one that uses the most.
     for number in 10..50 {
-        assert!(held_answers.has_room(&held(key(1, number), 1)));
+        assert!(held_answers.fits(&held(key(1, number), 1)));
         held_answers.hold(held(key(1, number), 1));
     }
     assert_eq!((held_answers.count(NOW), held_answers.take_forgotten().len()), (100, 40));
@@ -278,26 +278,26 @@ fn held_answers_of_one_route_push_out_no_decision_and_nothing_of_another_route()
 }
 
 #[test]
-fn without_room_an_answer_is_held_and_not_listed() {
-    let held_answers = room_for(10);
+fn above_the_limit_an_answer_is_held_and_not_listed() {
+    let held_answers = limited_to(10);
     for number in 0..10 {
         held_answers.hold(held(key(1, number), 0).decided(Decision::Rejected, NOW));
     }
     let (new, other) = (held(key(1, 10), 0), held(key(2, 0), 0));
-    assert!(!held_answers.has_room(&new));
+    assert!(!held_answers.fits(&new));
     assert!(new.unlisted().to_string().ends_with("or release some"));
-    assert!(held_answers.has_room(&held(key(1, 5), 0)), "its lineage has room");
-    assert!(held_answers.has_room(&other), "another route has its share");
+    assert!(held_answers.fits(&held(key(1, 5), 0)), "its lineage has a held answer");
+    assert!(held_answers.fits(&other), "another route has its share");
     held_answers.hold(other);
     assert_eq!(
         (held_answers.count(NOW), held_answers.usage(key(1, 0).route()).0.left),
         (11, 1),
         "no decision had to leave"
     );
-    // An answer that is accepted makes room.
+    // An answer that is accepted frees its share.
     held_answers.remove(&key(2, 0));
     held_answers.remove(&key(1, 5));
-    assert!(held_answers.has_room(&held(key(1, 10), 0)));
+    assert!(held_answers.fits(&held(key(1, 10), 0)));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn the_held_answers_fit_into_the_file() {
     let held_answers = HeldAnswers::default();
     held_answers.limit(50 * held(LINEAGE, 0).weight() as u64);
     let new = (0..1000).map(|number| held(key(1, number), 0));
-    new.filter(|new| held_answers.has_room(new)).for_each(|new| held_answers.hold(new));
+    new.filter(|new| held_answers.fits(new)).for_each(|new| held_answers.hold(new));
     assert_eq!(held_answers.count(NOW), 50);
 }
 

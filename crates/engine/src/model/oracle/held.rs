@@ -91,7 +91,7 @@ impl Oracle {
         accepted.push(Accepted { names, until: None });
     }
 
-    /// Checks the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not accepted.
+    /// Checks the answer of `ran`. Returns whether the baseline of its lineage is replaced, or why the answer is not accepted.
     pub(super) fn check(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
         self.forget(at);
         let Flight { query, is_current, queried_at, .. } = flight;

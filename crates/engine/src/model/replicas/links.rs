@@ -120,14 +120,14 @@ fn a_gateway_that_answered_alone_in_between() {
         assert_eq!(ask(&alone).await, Ok(20));
         drop(alone);
         disk.flush(Duration::from_secs(10));
-        // Back to a store that still has the answer of before. The source has shrunk.
+        // Back to a store that still has the earlier answer. The source has shrunk.
         replicas.stage.source.say(list(8), 0);
         replicas.start_again((link, disk));
         replicas.add();
         replicas.pass(80).await;
         for replica in 0..2 {
             let got = replicas.within_time(replicas.start(replica, QUERY)).await;
-            assert_eq!(got, Err("held"), "neither the 6 of before, nor 8 instead of 20");
+            assert_eq!(got, Err("held"), "neither the earlier 6, nor 8 instead of 20");
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Rule 4: a store that was emptied gets everything back that the guard compares with. The answers of before are not served: another
+/// Rule 4: a store that was emptied gets all baselines back. The earlier answers are not served: another
 /// replica may have served later ones.
 #[test]
 fn an_emptied_store_is_restored() {
@@ -231,7 +231,7 @@ fn a_second_failover_within_a_recovery_loses_nothing() {
     });
 }
 
-/// Rule 4: numbers that go back show that writes were lost, also by a process that goes on.
+/// Rule 4: numbers that go back show that writes were lost, even by a process that keeps running.
 #[test]
 fn a_store_that_goes_back_is_noticed() {
     Replicas::play(2, async |mut replicas: Replicas| {

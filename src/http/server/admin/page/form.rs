@@ -32,7 +32,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Shows what went wrong.
+    /// Shows the error.
     pub(super) fn refuse(self, error: ApiError) -> Response {
         refuse(self.completion, &self.app, Some(&self.visitor), error)
     }

@@ -57,7 +57,7 @@ impl PageRequest {
         self.query("page").and_then(|number| number.parse().ok()).unwrap_or(1)
     }
 
-    /// What `read` says of the gateway. It may read all answers, so it runs on a thread that may block.
+    /// The result of `read`. It may read all answers, so it runs on a thread that may block.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&App) -> T + Send + 'static) -> Result<T, ApiError> {
         let app = Arc::clone(&self.app);
         off_thread(move || read(&app)).await

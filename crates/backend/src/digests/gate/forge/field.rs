@@ -40,7 +40,7 @@ impl Field {
     /// The full commit in it.
     ///
     /// # Errors
-    /// When it is not a full commit; the text says what to use.
+    /// When it is not a full commit; the text has an alternative.
     pub async fn commit(&self, context: &Context) -> Result<Commit, BackendError> {
         let text = self.render(context).await?;
         Commit::parse(&text).map_err(|error| self.wrong(&error))

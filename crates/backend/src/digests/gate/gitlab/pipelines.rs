@@ -33,7 +33,7 @@ pub(super) struct PipelineFilter<'a> {
     pub reference: Option<&'a str>,
     /// From one of these sources; from any if empty.
     pub sources: &'a [String],
-    /// What counts as passed besides `success`.
+    /// Statuses that count as passed besides `success`.
     pub accept: &'a [GitlabAccept],
 }
 

@@ -125,7 +125,7 @@ async fn each_verdict_holds_for_its_time() {
         context.gate.system.is_low.store(is_low, Ordering::SeqCst);
         context.says(Some(state));
         assert_eq!(context.ask(true, PATIENT).await.unwrap(), state);
-        // Asked anew, it would be remembered anew: an error is not.
+        // A second verdict would be remembered again: an error is not.
         context.says(None);
         let mut second = 0;
         while context.ask(true, PATIENT).await.is_ok() {

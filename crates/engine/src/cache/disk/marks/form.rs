@@ -17,7 +17,7 @@ pub(super) const HEADER: usize = 24;
 /// It changed with the form of the slots: an older file counts as damaged, so that everything is lost.
 const MAGIC: &[u8; 7] = b"agwlos2";
 
-/// What stands before the slots.
+/// The header before the slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Header {
     /// That the database beside the marks was made whole.
@@ -44,13 +44,13 @@ pub(super) struct Mark {
     pub at: u64,
     /// The beginning of the route's id.
     pub route: [u8; 4],
-    /// Whose record it was.
+    /// The route and key of the record.
     pub scope: Scope,
     /// That an older record may still be in the database.
     pub(crate) is_outdated: bool,
 }
 
-/// What a slot holds that was never marked. It is not all zeros, which a damaged file may be.
+/// The content of a slot that was never marked. It is not all zeros, since a damaged file may be.
 pub(super) const EMPTY: [u8; SLOT] = [b' '; SLOT];
 
 /// The first byte of the tag of a mark of several keys.

@@ -129,7 +129,7 @@ fn too_many_marks_of_one_route_lose_too_much_of_it_and_nothing_of_another() {
         assert!(!marks.is_lost(A, &key(2, 500), Some(old)), "a record that is there is not in doubt");
         assert_eq!(marks.usage(key(1, 0).route()).0.records, 200);
     }
-    // A week later there is room again, where nothing is outdated.
+    // A week later slots are free again, where nothing is outdated.
     let marks = setup.read().unwrap();
     setup.set_clock(START + 8 * DAY);
     mark(&marks, 3, 0..50_000, false);

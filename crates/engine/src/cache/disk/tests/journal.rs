@@ -1,4 +1,4 @@
-//! The journal of a gateway that was killed, or that has more to write than there is room for.
+//! The journal of a gateway that was killed, or that has more to write than its limit.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn records_of_a_damaged_journal_are_lost() {
 }
 
 #[test]
-fn a_record_without_room_in_the_journal_is_lost_until_it_is_written_again() {
+fn a_record_above_the_limit_of_the_journal_is_lost_until_it_is_written_again() {
     let (folder, path) = new_store_path();
     let disk = open(&path, 1 << 30);
     let large = |n: u8| entry(&n.to_string().repeat(1 << 20));

@@ -1,22 +1,22 @@
-//! How much each route takes of the rooms that routes share, and how often its records had to leave.
+//! How much each route uses of the limits that routes share, and how many of its records were evicted.
 
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::registry::{Made, Meaning, MetricRegistry};
 
-/// The rooms, and what they hold.
-const ROOMS: [Meaning; 5] = [
+/// The limits, and the records that count against each.
+const LIMITS: [Meaning; 5] = [
     ("memory", "answers in memory"),
-    ("baselines", "what the guard compares with, in memory"),
+    ("baselines", "the baselines of the guard, in memory"),
     ("held", "held answers"),
     ("file", "all records in the file"),
     ("marks", "marks of loss beside the file"),
 ];
 
-/// A room that routes share.
+/// A limit that routes share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum SharedLimit {
     /// Answers in memory.
     Memory,
     /// Baselines in memory.
@@ -29,7 +29,7 @@ pub enum Room {
     Marks,
 }
 
-impl Room {
+impl SharedLimit {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -41,22 +41,22 @@ impl Room {
     }
 }
 
-/// What a route takes of one room.
+/// The use of one limit by a route.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RoomUse {
+pub struct LimitUse {
     /// How many records.
     pub records: u64,
     /// About how many bytes.
     pub bytes: u64,
-    /// How many bytes it may take before records of it leave.
+    /// How many bytes it may use before records of it are evicted.
     pub share: u64,
-    /// How many of its records had to leave since the start.
+    /// How many of its records were evicted since the start.
     pub evicted: u64,
 }
 
-/// The rooms by route.
+/// The use of the limits by route.
 #[derive(Debug)]
-pub struct RoomMetrics {
+pub struct LimitMetrics {
     records: IntGaugeVec,
     bytes: IntGaugeVec,
     share: IntGaugeVec,
@@ -65,40 +65,40 @@ pub struct RoomMetrics {
     observing: Mutex<()>,
 }
 
-impl RoomMetrics {
+impl LimitMetrics {
     pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
-        let rooms: Vec<String> = ROOMS.iter().map(|(room, holds)| format!("{room} ({holds})")).collect();
-        let help = |text: &str| format!("{text} The room is one of: {}.", rooms.join("; "));
-        let labels = &["route", "room"];
+        let limits: Vec<String> = LIMITS.iter().map(|(limit, holds)| format!("{limit} ({holds})")).collect();
+        let help = |text: &str| format!("{text} The limit is one of: {}.", limits.join("; "));
+        let labels = &["route", "limit"];
         Ok(Self {
             records: registry.gauges(
-                "appset_gateway_room_records",
-                &help("Records of the route in a room that routes share."),
+                "appset_gateway_limit_used_records",
+                &help("Records of the route that count against a limit that routes share."),
                 labels,
             )?,
             bytes: registry.gauges(
-                "appset_gateway_room_bytes",
-                &help("About what the records of the route take of a room that routes share, in bytes."),
+                "appset_gateway_limit_used_bytes",
+                &help("About how much the records of the route use of a limit that routes share, in bytes."),
                 labels,
             )?,
             share: registry.gauges(
-                "appset_gateway_room_share_bytes",
-                &help("What the route may take of a room before its own records have to leave, in bytes."),
+                "appset_gateway_limit_share_bytes",
+                &help("How much the route may use of a limit before its own records are evicted, in bytes."),
                 labels,
             )?,
             evicted: registry.explained(
-                "appset_gateway_room_evicted_total",
-                "Records of the route for which there was no room any more.",
+                "appset_gateway_limit_evicted_total",
+                "Records of the route that were evicted because a limit was reached.",
                 labels,
-                &ROOMS,
+                &LIMITS,
             )?,
             observing: Mutex::new(()),
         })
     }
 
-    /// Notes what `route` takes of `room` now.
-    pub fn set(&self, route: &str, room: Room, of: RoomUse) {
-        let labels = &[route, room.as_str()];
+    /// Notes how much `route` uses of `limit` now.
+    pub fn set(&self, route: &str, limit: SharedLimit, of: LimitUse) {
+        let labels = &[route, limit.as_str()];
         let as_gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.records.with_label_values(labels).set(as_gauge(of.records));
         self.bytes.with_label_values(labels).set(as_gauge(of.bytes));
@@ -110,10 +110,10 @@ impl RoomMetrics {
 
     /// Removes the gauges of `route`, which is no longer configured. Otherwise its last values would look current.
     pub fn forget(&self, route: &str) {
-        for (room, _) in ROOMS {
+        for (limit, _) in LIMITS {
             for gauges in [&self.records, &self.bytes, &self.share] {
                 // Fails only if there is no such gauge.
-                let _ = gauges.remove_label_values(&[route, room]);
+                let _ = gauges.remove_label_values(&[route, limit]);
             }
         }
     }
