@@ -23,7 +23,9 @@ fn section<'a>(page: &'a str, title: &str) -> &'a str {
 /// The rows of the tables of `section` that begin with `name`.
 fn row<'a>(section: &'a str, name: &str) -> Option<&'a str> {
     section.lines().find(|line| {
-        line.strip_prefix("| ").is_some_and(|row| row.trim_start_matches('`').to_lowercase().starts_with(name))
+        let row = line.strip_prefix("| ").map(|row| row.trim_start_matches('`').to_lowercase());
+        let rest = row.as_deref().and_then(|row| row.strip_prefix(name));
+        rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     })
 }
 
@@ -33,6 +35,22 @@ fn collect_kinds(gate: &Value, kinds: &mut BTreeSet<String>) {
         kinds.insert(kind.clone());
         config.as_array().into_iter().flatten().for_each(|member| collect_kinds(member, kinds));
     }
+}
+
+#[test]
+fn every_module_of_a_system_is_in_the_list() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/backend/src/digests/gate");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut systems = 0;
+    for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        if std::fs::read_to_string(&path).unwrap().contains("impl SystemConfig for Config") {
+            systems += 1;
+            let module = path.file_stem().unwrap().to_str().unwrap();
+            let is_listed = CI_SYSTEMS.iter().any(|system| system.module == module);
+            assert!(is_listed, "`ci_systems!` in crates/backend/src/digests/gate.rs has no entry for {module}.rs");
+        }
+    }
+    assert_eq!(systems, CI_SYSTEMS.len(), "each system has a file of its own");
 }
 
 #[test]
@@ -118,7 +136,10 @@ fn every_system_sends_events_or_is_known_to_send_none() {
     for CiSystem { name, .. } in CI_SYSTEMS.iter().filter(|system| !WITHOUT_HOOK.contains(&system.name)) {
         let advice = "if it sends no events of its own, add it to WITHOUT_HOOK in tests/it/gates/systems.rs";
         let is_kind = kinds.contains(&format!("{:?}", *name));
-        assert!(is_kind, "crates/hooks/src/kind.rs has no kind of hook for the CI system `{name}`; {advice}");
+        assert!(
+            is_kind,
+            "no kind of hook for the CI system `{name}`: add it to crates/hooks/src/kind.rs and run `make schema`; {advice}"
+        );
         let is_shown = senders.contains(&format!("kind: {name}"));
         assert!(is_shown, "docs/senders.md does not say how `{name}` is set up as a sender; {advice}");
     }

@@ -35,8 +35,10 @@ async fn restart_under_load(scheme: &str, server: &str) {
     let service = Service::before(old.address).await;
     let wrk = callers(folder.path(), &format!("{scheme}://{}{PATH}", service.address)).spawn();
     let wrk = wrk.expect("this test needs the program `wrk` (Debian's package of that name)");
-    sleep(Duration::from_secs(1)).await;
-    let before = answered(&old).await;
+    // Handshakes in a program that is not optimised can take more than a second.
+    while answered(&old).await < 100 {
+        sleep(Duration::from_millis(50)).await;
+    }
     old.signal(Signal::SIGTERM);
     sleep(Duration::from_millis(500)).await;
     service.turn_to(new.address);
@@ -48,7 +50,7 @@ async fn restart_under_load(scheme: &str, server: &str) {
         report.contains("requests in") && !report.contains("Socket errors") && !report.contains("Non-2xx"),
         "{report}"
     );
-    assert!(before > 0 && answered(&new).await > 0, "both were asked: {report}");
+    assert!(answered(&new).await > 0, "the new one had calls too: {report}");
     new.signal(Signal::SIGINT);
     assert!(new.wait(Duration::from_secs(20)).0.success());
 }
