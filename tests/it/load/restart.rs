@@ -21,7 +21,8 @@ fn callers(folder: &Path, url: &str) -> Command {
     let lua = format!("wrk.method = 'POST'\nwrk.body = '{{}}'\nwrk.headers['Authorization'] = 'Bearer {TOKEN}'\n");
     std::fs::write(&script, lua).unwrap();
     let mut wrk = Command::new("wrk");
-    wrk.args(["-t1", "-c32", "-d8s", "-s"]).arg(script).arg(url);
+    // Without a time limit of its own: on a busy machine a call may take more than its 2 s.
+    wrk.args(["-t1", "-c32", "-d8s", "--timeout", "60s", "-s"]).arg(script).arg(url);
     wrk.stdout(Stdio::piped()).kill_on_drop(true);
     wrk
 }

@@ -73,7 +73,7 @@ async fn refused_connections_untrusted_certificates_and_missed_slots_are_counted
         let call = Call { may_repeat: false, ..get(&refusing, "/", 5.0) };
         fails(client.fetch(call).await, ErrorKind::Unavailable, "");
     }
-    assert_counts(&metrics, &["connect 5", "backoff 1"], 5);
+    assert_counts(&metrics, &["backoff 1", "connect 5"], 5);
 
     let (client, metrics) = counted(ClientOptions::default());
     let address = tls::serve(&Ca::new("ours"), &["127.0.0.1"]).await;
