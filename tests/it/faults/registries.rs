@@ -60,7 +60,8 @@ pub(super) fn registries() -> Vec<Fault> {
 fn with_tokens(status: u16) -> Rendition<Wire> {
     plays(FAILED, move |request| {
         if request.target.starts_with("/token") {
-            return request.answer(status, JSON, r#"{"token":"good"}"#);
+            // Longer than the fault lasts, also on a busy machine: afterwards nobody serves tokens.
+            return request.answer(status, JSON, r#"{"token":"good","expires_in":3600}"#);
         }
         let realm = format!("http://{}/token", request.header("host").unwrap());
         request.answer(401, &format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"{realm}\""), UNKNOWN)
