@@ -24,7 +24,6 @@ use crate::support::{
     authority::Ca,
     binary::Gateway,
     mounted::mount,
-    processes::PATIENCE,
     visitor::Visitor,
     wire::{argo_request, exchange, read_reply},
 };

@@ -112,9 +112,9 @@ async fn for_each_limits_concurrent_requests() {
         json!({"url": format!("http://{address}/{{{{ each }}}}"), "forEach": CLUSTERS, "parameters": "[{'n': each}]"});
     let routes = json!([{"name": "h", "backend": {"http": http}, "cache": {"ttl": "0s"}}]);
     let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
-    // 150 callers with own keys, and one caller with many requests.
+    // 500 callers with own keys, and one caller with many requests.
     let many: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-    let callers = join_all((0..150).map(|n| app.ask("h", json!({"clusters": [n.to_string()]}))));
+    let callers = join_all((0..500).map(|n| app.ask("h", json!({"clusters": [n.to_string()]}))));
     let (replies, long) = tokio::join!(callers, app.ask("h", json!({"clusters": many})));
     assert!(
         replies.iter().all(|reply| reply.status == 200),

@@ -3,10 +3,15 @@
 use std::{path::Path, process::Stdio, time::Duration};
 
 use nix::sys::signal::Signal;
-use tokio::{process::Command, time::sleep};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
 
 use super::{PATH, TLS, certify, serve};
-use crate::support::{TOKEN, authority::Ca, binary::Gateway, service::Service, wire::exchange_admin};
+use crate::support::{
+    TOKEN, authority::Ca, binary::Gateway, processes::PATIENCE, service::Service, wire::exchange_admin,
+};
 
 /// The number of successful answers of `gateway`.
 async fn answered(gateway: &Gateway) -> u64 {
@@ -21,8 +26,8 @@ fn callers(folder: &Path, url: &str) -> Command {
     let lua = format!("wrk.method = 'POST'\nwrk.body = '{{}}'\nwrk.headers['Authorization'] = 'Bearer {TOKEN}'\n");
     std::fs::write(&script, lua).unwrap();
     let mut wrk = Command::new("wrk");
-    // Without a time limit of its own: on a busy machine a call may take more than its 2 s.
-    wrk.args(["-t1", "-c32", "-d8s", "--timeout", "60s", "-s"]).arg(script).arg(url);
+    // Its own limit is 2 s, which a call may take on a busy machine. A call that hangs is still an error before the end.
+    wrk.args(["-t1", "-c32", "-d8s", "--timeout", "5s", "-s"]).arg(script).arg(url);
     wrk.stdout(Stdio::piped()).kill_on_drop(true);
     wrk
 }
@@ -37,7 +42,9 @@ async fn restart_under_load(scheme: &str, server: &str) {
     let wrk = callers(folder.path(), &format!("{scheme}://{}{PATH}", service.address)).spawn();
     let wrk = wrk.expect("this test needs the program `wrk` (Debian's package of that name)");
     // Handshakes in a program that is not optimised can take more than a second.
+    let deadline = Instant::now() + PATIENCE;
     while answered(&old).await < 100 {
+        assert!(Instant::now() < deadline, "the old one is asked");
         sleep(Duration::from_millis(50)).await;
     }
     old.signal(Signal::SIGTERM);

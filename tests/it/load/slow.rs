@@ -37,7 +37,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The gateway's timeout for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Extra time for a busy machine.
-const MARGIN: Duration = Duration::from_secs(10);
+const MARGIN: Duration = Duration::from_secs(3);
 /// The answer's size in bytes for slow readers: more than the buffers of both sides.
 const LARGE_ANSWER_BYTES: usize = 512 * 1024;
 

@@ -167,7 +167,7 @@ impl Registry {
         Ok(Some(digests.into_list("the fallback tag of the referrers API", gap)))
     }
 
-    /// The manifest under `tag`, checked; `None` if the registry has none. A 403 is no proof here:
+    /// The manifest under `tag`, checked; `None` if the registry has none. A 403 is not a proof here:
     /// `deniedMeansMissing` is only about images.
     pub(super) async fn tagged(
         &self,
