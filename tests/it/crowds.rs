@@ -1,5 +1,5 @@
-//! Load: thousands of slow connections, strangers who send much, and a restart under load. Real processes, in cleartext and
-//! with TLS.
+//! Crowds: thousands of slow connections, strangers who send much, and a restart under load. Real processes, in cleartext and
+//! with TLS. `make unit` runs these tests one at a time, after all others.
 
 mod calls;
 mod restart;
