@@ -68,7 +68,7 @@ pub struct Replica {
 }
 
 /// The preconditions of a run's changes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Basis {
     pub(crate) epoch: String,
     pub(crate) invalidation: u64,
@@ -178,6 +178,14 @@ impl Replica {
         copy.unreadable.contains(lineage)
             || copy.unreadable.contains(key)
             || (self.has_lost_records(&copy) && !has_baseline())
+    }
+
+    /// Whether the store never had a record of `lineage` or of `key`: it has none, and never lost any.
+    pub(crate) fn never_had(&self, lineage: &Key, key: &Key) -> bool {
+        let copy = self.copy();
+        copy.state == CopyState::Complete
+            && copy.lost_at.is_none()
+            && [lineage, key].into_iter().all(|key| copy.version_of(key) == 0)
     }
 
     /// Whether an absent record may be a lost one.

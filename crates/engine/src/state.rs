@@ -74,11 +74,16 @@ impl EngineState {
     /// When there may have been an answer, and its record is lost, here or in the shared store.
     pub(crate) fn baseline(&self, resolved: &ResolvedQuery) -> Result<Arc<Baseline>, Unreadable> {
         let (key, lineage, guard) = (resolved.key, resolved.lineage(), &resolved.route.guard);
-        let own = self.baselines.get(&lineage, &key, &self.answers, guard)?;
+        let read = |lineage: &Key, key: &Key| match self.baselines.get(lineage, key, &self.answers, guard) {
+            // The store has all records: a loss of this replica's file concerns none that the store never had.
+            Err(Unreadable) if self.peers.never_had(lineage, key) => Ok(None),
+            found => found,
+        };
+        let own = read(&lineage, &key)?;
         let mut others = resolved.other_keys();
         let other = loop {
             let Some(OtherKeys { key, lineage }) = others.next().filter(|_| own.is_none()) else { break None };
-            if let Some(baseline) = self.baselines.get(&lineage, &key, &self.answers, guard)? {
+            if let Some(baseline) = read(&lineage, &key)? {
                 break Some(baseline);
             }
         };

@@ -64,6 +64,11 @@ impl Peers {
         self.0.as_ref().is_some_and(|replica| replica.may_serve(key))
     }
 
+    /// Whether there is a shared store that never had a record of `lineage` or of `key`.
+    pub(crate) fn never_had(&self, lineage: &Key, key: &Key) -> bool {
+        self.0.as_ref().is_some_and(|replica| replica.never_had(lineage, key))
+    }
+
     /// Whether the shared record of `lineage` or of `key` is lost: see [`Replica::is_lost`].
     pub(crate) fn is_lost(&self, lineage: &Key, key: &Key, has_baseline: impl FnOnce() -> bool) -> bool {
         self.0.as_ref().is_some_and(|replica| replica.is_lost(lineage, key, has_baseline))

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, timeout_at},
 };
 
 use crate::{
     cache::{Freshness, Key, MadeUnder},
     failure::Failure,
-    replica::{Replica, contact::Pauses},
+    replica::{Basis, Replica, contact::Pauses},
     run::{Finished, Run},
     state::EngineState,
 };
@@ -73,7 +73,7 @@ impl Run {
             let why = "a file with a key or a trusted root of the signers cannot be read here, and the log of this replica says why";
             return Err(Failure::Backend(BackendError::unavailable(why)));
         }
-        let mut pauses = Pauses::default();
+        let (mut pauses, keys) = (Pauses::default(), [self.resolved.key, self.resolved.lineage()]);
         loop {
             shared.regain(until).await?;
             if let Some(why) = shared.why_outdated(&self.resolved.route) {
@@ -82,14 +82,15 @@ impl Run {
             if self.is_contested(known, clock.now()) {
                 return Err(other_keys());
             }
-            let epoch = shared.copy().epoch.clone().unwrap_or_default();
+            let known_before = shared.basis(&keys);
+            let epoch = known_before.epoch.clone();
             match shared.begin(&epoch, &self.resolved.key).await {
                 Ok(StoreLease::Ours(number)) => {
                     let renewal = Renewal::start(shared, self.resolved.key);
                     let shared = SharedLease { replica: Arc::clone(shared), epoch, _renewal: renewal };
                     return Ok(Leased::Ours(Lease { number, shared: Some(shared) }));
                 }
-                Ok(StoreLease::Theirs(left)) => shared.other_run(left, until).await,
+                Ok(StoreLease::Theirs(left)) => shared.other_run(&keys, &known_before, left, until).await,
                 Ok(StoreLease::Behind) => {
                     if !shared.catch_up(&[self.resolved.key], &mut pauses, until).await {
                         return Err(Failure::Deadline);
@@ -138,11 +139,12 @@ impl Run {
 }
 
 impl Replica {
-    /// Waits while another replica runs the question, until something changes or its lease ends after `left`.
-    async fn other_run(&self, left: Duration, until: Instant) {
+    /// Waits while another replica runs the question with `keys`, until their records are others than `before`, or its lease ends after
+    /// `left`. Other changes do not matter: with each of them, all who wait would ask the store.
+    async fn other_run(&self, keys: &[Key], before: &Basis, left: Duration, until: Instant) {
         let until = until.min(Instant::now() + left + Duration::from_millis(10));
         let mut synced = self.synced.subscribe();
-        let _ = tokio::time::timeout_at(until, synced.changed()).await;
+        while self.basis(keys) == *before && timeout_at(until, synced.changed()).await.is_ok() {}
     }
 
     /// Reads what has changed, since a request about the records under `keys` was refused for that. If nothing has, waits before the next
