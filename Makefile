@@ -33,6 +33,7 @@ test: lint unit ## Run everything that CI checks
 lint: ## Check formatting, links between items and unused public items, and run clippy with warnings as errors
 	@tools/need cc:gcc python3:python3
 	tools/unused-pub
+	tools/mutations --check
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -49,6 +50,17 @@ unit: ## Run unit and integration tests
 .PHONY: explore
 explore: ## Try random cases against the engine's model: CASES (50,000) for each of its tests
 	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --package engine the_engine_agrees -- --nocapture
+
+.PHONY: simulate
+simulate: ## Simulate the whole system for HOURS (8) of real time, a seed after the other from FIRST (1) on; or one SEED, such as 1-42
+	@tools/need cc:gcc
+	cargo build --release --locked --package simulate
+	target/release/simulate $(if $(SEED),--seed $(SEED),--hours $${HOURS:-8} --first $${FIRST:-1}) $(if $(LENGTH),--length $(LENGTH))
+
+.PHONY: mutations
+mutations: ## Look whether the simulation finds each seeded bug of tools/mutations, and how soon
+	@tools/need cc:gcc python3:python3
+	tools/mutations $(MUTATIONS)
 
 # The program as the integration tests use it. `cargo build` would compile many dependencies again, with other features.
 .PHONY: gateway

@@ -1,0 +1,143 @@
+//! Argo CD's ApplicationSet controller, as its code is: each ApplicationSet is reconciled after its requeue time, and three minutes after an
+//! error. Answers are read as Go reads them. What is missing from an answer is deleted.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    fleet::Fleet,
+    history::History,
+    oracle::Oracle,
+    pace::Pace,
+    seed::Seed,
+    settings::requeue,
+    truth::{Set, Truth},
+};
+use conformance::evaluate::{Verdict, evaluate};
+
+/// How long after an error the controller asks again.
+const AFTER_ERROR: Duration = Duration::from_mins(3);
+
+/// What an Application was made of: the digest of its image, if it has one.
+type Made = String;
+
+/// The controller.
+pub struct Controller {
+    /// The seed of the run.
+    pub seed: Seed,
+    /// Who answers.
+    pub fleet: Arc<Fleet>,
+    /// What truly exists. The first generator of a matrix lists the branches.
+    pub truth: Arc<Mutex<Truth>>,
+    /// What happened.
+    pub history: Arc<History>,
+    /// Whether time is left out.
+    pub pace: Arc<Pace>,
+    /// Judges what it does.
+    pub oracle: Arc<Oracle>,
+    /// Its Applications.
+    pub applications: Mutex<BTreeMap<(Set, String), Made>>,
+    /// The annotation that asks for a refresh, by ApplicationSet.
+    pub refresh: [Notify; 4],
+}
+
+impl Controller {
+    /// Reconciles the ApplicationSet of `set` for good.
+    pub async fn run(self: Arc<Self>, set: Set) {
+        let mut dice = self.seed.dice(("requeue", set));
+        sleep(Duration::from_millis(dice.u64(8_000..60_000))).await;
+        loop {
+            let busy = self.pace.busy().await;
+            let next = match self.generate(set).await {
+                Ok(wanted) => {
+                    self.history.count("reconciled");
+                    self.apply(set, wanted);
+                    requeue(set)
+                }
+                Err(why) => {
+                    self.history.count("reconciled with an error");
+                    self.history.say(format!("ApplicationSet {} keeps what it has: {why}", set.name()));
+                    AFTER_ERROR
+                }
+            };
+            drop(busy);
+            let next = next + Duration::from_millis(dice.u64(..2000));
+            let _ = timeout(next, self.refresh[set as usize].notified()).await;
+        }
+    }
+
+    /// The Applications that the generators of `set` want, by name.
+    async fn generate(&self, set: Set) -> Result<BTreeMap<String, Made>, String> {
+        if set != Set::Previews {
+            return self.ask(set, json!({"set": set.name()})).await;
+        }
+        let branches: Vec<(String, String)> = {
+            let truth = self.truth.lock();
+            let heads = truth.open().filter_map(|(name, branch)| Some((name.clone(), branch.head()?.id.clone())));
+            heads.collect()
+        };
+        let mut all = BTreeMap::new();
+        for (branch, commit) in branches {
+            // The first error ends the whole matrix.
+            all.extend(self.ask(set, json!({"branch": branch, "commit": commit})).await?);
+        }
+        Ok(all)
+    }
+
+    /// One call of the plugin generator.
+    async fn ask(&self, set: Set, parameters: serde_json::Value) -> Result<BTreeMap<String, Made>, String> {
+        self.history.count("call");
+        let (status, body) = self.fleet.call(set, parameters).await?;
+        let text =
+            |value: Option<&serde_json::Value>| value.and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+        match evaluate(status, &[], &body) {
+            Verdict::Parameters(sets) => {
+                Ok(sets.iter().map(|set| (text(set.get("name")), text(set.get("digest")))).collect())
+            }
+            Verdict::ExplicitlyEmpty => Ok(BTreeMap::new()),
+            Verdict::AccidentallyEmpty { why } => {
+                self.history.say(format!("an answer for {} is empty by accident: {why}", set.name()));
+                Ok(BTreeMap::new())
+            }
+            Verdict::Error { condition, .. } => Err(condition),
+        }
+    }
+
+    /// Creates, updates and deletes Applications.
+    fn apply(&self, set: Set, wanted: BTreeMap<String, Made>) {
+        let mut applications = self.applications.lock();
+        let own = applications.keys().filter(|(of, _)| *of == set).map(|(_, name)| name.clone());
+        let gone: Vec<String> = own.filter(|name| !wanted.contains_key(name)).collect();
+        let mut done = String::new();
+        for name in gone {
+            applications.remove(&(set, name.clone()));
+            let _ = write!(done, " deletes {name},");
+            self.history.count("Application deleted");
+            self.oracle.deleted(set, &name);
+        }
+        for (name, made) in wanted {
+            let before = applications.insert((set, name.clone()), made.clone());
+            if before.is_none() {
+                let _ = write!(done, " creates {name},");
+                self.history.count("Application created");
+                self.oracle.created(set, &name);
+            } else if before.as_ref() != Some(&made) {
+                let _ = write!(done, " updates {name} to {made},");
+                self.history.count("Application updated");
+            }
+            if before.as_ref() != Some(&made) && set == Set::Previews {
+                self.oracle.deployed(&name, before.as_deref(), &made);
+            }
+        }
+        drop(applications);
+        if !done.is_empty() {
+            self.history.say(format!("Argo CD, for {}:{}", set.name(), done.trim_end_matches(',')));
+        }
+    }
+}

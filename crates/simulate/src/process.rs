@@ -1,0 +1,236 @@
+//! A process of the gateway: the real engine, with the tasks that the program starts beside it.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::{
+    sync::Notify,
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{clock::DriftingClock, link::ProcessLink, pace::Pace, settings::Settings, truth::Set, volume::Volume};
+use domain::{clock::Clock, generator::Query};
+use engine::{
+    answer::Engine,
+    cache::{CacheLimits, Memory},
+    operators::Operator,
+    replica::{Replica, SharedClock},
+    route::{ResolvedQuery, RouteTable},
+};
+use telemetry::metrics::Metrics;
+
+/// How long a call of Argo CD may take.
+const DEADLINE: Duration = Duration::from_secs(25);
+/// How often a process looks for held answers while time is left out.
+const LOOKS_EVERY: Duration = Duration::from_secs(20);
+
+/// What Argo CD gets: a status, and a body.
+pub type Reply = (u16, Vec<u8>);
+
+/// A process.
+pub struct Process {
+    /// Its number: no two have the same.
+    pub number: u32,
+    /// Its engine.
+    pub engine: Arc<Engine>,
+    /// Its configuration, and the routes of that.
+    current: RwLock<(Settings, Arc<RouteTable>)>,
+    link: ProcessLink,
+    tasks: Mutex<Vec<AbortHandle>>,
+    ended: Notify,
+    is_ended: AtomicBool,
+    is_draining: AtomicBool,
+}
+
+/// Where a process starts.
+pub struct Machine<'a> {
+    /// Its way to the store.
+    pub link: ProcessLink,
+    /// Its clock.
+    pub clock: Arc<DriftingClock>,
+    /// Its volume, if it has one.
+    pub volume: Option<&'a Volume>,
+    /// Whether it shares the store with others.
+    pub is_replica: bool,
+    /// The metrics of all.
+    pub metrics: &'a Arc<Metrics>,
+}
+
+/// An operator.
+pub fn operator() -> Operator {
+    Operator { caller: "operator".to_owned(), request_id: String::new(), reason: None }
+}
+
+impl Process {
+    /// Starts process `number`.
+    ///
+    /// # Panics
+    /// When the simulation's own folder cannot be used.
+    pub fn start(number: u32, on: Machine<'_>, settings: Settings, routes: RouteTable, pace: &Arc<Pace>) -> Arc<Self> {
+        let own = on.clock as Arc<dyn Clock>;
+        let corrected = Arc::new(SharedClock::new(Arc::clone(&own)));
+        let replica = on.is_replica.then(|| {
+            let id = format!("replica-{number:05}");
+            Arc::new(Replica::new(Arc::new(on.link.clone()), id, Arc::clone(&corrected)))
+        });
+        let clock: Arc<dyn Clock> = if on.is_replica { corrected } else { own };
+        let memory = Memory::new(&CacheLimits::default());
+        let engine = Arc::new(Engine::new(memory, replica, Arc::clone(&clock), Arc::clone(on.metrics)));
+        match on.volume.map(|volume| volume.open(on.metrics.disk.clone(), &clock)) {
+            Some(Ok(disk)) => engine.keep_on(disk, &routes),
+            Some(Err(why)) => panic!("the simulation's own folder cannot be used: {why}"),
+            None => {}
+        }
+        let process = Arc::new(Self {
+            number,
+            engine,
+            current: RwLock::new((settings, Arc::new(routes))),
+            link: on.link,
+            tasks: Mutex::default(),
+            ended: Notify::new(),
+            is_ended: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+        });
+        process.spawn(Arc::clone(&process).follow_store(Arc::clone(pace)));
+        process.spawn(Arc::clone(&process).confirm_held(Arc::clone(pace)));
+        process.spawn(Arc::clone(&process).warm_up());
+        process
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().push(tokio::spawn(task).abort_handle());
+    }
+
+    /// The routes in use.
+    pub fn routes(&self) -> Arc<RouteTable> {
+        Arc::clone(&self.current.read().1)
+    }
+
+    /// Ends it at once, as `kill -9` does.
+    pub fn kill(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        self.link.end();
+        self.tasks.lock().drain(..).for_each(|task| task.abort());
+        self.ended.notify_waiters();
+    }
+
+    /// Takes no new calls from now on.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the Service sends calls to it.
+    pub fn is_ready(&self) -> bool {
+        let is_informed = self.engine.replica().is_none_or(|replica| replica.is_informed());
+        is_informed && !self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is in contact with the store.
+    pub fn is_in_contact(&self) -> bool {
+        self.engine.replica().is_none_or(|replica| replica.is_in_contact())
+    }
+
+    /// Follows the store, as `App::follow_store` does.
+    async fn follow_store(self: Arc<Self>, pace: Arc<Pace>) {
+        let Some(replica) = self.engine.replica() else { return };
+        let mut watching = pin!(replica.watch());
+        loop {
+            pace.awake().await;
+            let synced = async {
+                let result = self.engine.sync(&self.routes()).await;
+                replica.note_result(&result);
+                replica.due(&result).await;
+            };
+            tokio::select! {
+                biased;
+                () = synced => {}
+                () = &mut watching => {}
+            }
+        }
+    }
+
+    /// Runs the backends for held answers again, as `App::confirm_held` does.
+    async fn confirm_held(self: Arc<Self>, pace: Arc<Pace>) {
+        loop {
+            let _busy = if pace.is_busy() {
+                None
+            } else {
+                let _ = timeout(LOOKS_EVERY, pace.awake()).await;
+                if self.is_confirming() { Some(pace.busy().await) } else { None }
+            };
+            if pace.is_busy() {
+                self.engine.confirm_due(&self.routes());
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+
+    /// Whether further runs may confirm what is held.
+    fn is_confirming(&self) -> bool {
+        self.engine.held_count() > 0 && self.engine.held().iter().any(|(_, held)| held.accepted_at().is_some())
+    }
+
+    /// Renews answers of before the start, as `App::warm_up` does.
+    async fn warm_up(self: Arc<Self>) {
+        if let Some(replica) = self.engine.replica() {
+            replica.first_contact().await;
+        }
+        self.engine.warm_up(&self.routes()).await;
+    }
+
+    /// Answers a call to the route `path`, as `http::server::getparams` does. `None`: the connection broke.
+    pub async fn call(&self, path: &str, of: Set, parameters: serde_json::Value) -> Option<Reply> {
+        if self.is_ended.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut ended = pin!(self.ended.notified());
+        ended.as_mut().enable();
+        let answer = self.answer(path, of, parameters);
+        tokio::select! {
+            biased;
+            () = ended => None,
+            reply = answer => Some(reply),
+        }
+    }
+
+    async fn answer(&self, path: &str, of: Set, parameters: serde_json::Value) -> Reply {
+        let error = |status: u16, why: String| (status, serde_json::json!({"message": why}).to_string().into_bytes());
+        let routes = self.routes();
+        let Some(route) = routes.by_name(path) else { return error(404, format!("no route {path}")) };
+        let parameters = Arc::new(parameters.as_object().cloned().unwrap_or_default());
+        let until = Instant::now() + DEADLINE;
+        let parameters = match route.admit(parameters, until).await {
+            Ok(parameters) => parameters,
+            Err(why) => return error(422, why.message.clone()),
+        };
+        let query = Query::new(of.name().into(), parameters, until);
+        let resolved = Arc::new(ResolvedQuery::new(Arc::clone(route), query));
+        match self.engine.answer(&resolved).await {
+            Ok(answer) => (200, answer.entry.encoded.body().to_vec()),
+            Err(unknown) => error(503, unknown.failure.to_string()),
+        }
+    }
+
+    /// Takes another configuration into use, as `App::reload` does.
+    pub fn reload(&self, settings: Settings, mut routes: RouteTable) {
+        let before = self.routes();
+        routes.keep(&before);
+        let routes = Arc::new(routes);
+        let started: Vec<_> = routes.new_beside(&before).map(|route| Arc::clone(&route.name)).collect();
+        *self.current.write() = (settings, Arc::clone(&routes));
+        if let Some(replica) = self.engine.replica() {
+            replica.want_sync();
+        }
+        self.engine.rename(&routes);
+        self.engine.forget_failures(|name| started.iter().any(|started| **started == *name));
+    }
+}

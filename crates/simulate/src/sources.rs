@@ -1,0 +1,169 @@
+//! The sources behind the routes: they know the truth, and say it, or nothing, or for a moment something else.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    history::History,
+    seed::Seed,
+    truth::{Set, Truth, digest},
+};
+use domain::{
+    error::{BackendError, ErrorKind},
+    generator::{Outcome, ParameterSet, Parameters, Query},
+};
+use lang::scope::ValueType;
+use source::{Backend, Nature};
+
+/// What a source does instead of telling the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// It is away.
+    Unavailable,
+    /// It does not answer in time.
+    Hangs,
+    /// It takes many seconds.
+    Slow,
+    /// It wants no calls for a minute.
+    Throttles,
+    /// It refuses the credential.
+    Denies,
+    /// It says what is no list.
+    Garbles,
+    /// It loses all.
+    LosesAll,
+    /// It loses most of what it has.
+    LosesMost,
+    /// It loses something else each time.
+    Wavers,
+}
+
+impl Trouble {
+    /// Whether what it says is wrong.
+    pub const fn is_lie(self) -> bool {
+        matches!(self, Self::LosesAll | Self::LosesMost | Self::Wavers)
+    }
+}
+
+/// All sources.
+#[derive(Debug)]
+pub struct Sources {
+    seed: Seed,
+    history: Arc<History>,
+    /// The truth.
+    pub truth: Arc<Mutex<Truth>>,
+    state: Mutex<BTreeMap<Set, State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    trouble: Option<Trouble>,
+    /// How many items there were when the trouble began. What comes meanwhile does not make a lie smaller.
+    then: usize,
+    calls: u64,
+}
+
+impl Sources {
+    /// Sources that tell `truth`.
+    pub fn new(seed: Seed, history: &Arc<History>, truth: &Arc<Mutex<Truth>>) -> Arc<Self> {
+        let state = Set::ALL.map(|set| (set, State::default())).into();
+        Arc::new(Self { seed, history: Arc::clone(history), truth: Arc::clone(truth), state: Mutex::new(state) })
+    }
+
+    /// Gives the source of `set` this trouble, or none.
+    pub fn set_trouble(&self, set: Set, trouble: Option<Trouble>) {
+        let then = self.truth.lock().items(set).len();
+        let mut state = self.state.lock();
+        let state = state.entry(set).or_default();
+        (state.trouble, state.then) = (trouble, then);
+    }
+
+    /// How often the source of `set` was called.
+    pub fn calls(&self, set: Set) -> u64 {
+        self.state.lock().get(&set).map_or(0, |state| state.calls)
+    }
+
+    /// What the source of `set` truly has for a question with these parameters.
+    fn true_sets(&self, set: Set, parameters: &Parameters) -> Vec<ParameterSet> {
+        let truth = self.truth.lock();
+        let made = |value: serde_json::Value| ParameterSet(value.as_object().cloned().unwrap_or_default());
+        if set != Set::Previews {
+            return truth.items(set).into_iter().map(|name| made(json!({"name": name, "of": set.name()}))).collect();
+        }
+        let text = |name: &str| parameters.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+        let (name, commit) = (text("branch"), text("commit"));
+        // While CI builds a commit, or after it failed, the last build stands in.
+        let built = truth.branch(&name).and_then(|branch| branch.last_passed(&commit, self.history.now()));
+        let image = built.map(|built| made(json!({"name": name, "digest": digest(built)})));
+        image.into_iter().collect()
+    }
+
+    fn lie(trouble: Trouble, mut sets: Vec<ParameterSet>, then: usize, call: u64) -> Vec<ParameterSet> {
+        let kept = match trouble {
+            Trouble::LosesAll => 0,
+            // It loses more than the guard's limit of 30 %, also of a list to which something came that nobody has seen yet.
+            _ => sets.len().min(then) * 4 / 10,
+        };
+        if trouble == Trouble::Wavers && !sets.is_empty() {
+            // Not the same for many calls in a row, also if some of them are lost.
+            let by = usize::try_from(call).unwrap_or_default() % sets.len();
+            sets.rotate_left(by);
+        }
+        sets.truncate(kept);
+        sets
+    }
+}
+
+/// The source of one set.
+pub struct SourceOf {
+    /// All sources.
+    pub all: Arc<Sources>,
+    /// The set.
+    pub set: Set,
+}
+
+#[async_trait]
+impl Backend for SourceOf {
+    fn nature(&self) -> &Nature {
+        static NATURE: Nature =
+            Nature { reads_application_set: false, takes_notes: false, gets_old: true, item: ValueType::Anything };
+        &NATURE
+    }
+
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let (trouble, then, call) = {
+            let mut state = self.all.state.lock();
+            let state = state.entry(self.set).or_default();
+            state.calls += 1;
+            (state.trouble, state.then, state.calls)
+        };
+        let mut dice = self.all.seed.dice((self.set, call));
+        let latency = if trouble == Some(Trouble::Slow) { dice.u64(3000..24_000) } else { dice.u64(3..400) };
+        // What it says is of the moment at which it was asked, or of that at which it answers.
+        let early = dice.bool().then(|| self.all.true_sets(self.set, &query.parameters));
+        sleep(Duration::from_millis(latency)).await;
+        let failed = |kind| Err(BackendError::new(kind, "as the simulation wants it"));
+        match trouble {
+            Some(Trouble::Unavailable) => failed(ErrorKind::Unavailable),
+            Some(Trouble::Hangs) => {
+                tokio::time::sleep_until(query.deadline).await;
+                failed(ErrorKind::Timeout)
+            }
+            Some(Trouble::Throttles) => failed(ErrorKind::Throttled { retry_after: Some(Duration::from_mins(1)) }),
+            Some(Trouble::Denies) => failed(ErrorKind::Denied),
+            Some(Trouble::Garbles) => failed(ErrorKind::InvalidOutput),
+            lie => {
+                let sets = early.unwrap_or_else(|| self.all.true_sets(self.set, &query.parameters));
+                let sets = match lie.filter(|trouble| trouble.is_lie()) {
+                    Some(trouble) => Sources::lie(trouble, sets, then, call),
+                    None => sets,
+                };
+                Ok(Outcome::of_list(sets, "the source", "[]"))
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The volume of a machine, with the cache file. It outlives the processes, and is damaged between two of them. Each process gets a copy of
+//! what the one before left, so that nothing that an ended process still writes counts.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use fastrand::Rng;
+use tempfile::TempDir;
+
+use domain::{clock::Clock, units::ByteSize};
+use engine::cache::{Disk, Trouble};
+use telemetry::metrics::DiskMetrics;
+
+/// The name of the cache file.
+const FILE: &str = "cache";
+/// How much the file may take.
+const LIMIT: ByteSize = ByteSize::mib(16);
+/// The size of a page of the file, in bytes.
+const PAGE: u64 = 4096;
+/// How long an order to the writer may take in real time.
+const WRITTEN_WITHIN: Duration = Duration::from_mins(1);
+
+/// What happens to a volume between two processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Damage {
+    /// Nothing: all that was written is there.
+    None,
+    /// A page of the file was written in half.
+    TornPage,
+    /// The file ends early.
+    Cut,
+    /// The file is gone, and what is beside it is there.
+    FileGone,
+    /// The marks of loss are gone.
+    MarksGone,
+    /// The journal ends with half a record.
+    TornJournal,
+}
+
+/// The volume of a machine.
+#[derive(Debug)]
+pub struct Volume {
+    folder: TempDir,
+    lives: u32,
+}
+
+impl Volume {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When no folder can be made.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()?, lives: 0 })
+    }
+
+    fn of_life(&self, life: u32) -> PathBuf {
+        self.folder.path().join(life.to_string())
+    }
+
+    /// Opens the file for the next process.
+    ///
+    /// # Errors
+    /// When there can be no file.
+    pub fn open(&self, metrics: DiskMetrics, clock: &Arc<dyn Clock>) -> Result<Disk, Trouble> {
+        Disk::open(&self.of_life(self.lives).join(FILE), LIMIT, metrics, clock)
+    }
+
+    /// How much it takes, in bytes.
+    pub fn size(&self) -> u64 {
+        let Ok(files) = fs::read_dir(self.of_life(self.lives)) else { return 0 };
+        files.flatten().filter_map(|file| file.metadata().ok()).map(|found| found.len()).sum()
+    }
+
+    /// Leaves what the process with `disk` wrote to the next one, and damages it.
+    ///
+    /// # Errors
+    /// When the files cannot be copied.
+    pub fn next(&mut self, disk: &Disk, damage: Damage, dice: &mut Rng) -> io::Result<()> {
+        disk.flush(WRITTEN_WITHIN);
+        let (before, after) = (self.of_life(self.lives), self.of_life(self.lives + 1));
+        fs::create_dir_all(&after)?;
+        for file in fs::read_dir(&before)?.flatten() {
+            fs::copy(file.path(), after.join(file.file_name()))?;
+        }
+        fs::remove_dir_all(&before)?;
+        self.lives += 1;
+        let file = after.join(FILE);
+        let beside = |suffix: &str| after.join(format!("{FILE}{suffix}"));
+        match damage {
+            Damage::None => {}
+            Damage::TornPage => {
+                let pages = fs::metadata(&file)?.len() / PAGE;
+                let page = dice.u64(..pages.max(1));
+                let half = vec![0; usize::try_from(PAGE / 2).unwrap_or_default()];
+                fs::OpenOptions::new().write(true).open(&file)?.write_all_at(&half, page * PAGE + PAGE / 2)?;
+            }
+            Damage::Cut => {
+                let length = fs::metadata(&file)?.len();
+                fs::OpenOptions::new().write(true).open(&file)?.set_len(dice.u64(..length.max(1)))?;
+            }
+            Damage::FileGone => fs::remove_file(&file)?,
+            Damage::MarksGone => fs::remove_file(beside(".lost"))?,
+            Damage::TornJournal => {
+                let mut journal = fs::OpenOptions::new().append(true).open(beside(".journal"))?;
+                journal.write_all(&vec![2; dice.usize(1..100)])?;
+            }
+        }
+        Ok(())
+    }
+}
