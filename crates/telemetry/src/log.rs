@@ -99,7 +99,7 @@ pub(super) fn subscriber(config: LogConfig, sink: &Arc<Sink>) -> impl Subscriber
 }
 
 /// Where the gateway's own lines come from: its crates, and two kinds of lines.
-pub const OWN_TARGETS: [&str; 21] = [
+pub const OWN_TARGETS: [&str; 22] = [
     "argocd",
     "auth",
     "backend",
@@ -114,6 +114,7 @@ pub const OWN_TARGETS: [&str; 21] = [
     "outbound",
     "push",
     "signature",
+    "simulate",
     "source",
     "store",
     "telemetry",
