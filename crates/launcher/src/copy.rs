@@ -14,9 +14,6 @@ use nix::{
 
 use super::wire::Copied;
 
-/// The most files and folders in a copy.
-const MAX_ENTRIES: usize = 20_000;
-
 /// Why a folder is not copied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
@@ -35,8 +32,8 @@ pub(crate) enum CopyError {
         #[source]
         cause: EntryError,
     },
-    #[error("{} holds more than {MAX_ENTRIES} files, too many to copy", .0.display())]
-    TooMany(PathBuf),
+    #[error("{} holds more than {max} files, too many to copy", .from.display())]
+    TooMany { from: PathBuf, max: usize },
 }
 
 /// Why a file, a folder or a link is not copied.
@@ -68,8 +65,8 @@ pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), CopyError> {
             let kind = entry.file_type().map_err(failed)?;
             let path = folder.join(entry.file_name());
             run.count += 1;
-            if run.count > MAX_ENTRIES {
-                return Err(CopyError::TooMany(run.from));
+            if run.count > what.max_files {
+                return Err(CopyError::TooMany { from: run.from, max: what.max_files });
             }
             if kind.is_dir() {
                 folders.push(path);
@@ -169,13 +166,18 @@ mod tests {
         symlink("d/run", from.path().join("link")).unwrap();
         let attempt = |bytes: u64, name: &str| {
             let to = to.path().join(name);
-            copy(&Copied { from: from.path().to_owned(), max_bytes: bytes }, &to).map(|()| to)
+            let (from, inside) = (from.path().to_owned(), PathBuf::new());
+            copy(&Copied { from, max_bytes: bytes, max_files: 3, inside }, &to).map(|()| to)
         };
         let copied = attempt(5, "whole").unwrap();
         assert_eq!(std::fs::read_to_string(copied.join("link")).unwrap(), "12345");
         assert!(copied.join("link").is_symlink());
         assert_eq!(copied.join("d/run").metadata().unwrap().mode() & 0o777, 0o755);
         assert!(attempt(4, "large").unwrap_err().to_string().contains("more than 4 bytes (`maxSize`)"));
+        std::fs::write(from.path().join("more"), "").unwrap();
+        assert!(attempt(5, "many").unwrap_err().to_string().contains("more than 3 files"));
+        std::fs::remove_file(from.path().join("more")).unwrap();
+        std::fs::remove_file(from.path().join("link")).unwrap();
         symlink("/etc/passwd", from.path().join("d/out")).unwrap();
         assert!(
             attempt(5, "out").unwrap_err().to_string().contains("d/out: it leads out of the folder, to /etc/passwd")

@@ -239,7 +239,7 @@ impl Launcher {
         let folder = if let Some(copy) = &start.copy {
             let folder = work.join("copy");
             copy::copy(copy, &folder).map_err(|error| error.to_string())?;
-            Cow::Owned(folder)
+            Cow::Owned(folder.join(&copy.inside))
         } else {
             let folder = start.folder.iter().next().map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
             folder.map_or_else(|| Cow::Owned(work.clone()), Cow::Borrowed)

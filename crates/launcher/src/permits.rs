@@ -20,6 +20,8 @@ pub(super) struct PoolState {
     /// How many launchers may empty their folders while other programs run in their places.
     emptying: Arc<Semaphore>,
     idle: Arc<Idle<Launcher>>,
+    /// Whether a launcher is kept for the next program.
+    keeps_idle: bool,
 }
 
 /// The right to run a program, or to send a query to a worker.
@@ -38,9 +40,17 @@ impl RunPermit {
 
 impl PoolState {
     /// At most `max` programs run at once.
-    pub(super) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Arc<Self> {
+    pub(super) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize, keeps_idle: bool) -> Arc<Self> {
         let (permits, emptying) = (Arc::new(Semaphore::new(max)), Arc::new(Semaphore::new(max)));
-        Arc::new(Self { launchers: Arc::clone(launchers), terms, permits, max, emptying, idle: Arc::default() })
+        Arc::new(Self {
+            launchers: Arc::clone(launchers),
+            terms,
+            permits,
+            max,
+            emptying,
+            idle: Arc::default(),
+            keeps_idle,
+        })
     }
 
     /// Waits for a permit.
@@ -86,8 +96,12 @@ impl PoolState {
         });
     }
 
-    /// Keeps a launcher for reuse, for a minute.
+    /// Keeps a launcher for reuse, for a minute, if the pool keeps any.
     pub(super) fn keep(&self, slot: Launcher) {
+        if !self.keeps_idle {
+            tokio::spawn(slot.destroy());
+            return;
+        }
         self.idle.push(slot, 0, |slot| drop(tokio::spawn(slot.destroy())));
     }
 }

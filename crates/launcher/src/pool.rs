@@ -45,7 +45,14 @@ impl LauncherPool {
     pub fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
         let max = max.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(&terms);
-        Self(PoolState::new(launchers, terms, max))
+        Self(PoolState::new(launchers, terms, max, true))
+    }
+
+    /// A pool that [`Launchers::lacks`] and [`Launchers::why_exposed`] do not consider, and that keeps no idle launcher, for a process that
+    /// makes ever new pools, such as one for each tree of a repository.
+    #[must_use]
+    pub fn passing(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
+        Self(PoolState::new(launchers, terms, max.clamp(1, Semaphore::MAX_PERMITS), false))
     }
 
     /// Starts `program` with `environment` as soon as it has a permit. Writes `input` if it is short; otherwise the caller writes

@@ -247,7 +247,7 @@ mod tests {
             arguments: vec![argument.to_owned()],
             folder: Some("/tmp".into()),
             first: Some(First { path: "init".into(), arguments: Vec::new() }),
-            copy: Some(Copied { from: "/from".into(), max_bytes: 7 }),
+            copy: Some(Copied { from: "/from".into(), max_bytes: 7, max_files: 9, inside: "in".into() }),
         };
         let variables: Environment<'_> =
             [("A", "1"), ("B", ""), ("A", "2=3")].map(|(name, value)| (name.into(), OsStr::new(value).into())).into();

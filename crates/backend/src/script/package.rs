@@ -12,6 +12,8 @@ use launcher::{Copied, Environment};
 
 /// The name of the folder with a package's own programs.
 const BIN: &str = "bin";
+/// The most files, folders and links in a copied folder.
+const MAX_FILES: usize = 20_000;
 /// Variables that Argo CD sets for a Config Management Plugin and that are unknown here. They are set to nothing, because scripts
 /// with `set -u` fail without them.
 const UNKNOWN: [&str; 9] = [
@@ -83,7 +85,12 @@ impl Package {
     /// The folder that is copied for each run.
     #[must_use]
     pub fn copied(&self) -> Option<Copied> {
-        self.source.as_ref().map(|source| Copied { from: source.folder.clone(), max_bytes: source.max_size.0 })
+        self.source.as_ref().map(|source| Copied {
+            from: source.folder.clone(),
+            max_bytes: source.max_size.0,
+            max_files: MAX_FILES,
+            inside: PathBuf::new(),
+        })
     }
 
     /// Puts the folder of the package's programs first in `PATH`.

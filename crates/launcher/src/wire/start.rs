@@ -45,6 +45,10 @@ pub struct Copied {
     pub from: PathBuf,
     /// The most bytes that all its files together may hold.
     pub max_bytes: u64,
+    /// The most files, folders and links in it.
+    pub max_files: usize,
+    /// The folder within the copy in which the program runs. Empty for the copy itself. It has no `..` and is not absolute.
+    pub inside: PathBuf,
 }
 
 /// A [`Program`] as a launcher hands it to the kernel.

@@ -1,0 +1,40 @@
+//! A tree's digest: equal for equal files, whatever their times, owners and order in the archive.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+
+use super::index::{Entries, Entry};
+
+/// The SHA-256 over all paths, kinds and contents of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TreeDigest([u8; 32]);
+
+impl fmt::Display for TreeDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0; 64];
+        f.write_str(base16ct::lower::encode_str(&self.0, &mut text).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// The digest of `entries`. Whether a file is executable counts only if `has_modes`: otherwise no written file is.
+pub(crate) fn digest(entries: &Entries, has_modes: bool) -> TreeDigest {
+    let mut hash = Sha256::new();
+    hash.update([b'1', u8::from(has_modes)]);
+    for (path, entry) in entries {
+        hash.update((path.len() as u64).to_le_bytes());
+        hash.update(path);
+        match entry {
+            Entry::Folder => hash.update(b"d"),
+            Entry::File { is_executable, content } => {
+                hash.update(if has_modes && *is_executable { b"x" } else { b"f" });
+                hash.update(content);
+            }
+            Entry::Link(target) => {
+                hash.update(b"l");
+                hash.update(Sha256::digest(target));
+            }
+        }
+    }
+    TreeDigest(hash.finalize().into())
+}

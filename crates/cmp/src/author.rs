@@ -1,0 +1,6 @@
+//! For authors of plugins: what Argo CD would see, without Argo CD. The same code answers as in a server, over a connection in memory.
+
+pub(crate) mod check;
+mod client;
+mod pack;
+pub(crate) mod render;

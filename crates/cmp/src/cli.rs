@@ -1,0 +1,218 @@
+//! The command line. Without a command, the program is a drop-in for `argocd-cmp-server`.
+
+use std::{
+    fmt,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    author::{
+        check::{self, Report},
+        render::{self, RenderError, Rendered, Request},
+    },
+    config::{ConfigError, PluginSettings, ServeConfig},
+    server::{Server, sockets_of_environment},
+};
+use domain::units::ByteSize;
+use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
+
+/// The folder of `plugin.yaml` (`DefaultPluginConfigFilePath`).
+const CONFIG: &str = "/home/argocd/cmp-server/config";
+/// The trees that a sidecar keeps: its disk is that of the repo-server's pod.
+const SIDECAR_TREES: ByteSize = ByteSize::mib(512);
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cmp-gateway",
+    version,
+    about = "Serves Argo CD's config management plugins",
+    args_conflicts_with_subcommands = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    sidecar: Sidecar,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve several plugins, with limits.
+    Serve {
+        /// The configuration.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Check a plugin.yaml: what Argo CD will make of it, and what will surprise you.
+    Check {
+        /// The file, or its folder.
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// Print the manifests of a folder as Argo CD would get them, without Argo CD.
+    Render(Render),
+}
+
+#[derive(Debug, Args)]
+struct Render {
+    /// The repository.
+    repository: PathBuf,
+    /// The Application's folder in the repository.
+    #[arg(long, default_value = ".", value_name = "PATH")]
+    app: String,
+    /// The plugin.yaml, or its folder.
+    #[arg(long, default_value = ".", value_name = "PATH")]
+    plugin: PathBuf,
+    /// A variable, as `NAME=value`. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+}
+
+/// The flags of `argocd-cmp-server`.
+#[derive(Debug, Args)]
+struct Sidecar {
+    /// The folder of plugin.yaml.
+    #[arg(long, default_value = CONFIG, value_name = "FOLDER")]
+    config_dir_path: PathBuf,
+    /// The form of log lines: json or text.
+    #[arg(long, env = "ARGOCD_CMP_SERVER_LOGFORMAT", default_value = "json")]
+    logformat: String,
+    /// The lowest severity to log: trace, debug, info, warn or error.
+    #[arg(long, env = "ARGOCD_CMP_SERVER_LOGLEVEL", default_value = "info")]
+    loglevel: String,
+    /// The address of probes and metrics.
+    #[arg(long, env = "CMP_GATEWAY_ADMIN", value_name = "ADDRESS")]
+    admin: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    traces: Traces,
+}
+
+/// Traces are not sent. The flags and variables are accepted, so that nothing else of a deployment has to change.
+#[derive(Debug, Args)]
+struct Traces {
+    #[arg(long = "otlp-address", env = "ARGOCD_CMP_SERVER_OTLP_ADDRESS", hide = true)]
+    address: Option<String>,
+    #[arg(long = "otlp-insecure", env = "ARGOCD_CMP_SERVER_OTLP_INSECURE", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure: Option<String>,
+    #[arg(long = "otlp-headers", env = "ARGOCD_CMP_SERVER_OTLP_HEADERS", hide = true)]
+    headers: Vec<String>,
+    #[arg(long = "otlp-attrs", env = "ARGOCD_CMP_SERVER_OTLP_ATTRS", hide = true)]
+    attrs: Vec<String>,
+    #[arg(long = "otlp-sample-ratio", env = "ARGOCD_CMP_SERVER_OTLP_SAMPLE_RATIO", hide = true)]
+    sample_ratio: Option<String>,
+}
+
+/// Runs the program, and returns its exit status: 0 if all is good, 1 if not, 2 for a wrong command line.
+#[must_use]
+pub fn run() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|argument| argument == launcher::ARGUMENT) {
+        return launcher::run();
+    }
+    let Cli { command, sidecar } = Cli::parse();
+    match command {
+        None => {
+            sidecar.traces.warn();
+            serve(Ok(sidecar.config()))
+        }
+        Some(Command::Serve { config }) => serve(ServeConfig::read(&config)),
+        Some(Command::Check { path }) => check(&path),
+        Some(Command::Render(render)) => render.run(),
+    }
+}
+
+impl Traces {
+    fn warn(&self) {
+        let Self { address, insecure, headers, attrs, sample_ratio } = self;
+        let has_texts = [headers, attrs].iter().any(|texts| !texts.is_empty());
+        if address.is_some() || insecure.is_some() || sample_ratio.is_some() || has_texts {
+            eprintln!("warning: the settings of OpenTelemetry have no effect: traces are not sent");
+        }
+    }
+}
+
+impl Sidecar {
+    fn config(&self) -> ServeConfig {
+        let level = match self.loglevel.to_ascii_lowercase().as_str() {
+            "trace" | "debug" => LogLevel::Debug,
+            "warn" | "warning" => LogLevel::Warn,
+            "error" | "fatal" | "panic" => LogLevel::Error,
+            _ => LogLevel::Info,
+        };
+        let format = if self.logformat.eq_ignore_ascii_case("text") { Format::Text } else { Format::Json };
+        ServeConfig {
+            sockets: sockets_of_environment(),
+            admin: self.admin,
+            work: std::env::var_os("ARGOCD_CMP_WORKDIR").filter(|path| !path.is_empty()).map(PathBuf::from),
+            log: LogConfig { format, level },
+            trees: SIDECAR_TREES,
+            concurrency: None,
+            plugins: vec![PluginSettings::as_sidecar(self.config_dir_path.clone())],
+        }
+    }
+}
+
+fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => return fail(&error),
+    };
+    let _flush = log::init(config.log, LogStream::Stdout);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let served = runtime.block_on(async { Server::new(config)?.run().await });
+    // Extractions that nobody waits for end with the process.
+    runtime.shutdown_background();
+    served.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+}
+
+/// Prints what is known of a plugin. Warnings do not fail.
+fn check(path: &Path) -> ExitCode {
+    match check::check(path) {
+        Ok(Report { lines, warnings }) => {
+            for line in lines {
+                println!("{line}");
+            }
+            for warning in warnings {
+                println!("warning: {warning}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+impl Render {
+    fn run(self) -> ExitCode {
+        let Self { repository, app, plugin, env } = self;
+        let work = std::env::temp_dir().join(format!("cmp-gateway-render-{}", std::process::id()));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&work).map_err(RenderError::Work);
+        let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Error }, LogStream::Stderr);
+        let request = Request { plugin, repository, app, env };
+        let runtime = made.and_then(|()| tokio::runtime::Runtime::new().map_err(RenderError::Work));
+        let rendered = runtime.and_then(|runtime| runtime.block_on(render::render(request, &work)));
+        let _ = std::fs::remove_dir_all(&work);
+        match rendered {
+            Ok(Rendered { manifests, notes }) => {
+                for note in notes {
+                    eprintln!("{note}");
+                }
+                for text in manifests {
+                    print!("{text}");
+                }
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error),
+        }
+    }
+}
+
+fn fail(error: &dyn fmt::Display) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::FAILURE
+}

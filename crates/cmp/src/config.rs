@@ -1,0 +1,209 @@
+//! The file of `cmp-gateway serve`: several plugins, their limits, and where they are served.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::archive::ArchiveLimits;
+use domain::{
+    file::{self, FileError},
+    units::{ByteSize, HumanDuration},
+};
+use launcher::Network;
+use telemetry::log::LogConfig;
+
+/// The folder where Argo CD looks for sockets of plugins, unless `ARGOCD_PLUGINSOCKFILEPATH` is set.
+pub(crate) const SOCKETS: &str = "/home/argocd/cmp-server/plugins";
+/// The time of a run if neither the caller nor a setting limits it.
+const TIMEOUT: HumanDuration = HumanDuration(std::time::Duration::from_secs(90));
+
+/// The time of a run without a limit: a year.
+const NO_LIMIT: HumanDuration = HumanDuration(std::time::Duration::from_hours(365 * 24));
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ServeConfig {
+    /// The folder of the plugins' sockets: `name.sock`, or `name-version.sock`.
+    #[serde(default = "sockets")]
+    pub(crate) sockets: PathBuf,
+    /// The address of probes and metrics, such as `127.0.0.1:8081`.
+    pub(crate) admin: Option<std::net::SocketAddr>,
+    /// The folder of archives and trees. Emptied at the start.
+    pub(crate) work: Option<PathBuf>,
+    /// The log.
+    #[serde(default)]
+    pub(crate) log: LogConfig,
+    /// The bytes of all trees that are kept for the next calls.
+    #[serde(default = "trees")]
+    pub(crate) trees: ByteSize,
+    /// How many programs of all plugins run at once.
+    pub(crate) concurrency: Option<usize>,
+    /// The plugins.
+    pub(crate) plugins: Vec<PluginSettings>,
+}
+
+/// A plugin: its `plugin.yaml`, and everything that Argo CD has no key for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct PluginSettings {
+    /// Its `plugin.yaml`, or the folder of that.
+    pub(crate) config: PathBuf,
+    /// The time of a run, `init` included. The caller's deadline counts too. `ARGOCD_EXEC_TIMEOUT` unless set, else 90 s.
+    pub(crate) timeout: Option<HumanDuration>,
+    /// How many of its programs run at once.
+    pub(crate) concurrency: Option<usize>,
+    /// The limits of each process.
+    pub(crate) limits: Limits,
+    /// The limits of the archives that Argo CD sends.
+    pub(crate) archive: ArchiveLimits,
+    /// The most that it may write to stdout.
+    pub(crate) max_output: ByteSize,
+    /// Whether blank output means that there are no manifests. Argo CD then deletes all that were there.
+    pub(crate) allow_blank: bool,
+    /// Whether it sees the repository's `.git`.
+    pub(crate) git: bool,
+    /// Its network.
+    pub(crate) network: Network,
+    /// Which Applications may use it.
+    pub(crate) allow: Allow,
+    /// The files that it may use, besides those of the system, its own program's, and its tree.
+    pub(crate) files: Files,
+    /// Which variables of the gateway it gets. All unless set.
+    pub(crate) inherit_env: Option<Vec<String>>,
+}
+
+impl Default for PluginSettings {
+    fn default() -> Self {
+        Self {
+            config: PathBuf::new(),
+            timeout: None,
+            concurrency: None,
+            limits: Limits::default(),
+            archive: ArchiveLimits::default(),
+            max_output: ByteSize::mib(64),
+            allow_blank: false,
+            git: false,
+            network: Network::Host,
+            allow: Allow::default(),
+            files: Files::default(),
+            inherit_env: None,
+        }
+    }
+}
+
+impl PluginSettings {
+    /// As argocd-cmp-server runs a plugin: with `.git`, and with every file that the container has.
+    pub(crate) fn as_sidecar(config: PathBuf) -> Self {
+        let files = Files { read: Vec::new(), write: vec!["/".into()] };
+        // A copy of the tree is written for each run, and `.git` may have large packs.
+        let limits = Limits { file_size: ArchiveLimits::default().bytes, ..Limits::default() };
+        Self { config, git: true, files, limits, ..Self::default() }
+    }
+
+    /// The time of a run.
+    pub(crate) fn timeout(&self) -> std::time::Duration {
+        self.timeout.or_else(exec_timeout).unwrap_or(TIMEOUT).0
+    }
+}
+
+/// `ARGOCD_EXEC_TIMEOUT`, as Argo CD's other programs read it: 0 is no limit. argocd-cmp-server documents it and ignores it.
+fn exec_timeout() -> Option<HumanDuration> {
+    let text = std::env::var("ARGOCD_EXEC_TIMEOUT").ok()?;
+    let time: HumanDuration = serde_json::from_value(serde_json::Value::String(text)).ok()?;
+    Some(if time.0.is_zero() { NO_LIMIT } else { time })
+}
+
+/// The limits of each process of a plugin. None unless set, but for the size of files.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    /// Processor time.
+    pub(crate) cpu: Option<HumanDuration>,
+    /// Memory that it may write to.
+    pub(crate) memory: Option<ByteSize>,
+    /// The largest file that it may write.
+    pub(crate) file_size: ByteSize,
+    /// Open files.
+    pub(crate) open_files: Option<u64>,
+    /// Processes of its user. Those of other containers with the same user count too.
+    pub(crate) processes: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { cpu: None, memory: None, file_size: ByteSize::mib(1024), open_files: None, processes: None }
+    }
+}
+
+/// Which Applications may use a plugin. All unless set.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Allow {
+    /// Their projects, as globs.
+    pub(crate) projects: Option<Vec<String>>,
+    /// The URLs of their repositories, as globs.
+    pub(crate) repositories: Option<Vec<String>>,
+}
+
+/// Files of a plugin.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Files {
+    /// What it may read and run.
+    pub(crate) read: Vec<PathBuf>,
+    /// What it may change.
+    pub(crate) write: Vec<PathBuf>,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file cannot be read.
+    #[error("{0}")]
+    Unreadable(#[from] FileError),
+    /// It is not YAML, or has a wrong key or value. The text has the line.
+    #[error("{}: {cause}", .file.display())]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// The mistake.
+        #[source]
+        cause: Box<serde_saphyr::Error>,
+    },
+}
+
+impl ServeConfig {
+    /// Reads `file`. Relative paths start from its folder.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has a mistake.
+    pub(crate) fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text = file::read(file)?;
+        let options = serde_saphyr::options! { with_snippet: false };
+        let config: Result<Self, _> = serde_saphyr::from_str_with_options(&text, options);
+        let mut config =
+            config.map_err(|cause| ConfigError::Invalid { file: file.to_owned(), cause: Box::new(cause) })?;
+        // Absolute, since launchers run elsewhere.
+        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let base = absolute.parent().unwrap_or(Path::new("/"));
+        config.work = config.work.map(|work| base.join(work));
+        config.sockets = base.join(config.sockets);
+        for plugin in &mut config.plugins {
+            plugin.config = base.join(&plugin.config);
+            let Files { read, write } = &mut plugin.files;
+            for path in read.iter_mut().chain(write) {
+                *path = base.join(&*path);
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn sockets() -> PathBuf {
+    SOCKETS.into()
+}
+
+fn trees() -> ByteSize {
+    ByteSize::mib(1024)
+}

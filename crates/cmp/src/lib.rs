@@ -1,0 +1,23 @@
+//! Config management plugins: the server that turns a repository into manifests, in the place of `argocd-cmp-server`.
+//!
+//! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages;
+//! `service` picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the
+//! plugin's commands. What must hold is in docs/cmp/README.md.
+
+mod admin;
+mod archive;
+mod author;
+pub mod cli;
+mod config;
+mod discover;
+mod grpc;
+mod metrics;
+mod output;
+mod plugin;
+mod queue;
+mod run;
+mod served;
+mod server;
+mod service;
+mod transport;
+mod trees;

@@ -1,0 +1,126 @@
+//! Metrics, by plugin.
+
+use std::time::Duration;
+
+use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
+
+use crate::{grpc::status::Status, run::RunOutput};
+
+/// Bounds of times, in seconds.
+const BUCKETS: [f64; 11] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 90.0];
+
+/// All metrics.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    calls: IntCounterVec,
+    phases: HistogramVec,
+    bytes: IntCounterVec,
+    trees: IntCounterVec,
+    doubts: IntCounterVec,
+}
+
+/// The metrics of one plugin.
+#[derive(Debug, Clone)]
+pub(crate) struct PluginMetrics {
+    plugin: String,
+    calls: IntCounterVec,
+    phases: HistogramVec,
+    bytes: IntCounter,
+    trees: IntCounterVec,
+    /// Failed discoveries.
+    pub(crate) doubts: IntCounter,
+}
+
+impl Metrics {
+    /// # Errors
+    /// When a name is taken or invalid, which a test would find.
+    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counters.clone()))?;
+            Ok::<_, prometheus::Error>(counters)
+        };
+        let calls = counters(
+            "cmp_gateway_calls_total",
+            "Calls by their method and the code of gRPC.",
+            &["plugin", "method", "code"],
+        )?;
+        let bytes = counters("cmp_gateway_received_bytes_total", "Compressed bytes of archives.", &["plugin"])?;
+        let trees = counters(
+            "cmp_gateway_trees_total",
+            "Trees that runs needed. The result is one of: hit (it was there), miss (it was extracted).",
+            &["plugin", "result"],
+        )?;
+        let doubts = counters(
+            "cmp_gateway_discovery_failures_total",
+            "Failed discoveries, which were answered with the last verdict or a claim.",
+            &["plugin"],
+        )?;
+        let options = HistogramOpts::new(
+            "cmp_gateway_phase_seconds",
+            "Time of a call's phases. The phase is one of: receive, extract (0 for a tree that was there), queue, run.",
+        );
+        let phases = HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["plugin", "phase"])?;
+        registry.register(Box::new(phases.clone()))?;
+        Ok(Self { registry, calls, phases, bytes, trees, doubts })
+    }
+
+    /// Those of `plugin`, all at zero.
+    pub(crate) fn plugin(&self, plugin: &str) -> PluginMetrics {
+        for result in ["hit", "miss"] {
+            self.trees.with_label_values(&[plugin, result]);
+        }
+        PluginMetrics {
+            plugin: plugin.to_owned(),
+            calls: self.calls.clone(),
+            phases: self.phases.clone(),
+            bytes: self.bytes.with_label_values(&[plugin]),
+            trees: self.trees.clone(),
+            doubts: self.doubts.with_label_values(&[plugin]),
+        }
+    }
+
+    /// As Prometheus reads them.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+            tracing::error!(%error, "the metrics cannot be written");
+        }
+        text
+    }
+}
+
+impl PluginMetrics {
+    /// A call of `method` has ended.
+    pub(crate) fn called(&self, method: &str, status: Option<&Status>) {
+        let code = status.map_or("OK".to_owned(), |status| format!("{:?}", status.code));
+        self.calls.with_label_values(&[self.plugin.as_str(), method, code.as_str()]).inc();
+    }
+
+    /// An archive of `bytes` was received.
+    pub(crate) fn received(&self, bytes: u64, took: Duration) {
+        self.bytes.inc_by(bytes);
+        self.phase("receive", took);
+    }
+
+    /// A tree was needed.
+    pub(crate) fn tree(&self, is_known: bool, took: Duration) {
+        let result = if is_known { "hit" } else { "miss" };
+        self.trees.with_label_values(&[self.plugin.as_str(), result]).inc();
+        self.phase("extract", took);
+    }
+
+    /// A run has ended.
+    pub(crate) fn ran(&self, run: &Result<RunOutput, Status>) {
+        if let Ok(output) = run {
+            self.phase("queue", output.queued);
+            self.phase("run", output.took);
+        }
+    }
+
+    fn phase(&self, phase: &str, took: Duration) {
+        self.phases.with_label_values(&[self.plugin.as_str(), phase]).observe(took.as_secs_f64());
+    }
+}

@@ -1,0 +1,67 @@
+//! How a run ended, in words for a user of Argo CD.
+
+use nix::sys::signal::Signal;
+
+use crate::{config::Limits, plugin::Command};
+use domain::{secret::Secrets, visible::visible};
+use launcher::{Ended, ExitKind};
+
+/// How much of the end of stderr a message shows: lines, and characters.
+const LINES: usize = 20;
+const CHARACTERS: usize = 2000;
+
+/// Checks that a run ended well.
+///
+/// # Errors
+/// The end of a sentence that begins with the command.
+pub(super) fn check(ended: &Ended, init: Option<&Command>, limits: &Limits) -> Result<(), String> {
+    let why = match ended.how {
+        ExitKind::Code(0) if ended.is_cut => {
+            "left processes behind that were killed, so its output may be cut off".to_owned()
+        }
+        ExitKind::Code(0) => return Ok(()),
+        // A shell reports the signal of its program so.
+        ExitKind::Code(code) if code > 128 => format!("failed exit status {code}{}", reason(code - 128, limits)),
+        ExitKind::Code(code) => format!("failed exit status {code}"),
+        ExitKind::Signal(signal) => of_signal(signal, limits),
+        ExitKind::Unknown => "ended, and the system did not say how".to_owned(),
+    };
+    match init {
+        Some(init) if ended.is_first => Err(format!("did not run, since its `init` `{}` {why}", init.program)),
+        _ => Err(why),
+    }
+}
+
+fn of_signal(number: i32, limits: &Limits) -> String {
+    let signal = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+    format!("was ended by {signal}{}", reason(number, limits))
+}
+
+/// The limit behind a signal: `: …`, or nothing.
+fn reason(signal: i32, limits: &Limits) -> String {
+    match Signal::try_from(signal) {
+        Ok(Signal::SIGXFSZ) => format!(": it wrote a file larger than {} (`limits.fileSize`)", limits.file_size),
+        Ok(Signal::SIGXCPU) => ": it used more processor time than `limits.cpu`".to_owned(),
+        Ok(Signal::SIGKILL) => ": perhaps the container has no more memory".to_owned(),
+        Ok(Signal::SIGSYS) => ": it made a system call that plugins may not make".to_owned(),
+        Ok(Signal::SIGSEGV | Signal::SIGABRT | Signal::SIGBUS) if limits.memory.is_some() => {
+            ": perhaps it needs more memory than `limits.memory`".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The last lines of stderr for a message: `: …`, or nothing. Usage texts and logs are long, and their end has the reason.
+pub(super) fn tail(stderr: &[u8], secrets: &Secrets) -> String {
+    let text = text(stderr, secrets);
+    let lines: Vec<&str> = text.trim().lines().collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
+    let last = &last[last.ceil_char_boundary(last.len().saturating_sub(CHARACTERS))..];
+    if last.is_empty() { String::new() } else { format!(": {last}") }
+}
+
+/// All kept text of stderr, without secrets, and with hidden characters but line breaks shown by their code.
+pub(super) fn text(stderr: &[u8], secrets: &Secrets) -> String {
+    let redacted = secrets.redact(&String::from_utf8_lossy(stderr));
+    redacted.lines().map(visible).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,155 @@
+//! A plugin that is served: its file as it is now, its verdicts, and its runs.
+
+pub(crate) mod allow;
+mod calls;
+mod received;
+mod verdicts;
+
+use std::{path::PathBuf, sync::Arc, time::SystemTime};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use self::{allow::AllowRules, verdicts::Verdicts};
+use crate::{
+    config::PluginSettings,
+    grpc::status::Status,
+    metrics::PluginMetrics,
+    plugin::{Plugin, PluginError},
+    run::{RunEnvironment, Runner},
+    trees::Trees,
+};
+use domain::glob::GlobError;
+use launcher::Launchers;
+
+/// What all plugins share.
+#[derive(Debug, Clone)]
+pub(crate) struct Common {
+    /// Starts programs.
+    pub(crate) launchers: Arc<Launchers>,
+    /// The trees.
+    pub(crate) trees: Arc<Trees>,
+    /// The folder of archives that are larger than the memory for them.
+    pub(crate) spool: PathBuf,
+}
+
+/// A plugin that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    file: PathBuf,
+    seen: Mutex<FileState>,
+    plugin: ArcSwap<Plugin>,
+    runner: Runner,
+    environment: RunEnvironment,
+    allow: AllowRules,
+    verdicts: Verdicts,
+    metrics: PluginMetrics,
+    common: Common,
+}
+
+/// What the file looked like when it was read last.
+#[derive(Debug, PartialEq, Eq)]
+struct FileState {
+    stamp: Option<(SystemTime, u64)>,
+}
+
+/// Why a plugin cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServedError {
+    /// Its file.
+    #[error("{0}")]
+    Plugin(#[from] PluginError),
+    /// A glob of `allow`.
+    #[error("allow: {0}")]
+    Allow(#[from] GlobError),
+}
+
+impl Served {
+    /// Reads the plugin's file.
+    ///
+    /// # Errors
+    /// When the plugin cannot be served.
+    pub(crate) fn new(
+        settings: PluginSettings,
+        common: &Common,
+        concurrency: usize,
+        metrics: impl FnOnce(&str) -> PluginMetrics,
+    ) -> Result<Self, ServedError> {
+        let file = Plugin::file(&settings.config);
+        let stamp = stamp(&file);
+        let plugin = Plugin::read(&file)?;
+        for warning in &plugin.warnings {
+            tracing::warn!(plugin = plugin.full_name(), file = %file.display(), "{warning}");
+        }
+        if !plugin.has_discovery() {
+            let name = plugin.full_name();
+            tracing::info!("the plugin has no discovery: Applications use it by `spec.source.plugin.name: {name}`");
+        }
+        let allow = AllowRules::new(&settings.allow)?;
+        Ok(Self {
+            environment: RunEnvironment::of_process(settings.inherit_env.as_deref()),
+            metrics: metrics(&plugin.full_name()),
+            plugin: ArcSwap::from_pointee(plugin),
+            seen: Mutex::new(FileState { stamp }),
+            verdicts: Verdicts::default(),
+            runner: Runner::new(&common.launchers, settings, concurrency),
+            common: common.clone(),
+            allow,
+            file,
+        })
+    }
+
+    /// The plugin as its file is now. A call uses one state of it to its end.
+    pub(crate) fn plugin(&self) -> Arc<Plugin> {
+        let now = FileState { stamp: stamp(&self.file) };
+        let mut seen = self.seen.lock();
+        if *seen != now {
+            *seen = now;
+            self.reload();
+        }
+        self.plugin.load_full()
+    }
+
+    /// A call of `method` has ended.
+    pub(crate) fn called(&self, method: &str, status: Option<&Status>) {
+        let known = ["GenerateManifest", "MatchRepository", "GetParametersAnnouncement", "CheckPluginConfiguration"];
+        let method = known.into_iter().find(|known| *known == method).unwrap_or("unknown");
+        self.metrics.called(method, status);
+    }
+
+    /// The places for its runs that are taken, and the calls that wait for one.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        self.runner.queue.load()
+    }
+
+    fn reload(&self) {
+        let current = self.plugin.load_full();
+        let name = current.full_name();
+        match Plugin::read(&self.file) {
+            Ok(plugin) if plugin.full_name() != name => {
+                let new = plugin.full_name();
+                tracing::error!(
+                    plugin = name,
+                    new,
+                    "plugin.yaml has another name or version, which needs a restart: the old one stays in use"
+                );
+            }
+            Ok(plugin) => {
+                if plugin.discover != current.discover {
+                    self.verdicts.clear();
+                }
+                self.plugin.store(Arc::new(plugin));
+                tracing::info!(plugin = name, "the changed plugin.yaml is in use");
+            }
+            Err(error) => {
+                tracing::error!(plugin = name, %error, "the changed plugin.yaml is invalid: the old one stays in use");
+            }
+        }
+    }
+}
+
+/// When the file was changed last, and its size. Follows links, as those of a mounted ConfigMap.
+fn stamp(file: &std::path::Path) -> Option<(SystemTime, u64)> {
+    let data = file.metadata().ok()?;
+    Some((data.modified().ok()?, data.len()))
+}

@@ -1,0 +1,236 @@
+//! The four calls of a plugin server.
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Served,
+    allow::{PATH, REPOSITORY},
+    received,
+    verdicts::FolderKey,
+};
+use crate::{
+    archive::{
+        digest::digest,
+        intake::{Archive, Wanted},
+    },
+    discover::{app_folder, by_names},
+    grpc::{
+        message::{
+            CheckPluginConfigurationResponse, ManifestResponse, Metadata, ParametersAnnouncementResponse,
+            RepositoryResponse,
+        },
+        reader::MessageReader,
+        status::Status,
+    },
+    output,
+    plugin::{Command, Discover, Plugin, fields},
+    run::{Job, RunEnvironment, RunOutput},
+};
+
+/// A command of a plugin, for an archive.
+struct Task<'a> {
+    metadata: &'a Metadata,
+    archive: Archive,
+    environment: &'a RunEnvironment,
+    init: Option<&'a Command>,
+    command: &'a Command,
+    deadline: Option<Instant>,
+}
+
+impl Served {
+    /// `CheckPluginConfiguration`.
+    pub(crate) fn check_configuration(&self) -> CheckPluginConfigurationResponse {
+        let plugin = self.plugin();
+        CheckPluginConfigurationResponse {
+            is_discovery_configured: plugin.has_discovery(),
+            provide_git_creds: plugin.provide_git_creds,
+        }
+    }
+
+    /// `GenerateManifest`.
+    ///
+    /// # Errors
+    /// In all cases but one: the plugin printed what it must. Argo CD then changes nothing.
+    pub(crate) async fn generate(
+        &self,
+        messages: &mut MessageReader,
+        deadline: Option<Instant>,
+    ) -> Result<ManifestResponse, Status> {
+        let plugin = self.plugin();
+        let metadata = received::metadata(messages).await?;
+        let environment = self.environment.with(metadata.env.clone())?;
+        self.allow.check(&environment).map_err(Status::unknown)?;
+        let archive = self.receive(messages, &metadata, true).await?;
+        if let Some(why) = self.verdicts.doubt(&folder_key(&metadata)) {
+            return Err(Status::unknown(format!(
+                "it is not known whether the plugin is for this folder, since discovery failed: {why}"
+            )));
+        }
+        let (init, command) = (plugin.init.as_ref(), &plugin.generate);
+        let task = Task { metadata: &metadata, archive, environment: &environment, init, command, deadline };
+        let output = self.run(&plugin, task).await.map_err(|error| error.within("error generating manifests"))?;
+        let manifests = output::manifests(output.stdout, self.runner.settings().allow_blank).map_err(|error| {
+            let stderr =
+                if output.stderr.is_empty() { String::new() } else { format!("; stderr: {}", output.stderr.trim()) };
+            Status::unknown(format!("error generating manifests: `{}`: {error}{stderr}", plugin.generate.program))
+        })?;
+        Ok(ManifestResponse { manifests, source_type: String::new() })
+    }
+
+    /// `MatchRepository`. A failure never reads as "not this plugin's".
+    ///
+    /// # Errors
+    /// When the client does not say what the call is about.
+    pub(crate) async fn match_repository(
+        &self,
+        messages: &mut MessageReader,
+        deadline: Option<Instant>,
+    ) -> Result<RepositoryResponse, Status> {
+        let plugin = self.plugin();
+        let metadata = received::metadata(messages).await?;
+        let is_discovery_enabled = plugin.has_discovery();
+        let answer = |is_supported| RepositoryResponse { is_supported, is_discovery_enabled };
+        if !is_discovery_enabled {
+            return Ok(answer(false));
+        }
+        // Whoever may not use the plugin learns nothing of the folder, and changes nothing that others are told.
+        if let Ok(environment) = self.environment.with(metadata.env.clone())
+            && let Err(why) = self.allow.check(&environment)
+        {
+            tracing::debug!(plugin = plugin.full_name(), "{why}");
+            return Ok(answer(false));
+        }
+        let discovering = self.discover(&plugin, messages, &metadata, deadline);
+        let verdict = match deadline {
+            Some(deadline) => timeout_at(deadline, discovering)
+                .await
+                .unwrap_or_else(|_| Err(Status::unknown("it was not done at the caller's deadline"))),
+            None => discovering.await,
+        };
+        let key = folder_key(&metadata);
+        Ok(answer(match verdict {
+            Ok(verdict) => {
+                self.verdicts.note(key, verdict);
+                verdict
+            }
+            Err(error) => {
+                let verdict = self.verdicts.in_doubt(key, error.message.clone());
+                self.metrics.doubts.inc();
+                let (path, plugin) = (&metadata.app_rel_path, plugin.full_name());
+                tracing::error!(plugin, path, verdict, %error, "discovery failed: the last verdict counts, or the folder is claimed");
+                verdict
+            }
+        }))
+    }
+
+    /// `GetParametersAnnouncement`. Without a dynamic list, the archive does not matter.
+    ///
+    /// # Errors
+    /// When the dynamic list cannot be made.
+    pub(crate) async fn parameters(
+        &self,
+        messages: &mut MessageReader,
+        deadline: Option<Instant>,
+    ) -> Result<ParametersAnnouncementResponse, Status> {
+        let plugin = self.plugin();
+        let mut parameter_announcements = Vec::new();
+        if let Some(command) = &plugin.dynamic_parameters {
+            let metadata = received::metadata(messages).await?;
+            let environment = self.environment.with(metadata.env.clone())?;
+            self.allow.check(&environment).map_err(Status::unknown)?;
+            let archive = self.receive(messages, &metadata, true).await?;
+            let task = Task { metadata: &metadata, archive, environment: &environment, init: None, command, deadline };
+            let output = self
+                .run(&plugin, task)
+                .await
+                .map_err(|error| error.within("error executing dynamic parameter output command"))?;
+            let parsed = serde_json::from_slice(&output.stdout).and_then(fields::announcements);
+            parameter_announcements = parsed.map_err(|error| {
+                Status::unknown(format!("`{}` did not print a JSON list of parameters: {error}", command.program))
+            })?;
+        }
+        // Argo CD takes the last of equal names, and the file's own count more.
+        parameter_announcements.extend(plugin.static_parameters.iter().cloned());
+        Ok(ParametersAnnouncementResponse { parameter_announcements })
+    }
+
+    async fn discover(
+        &self,
+        plugin: &Plugin,
+        messages: &mut MessageReader,
+        metadata: &Metadata,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Status> {
+        let environment = &self.environment.with(metadata.env.clone())?;
+        if let Discover::Command(command) = &plugin.discover {
+            let archive = self.receive(messages, metadata, true).await?;
+            let task = Task { metadata, archive, environment, init: None, command, deadline };
+            let stdout = self.run(plugin, task).await?.stdout;
+            // As argocd-cmp-server: anything but one line break counts.
+            return Ok(!matches!(stdout.as_slice(), b"" | b"\n"));
+        }
+        let archive = self.receive(messages, metadata, false).await?;
+        let folder = app_folder(&archive.entries, &metadata.app_rel_path)?;
+        let found = by_names(&plugin.discover, &archive.entries, &folder).unwrap_or(Ok(false));
+        found.map_err(|error| Status::unknown(format!("spec.discover of plugin.yaml: {error}")))
+    }
+
+    async fn receive(
+        &self,
+        messages: &mut MessageReader,
+        metadata: &Metadata,
+        has_contents: bool,
+    ) -> Result<Archive, Status> {
+        let settings = self.runner.settings();
+        let spool = has_contents.then(|| self.common.spool.clone());
+        let wanted = Wanted { limits: settings.archive, has_git: settings.git, spool };
+        let began = Instant::now();
+        let archive = received::archive(messages, wanted, &metadata.checksum).await?;
+        self.metrics.received(archive.bytes, began.elapsed());
+        Ok(archive)
+    }
+
+    async fn run(&self, plugin: &Plugin, task: Task<'_>) -> Result<RunOutput, Status> {
+        let Task { metadata, archive, environment, init, command, deadline } = task;
+        let folder = app_folder(&archive.entries, &metadata.app_rel_path)?;
+        let has_modes = plugin.preserve_file_mode;
+        let began = Instant::now();
+        let digest = digest(&archive.entries, has_modes);
+        let (tree, is_known) = self
+            .common
+            .trees
+            .get(digest, archive, has_modes)
+            .await
+            .map_err(|error| Status::unknown(error.to_string()))?;
+        self.metrics.tree(is_known, began.elapsed());
+        let name = plugin.full_name();
+        let job = Job { plugin: &name, init, command, tree: &tree, folder: &folder, environment, deadline };
+        let run = self.runner.run(job).await;
+        self.metrics.ran(&run);
+        let application = environment.get("ARGOCD_APP_NAME").unwrap_or_default();
+        let (path, program) = (&metadata.app_rel_path, &command.program);
+        match &run {
+            Ok(output) => {
+                let (queued_ms, took_ms, cpu_ms) = (ms(output.queued), ms(output.took), ms(output.cpu));
+                let (peak_bytes, bytes, stderr) = (output.peak, output.stdout.len(), output.stderr.trim());
+                tracing::info!(plugin = name, application, path, program, tree = %digest, is_known, queued_ms, took_ms, cpu_ms, peak_bytes, bytes, stderr, "run");
+            }
+            Err(error) => {
+                tracing::error!(plugin = name, application, path, program, tree = %digest, %error, "run failed");
+            }
+        }
+        run
+    }
+}
+
+fn ms(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The folder that a call is about. The path in the archive is not the same in all calls: with the annotation `manifest-generate-paths`,
+/// Argo CD sends less than the whole repository to `GenerateManifest`. So the path in the repository counts, if Argo CD names it.
+fn folder_key(metadata: &Metadata) -> FolderKey {
+    let variable = |name| metadata.env.iter().rfind(|entry| entry.name == name).map(|entry| entry.value.clone());
+    let path = variable(PATH).filter(|path| !path.is_empty());
+    (variable(REPOSITORY).unwrap_or_default(), path.unwrap_or_else(|| metadata.app_rel_path.clone()))
+}

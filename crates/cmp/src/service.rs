@@ -1,0 +1,119 @@
+//! From a request to a call, and from its result to an answer.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, timeout_at},
+};
+
+use crate::{
+    grpc::{
+        message::{Empty, HealthCheckResponse},
+        reader::MessageReader,
+        reply::{self, ReplyBody},
+        status::{Code, Status},
+        timeout,
+    },
+    served::Served,
+};
+
+/// The service of plugins.
+const PLUGIN: &str = "/plugin.ConfigManagementPluginService/";
+/// The service of health checks.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+/// How long before the caller's deadline an answer is sent, as argocd-cmp-server does it.
+const EARLY: Duration = Duration::from_millis(100);
+/// How long a client without a deadline may take to send what nobody needs.
+const DRAINING: Duration = Duration::from_mins(10);
+/// The state of a server that serves.
+const SERVING: i32 = 1;
+
+/// Answers the calls of one socket.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    plugin: Arc<Served>,
+    /// How many calls are under way.
+    calls: watch::Sender<usize>,
+}
+
+/// A call that is under way.
+struct OpenCall(watch::Sender<usize>);
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.0.send_modify(|calls| *calls -= 1);
+    }
+}
+
+impl Service {
+    /// Calls of `plugin`, counted in `calls`.
+    pub(crate) fn new(plugin: Arc<Served>, calls: watch::Sender<usize>) -> Self {
+        Self { plugin, calls }
+    }
+
+    /// Answers `request`. The answer comes when the client has sent everything: Argo CD reports an earlier one as `EOF`.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<ReplyBody> {
+        self.calls.send_modify(|calls| *calls += 1);
+        let _open = OpenCall(self.calls.clone());
+        let began = Instant::now();
+        let time = request.headers().get("grpc-timeout").and_then(|value| timeout::parse(value.to_str().ok()?));
+        let deadline = time.map(|time| began + time.saturating_sub(EARLY));
+        let (head, body) = request.into_parts();
+        let mut messages = MessageReader::new(body);
+        let path = head.uri.path();
+        let method = path.strip_prefix(PLUGIN);
+        let result = match method {
+            Some(method) => self.call(method, &mut messages, deadline).await,
+            None if path.strip_prefix(HEALTH) == Some("Check") => {
+                Ok(reply::answer(&HealthCheckResponse { status: SERVING }))
+            }
+            None => Err(unimplemented(path)),
+        };
+        // A deadline that has passed leaves the client's stream to the client.
+        let _ = timeout_at(deadline.unwrap_or(began + DRAINING), messages.drain()).await;
+        let status = result.as_ref().err();
+        if let Some(method) = method {
+            self.plugin.called(method, status);
+            let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            match status {
+                None => tracing::info!(method, took_ms, "call"),
+                Some(status) => tracing::warn!(method, took_ms, code = ?status.code, error = %status, "call failed"),
+            }
+        }
+        result.unwrap_or_else(|status| reply::failure(&status))
+    }
+
+    async fn call(
+        &self,
+        method: &str,
+        messages: &mut MessageReader,
+        deadline: Option<Instant>,
+    ) -> Result<Response<ReplyBody>, Status> {
+        let plugin = &self.plugin;
+        let answering = async {
+            Ok(match method {
+                "GenerateManifest" => reply::answer(&plugin.generate(messages, deadline).await?),
+                "MatchRepository" => reply::answer(&plugin.match_repository(messages, deadline).await?),
+                "GetParametersAnnouncement" => reply::answer(&plugin.parameters(messages, deadline).await?),
+                "CheckPluginConfiguration" => {
+                    messages.next::<Empty>().await?;
+                    reply::answer(&plugin.check_configuration())
+                }
+                method => return Err(unimplemented(method)),
+            })
+        };
+        // A failed `MatchRepository` reads as "not this plugin's": it ends in time by itself, with a verdict.
+        let Some(deadline) = deadline.filter(|_| method != "MatchRepository") else { return answering.await };
+        timeout_at(deadline, answering).await.unwrap_or_else(|_| {
+            let message = format!("{method} was not done at the caller's deadline");
+            Err(Status { code: Code::DeadlineExceeded, message })
+        })
+    }
+}
+
+fn unimplemented(path: &str) -> Status {
+    Status { code: Code::Unimplemented, message: format!("unknown method {path}") }
+}

@@ -1,0 +1,48 @@
+//! One connection, spoken by hyper.
+
+use std::{convert::Infallible, io, time::Duration};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::grpc::reply::ReplyBody;
+
+/// How much a client may send ahead on a stream, and on a connection, in bytes.
+const WINDOW: u32 = 1024 * 1024;
+/// How many streams a client may reset before they are handled. Each call of Argo CD may run into its deadline; hyper ends a connection
+/// that has more.
+const MAX_RESETS: usize = 10_000;
+/// The largest fields of a request, in bytes.
+const MAX_FIELDS: u32 = 64 * 1024;
+
+/// Serves `stream` until the client closes it. hyper sends its SETTINGS at once, answers pings, and sends no GOAWAY by itself: a client
+/// may use the connection as long as it wants.
+///
+/// # Errors
+/// When the client breaks the protocol.
+pub(crate) async fn serve<S, F>(stream: S, answer: impl Fn(Request<Incoming>) -> F) -> Result<(), hyper::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let answering = answer(request);
+        async move { Ok::<_, Infallible>(answering.await) }
+    });
+    hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_header_list_size(MAX_FIELDS)
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_RESETS)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+/// Waits after `accept` failed: at the limit of open files it fails at once, again and again.
+pub(crate) async fn pause_after(error: &io::Error) {
+    tracing::error!(%error, "cannot accept a connection");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}

@@ -1,0 +1,103 @@
+//! Unix sockets: how they are made, and how they end without a client that waits for ever.
+//!
+//! Argo CD connects once, without a deadline, and holds the repository's lock meanwhile. A connection that is accepted and never
+//! answered would stop that repository until Argo CD is started again. So a connection is served from its first byte on, and a
+//! listener that ends serves a second more: a client may have found the socket just before it was removed.
+
+use std::{
+    fs::Permissions,
+    io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::watch,
+};
+
+use super::{
+    authority::AuthorityFilter,
+    connection::{pause_after, serve},
+};
+use crate::grpc::reply::ReplyBody;
+
+/// Other users may connect: Argo CD's repo-server may run as another user than the plugin. Who may enter the folder decides.
+const MODE: u32 = 0o666;
+
+/// A socket in a folder.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+    /// The file that it made: a later process may have put its own in the place.
+    inode: Option<(u64, u64)>,
+}
+
+impl Socket {
+    /// Makes a socket at `path`, in the place of one that is there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn bind(path: PathBuf) -> io::Result<Self> {
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(failed)?;
+        let inode = inode(&path);
+        Ok(Self { path, listener, inode })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the file, if it is still this socket's. Connections that are open or come meanwhile are served on.
+    pub(crate) fn unlink(&self) {
+        if self.inode.is_some() && inode(&self.path) == self.inode {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// Serves all connections, which are counted in `connections`. Ends only when it is dropped; connections go on then.
+    pub(crate) async fn serve<F>(
+        &self,
+        connections: &watch::Sender<usize>,
+        answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    ) where
+        F: Future<Output = Response<ReplyBody>> + Send + 'static,
+    {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    connections.send_modify(|count| *count += 1);
+                    let (connections, answer) = (connections.clone(), answer.clone());
+                    tokio::spawn(async move {
+                        one(stream, answer).await;
+                        connections.send_modify(|count| *count -= 1);
+                    });
+                }
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    }
+}
+
+async fn one<F>(stream: UnixStream, answer: impl Fn(Request<Incoming>) -> F)
+where
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
+{
+    if let Err(error) = serve(AuthorityFilter::new(stream), answer).await {
+        tracing::debug!(%error, "a connection has ended with an error");
+    }
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|data| (data.dev(), data.ino()))
+}

@@ -1,0 +1,134 @@
+//! What a plugin's answers become.
+
+use std::fs;
+
+use crate::support::{DEMO, Gateway, script};
+
+#[test]
+fn a_folder_becomes_manifests() {
+    let mut gateway = Gateway::sidecar(DEMO);
+    gateway.file("apps/one/demo.yaml", "data: {a: b}\n").file("plain/x.yaml", "a: b\n");
+    let one = gateway.ask("GenerateManifest", "apps/one", &["-env", "ARGOCD_APP_NAME=shop", "-timeout", "60s"]);
+    assert_eq!(one.manifests(), ["kind: ConfigMap\nmetadata: {name: shop}\ndata: {a: b}\n"]);
+    for (app, is_supported) in [("apps/one", true), ("plain", false), (".", false)] {
+        let answer = gateway.ask("MatchRepository", app, &[]);
+        assert_eq!((answer.is_supported(), answer.fields("2").len()), (is_supported, 1), "{app}");
+    }
+    // One extraction for equal trees.
+    let _ = gateway.ask("GenerateManifest", "apps/one", &[]);
+    gateway.wait_for_log("\"is_known\":true");
+    assert_eq!(gateway.log().matches("\"is_known\":false").count(), 1);
+}
+
+#[test]
+fn blank_output_is_an_error_and_an_empty_list_is_nothing() {
+    let gateway = Gateway::sidecar(&script("cat out"));
+    for (out, expected) in [("", None), ("---\n# x\n", None), ("[]\n", Some(0)), ("a: b\n", Some(1))] {
+        gateway.file("out", out);
+        let answer = gateway.ask("GenerateManifest", ".", &[]);
+        match expected {
+            None => assert!(answer.error().contains("print `[]`"), "{answer:?}"),
+            Some(count) => assert_eq!(answer.manifests().len(), count),
+        }
+    }
+}
+
+#[test]
+fn errors_have_the_end_of_stderr_without_secrets() {
+    let text = "for i in $(seq 99); do echo usage $i >&2; done; echo \"bad $MY_TOKEN $DB_PASSWORD\" >&2; exit 7";
+    let mut gateway = Gateway::sidecar(&script(text));
+    gateway.file("x", "");
+    let answer = gateway.ask("GenerateManifest", ".", &["-env", "DB_PASSWORD=very-secret-word"]);
+    let error = answer.error();
+    assert_eq!(answer.code(), "Unknown");
+    for expected in
+        ["error generating manifests: `sh -c", "failed exit status 7", "usage 99", "bad [redacted] [redacted]"]
+    {
+        assert!(error.contains(expected), "{error}: {expected}");
+    }
+    assert!(!error.contains("usage 50") && !error.contains("hunter2"), "{error}");
+    gateway.wait_for_log("run failed");
+    assert!(!gateway.log().contains("very-secret-word") && !gateway.log().contains("hunter2"));
+}
+
+#[test]
+fn init_runs_first_and_the_tree_stays_as_it_was() {
+    let gateway = Gateway::sidecar(
+        "kind: ConfigManagementPlugin\nmetadata: {name: demo}\nspec:\n  version: v1.0\n  init: {command: [sh, -c, 'test ! -e made && \
+         echo made > made']}\n  generate: {command: [./run.sh]}\n  preserveFileMode: true\n",
+    );
+    gateway.file("app/run.sh", "#!/bin/sh\necho \"a: $(cat made)\"\n");
+    let run = gateway.path("repository/app/run.sh");
+    fs::set_permissions(run, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(gateway.ask("GenerateManifest", "app", &[]).manifests(), ["a: made\n"]);
+    }
+    gateway.file("app/made", "");
+    assert!(gateway.ask("GenerateManifest", "app", &[]).error().contains("since its `init` `sh` failed exit status 1"));
+}
+
+#[test]
+fn parameters_are_announced() {
+    let gateway = Gateway::sidecar(
+        "kind: ConfigManagementPlugin\nmetadata: {name: demo}\nspec:\n  version: v1.0\n  generate: {command: [x]}\n  parameters:\n    \
+         static: [{name: a, title: A}]\n    dynamic: {command: [cat, list]}\n",
+    );
+    gateway.file("list", r#"[{"name": "b", "collectionType": "map"}]"#);
+    let answer = gateway.ask("GetParametersAnnouncement", ".", &[]);
+    let found: Vec<_> = answer.fields("1").iter().map(|text| text.as_str().unwrap().to_owned()).collect();
+    assert_eq!(found, ["\n\u{1}b2\u{3}map", "\n\u{1}a\u{12}\u{1}A"]);
+    gateway.file("list", "no JSON");
+    assert!(gateway.ask("GetParametersAnnouncement", ".", &[]).error().contains("did not print a JSON list"));
+}
+
+/// Static parameters need no archive, so a bad one does not matter, but all of it is taken.
+#[test]
+fn static_parameters_need_no_archive() {
+    let gateway = Gateway::sidecar(
+        "kind: ConfigManagementPlugin\nmetadata: {name: demo}\nspec:\n  version: v1.0\n  generate: {command: [x]}\n  parameters: {static: [{name: a}]}\n",
+    );
+    gateway.file("x", "");
+    let answer = gateway.ask("GetParametersAnnouncement", ".", &["-checksum", "wrong", "-pad", "3000000"]);
+    assert_eq!(answer.fields("1").len(), 1);
+}
+
+#[test]
+fn a_changed_plugin_is_used_and_an_invalid_one_is_not() {
+    let mut gateway = Gateway::sidecar(&script("echo 'a: one'"));
+    gateway.file("x", "");
+    let of = |gateway: &Gateway| gateway.ask("GenerateManifest", ".", &[]).manifests()[0].to_owned();
+    assert_eq!(of(&gateway), "a: one\n");
+    // A call keeps the plugin that it began with.
+    fs::write(gateway.path("config/plugin.yaml"), script("touch $SHARED/began; sleep 2; echo 'a: second'")).unwrap();
+    let slow = gateway.begin("demo-v1.0", "GenerateManifest", ".", &[]);
+    let began = gateway.path("began");
+    gateway.wait_until(|| began.exists());
+    fs::write(gateway.path("config/plugin.yaml"), script("echo 'a: third one'")).unwrap();
+    assert_eq!(of(&gateway), "a: third one\n");
+    assert_eq!(crate::support::answers(slow)[0].manifests(), ["a: second\n"]);
+    fs::write(gateway.path("config/plugin.yaml"), "kind: Nothing").unwrap();
+    assert_eq!(of(&gateway), "a: third one\n");
+    gateway.wait_for_log("the old one stays in use");
+}
+
+#[test]
+fn several_plugins_are_served_each_for_its_projects() {
+    let second = script("echo 'a: second'").replace("demo", "second").replace("v1.0", "''");
+    let config = "plugins:\n- {config: first, allow: {projects: ['team-*'], repositories: ['https://git.example.com/*']}}\n- config: second\n";
+    let gateway = Gateway::serve(config, &[("first", DEMO), ("second", &second)]);
+    gateway.file("demo.yaml", "a: b\n");
+    let second = crate::support::answers(gateway.begin("second", "GenerateManifest", ".", &[]));
+    assert_eq!(second[0].manifests(), ["a: second\n"]);
+    let of = |project: &str, repository: &str| {
+        let (project, repository) =
+            (format!("ARGOCD_APP_PROJECT_NAME={project}"), format!("ARGOCD_APP_SOURCE_REPO_URL={repository}"));
+        let flags = ["-env", &project, "-env", &repository];
+        let generated = gateway.ask("GenerateManifest", ".", &flags);
+        (gateway.ask("MatchRepository", ".", &flags).is_supported(), generated.0["error"].as_str().map(str::to_owned))
+    };
+    assert_eq!(of("team-a", "https://git.example.com/x"), (true, None));
+    let (is_supported, error) = of("other", "https://git.example.com/x");
+    assert!(!is_supported && error.unwrap().contains("not allowed for `other` (`allow.projects`)"));
+    let (is_supported, error) = of("team-a", "https://elsewhere.example.com/x");
+    assert!(!is_supported && error.unwrap().contains("`allow.repositories`"));
+}

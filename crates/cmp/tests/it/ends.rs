@@ -1,0 +1,38 @@
+//! The end of a server, and what it leaves behind.
+
+use crate::support::{DEMO, Gateway, answers, script};
+
+#[test]
+fn calls_are_served_to_their_end() {
+    let mut gateway = Gateway::sidecar(&script("touch $SHARED/began; sleep 3; echo 'a: b'"));
+    gateway.file("x", "");
+    let client = gateway.begin("demo-v1.0", "GenerateManifest", ".", &[]);
+    let (began, socket) = (gateway.path("began"), gateway.socket("demo-v1.0"));
+    gateway.wait_until(|| began.exists());
+    gateway.terminate();
+    gateway.wait_until(|| !socket.exists());
+    assert_eq!(answers(client)[0].manifests(), ["a: b\n"]);
+    assert!(gateway.wait().success(), "{}", gateway.log());
+}
+
+#[test]
+fn a_socket_of_a_later_server_stays() {
+    let mut gateway = Gateway::sidecar(DEMO);
+    let socket = gateway.socket("demo-v1.0");
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "another").unwrap();
+    gateway.terminate();
+    assert!(gateway.wait().success());
+    assert!(socket.exists());
+}
+
+#[test]
+fn a_server_without_a_usable_plugin_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("plugin.yaml"), "kind: Deployment\n").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cmp-gateway"));
+    let output =
+        command.arg("--config-dir-path").arg(folder.path()).env("ARGOCD_CMP_WORKDIR", folder.path()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && error.contains("kind must be ConfigManagementPlugin"), "{error}");
+}

@@ -1,0 +1,60 @@
+//! Runs that break a limit, and many runs at once.
+
+use std::fs;
+
+use crate::support::{Gateway, script};
+
+#[test]
+fn the_limit_is_named() {
+    let config = "plugins:\n- {config: demo, timeout: 2s, maxOutput: 1MiB, limits: {fileSize: 1MiB}}\n";
+    for (text, expected) in [
+        (
+            "trap '' TERM; echo waiting >&2; sleep 1000",
+            "was not done in time, stopped by its limit of 2 s (`timeout`): waiting",
+        ),
+        ("head -c 3000000 /dev/zero", "wrote more than 1.0 MiB to stdout (`maxOutput`), stopped"),
+        ("exec head -c 3000000 /dev/zero > large", "(`limits.fileSize`)"),
+        ("kill -KILL $$", "was ended by SIGKILL"),
+        ("(sleep 1000 &) ; (setsid sleep 1000 &) ; echo 'a: b'", "left processes behind that were killed"),
+        ("i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; sleep 1000", "was not done in time"),
+    ] {
+        let gateway = Gateway::serve(config, &[("demo", &script(text))]);
+        gateway.file("x", "");
+        let answer = gateway.ask("GenerateManifest", ".", &[]);
+        assert!(answer.error().contains(expected), "{answer:?}: {expected}");
+    }
+}
+
+/// The reason comes 100 ms before the client gives up, which a busy machine may miss.
+#[test]
+fn the_callers_deadline_counts_and_its_reason_arrives() {
+    let gateway = Gateway::sidecar(&script("sleep 1000"));
+    gateway.file("x", "");
+    let is_told =
+        |_| gateway.ask("GenerateManifest", ".", &["-timeout", "3s"]).error().contains("the caller's deadline");
+    assert!((0..5).any(is_told));
+}
+
+#[test]
+fn no_more_run_at_once_than_configured() {
+    let text = "mkdir $SHARED/runs/$$; ls $SHARED/runs | wc -l >> $SHARED/counts; sleep 0.2; rmdir $SHARED/runs/$$; echo 'a: b'";
+    let gateway =
+        Gateway::serve("plugins:\n- {config: demo, concurrency: 4, files: {write: [.]}}\n", &[("demo", &script(text))]);
+    fs::create_dir(gateway.path("runs")).unwrap();
+    gateway.file("x", "");
+    let answers = gateway.ask_all("GenerateManifest", ".", &["-n", "50", "-timeout", "120s"]);
+    assert_eq!(answers.iter().filter(|answer| answer.manifests() == ["a: b\n"]).count(), 50);
+    let counts = fs::read_to_string(gateway.path("counts")).unwrap();
+    let counts: Vec<usize> = counts.lines().map(|line| line.trim().parse().unwrap()).collect();
+    assert!(counts.len() == 50 && counts.iter().all(|count| *count <= 4), "{counts:?}");
+}
+
+/// A run sees its own tree, and neither other trees nor other files of the machine.
+#[test]
+fn a_contained_run_sees_only_its_own() {
+    let text = "cat $SHARED/secret 2>/dev/null || true; ls $SHARED/work/_cmp_server/trees 2>/dev/null || true; echo \"a: $(cat x)\"";
+    let gateway = Gateway::serve("plugins:\n- config: demo\n", &[("demo", &script(text))]);
+    gateway.file("x", "own");
+    fs::write(gateway.path("secret"), "secret: x\n").unwrap();
+    assert_eq!(gateway.ask("GenerateManifest", ".", &[]).manifests(), ["a: own\n"]);
+}

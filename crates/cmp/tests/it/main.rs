@@ -1,0 +1,11 @@
+//! Whole servers, asked by a client that connects as Argo CD does: `tests/client`, which needs Go.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod calls;
+mod ends;
+mod examples;
+mod limits;
+mod support;
+mod transport;
