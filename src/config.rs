@@ -28,6 +28,7 @@ use crate::{collector::TracesConfig, routes::RouteConfig};
 use argocd::ArgocdConfig;
 use auth::AuthConfig;
 use backend::script::ScriptsConfig;
+use clouds::IdentityConfig;
 use domain::{
     file::{self, base_dir::BaseDir},
     problem::{Path, Problem, ProblemKind, Problems},
@@ -61,6 +62,9 @@ pub struct Config {
     /// The settings of all requests that leave the gateway.
     #[serde(default)]
     pub(crate) outbound: OutboundConfig,
+    /// Identities at clouds, by names that registries and credentials use: the pod proves who it is, and no secret is stored.
+    #[serde(default)]
+    pub(crate) identities: BTreeMap<String, IdentityConfig>,
     /// How registries are reached, by their host as in image references.
     #[serde(default)]
     pub(crate) registries: BTreeMap<String, RegistryConfig>,
@@ -240,7 +244,7 @@ impl Loaded {
     /// The same for everything that no route needs, such as callers' tokens: for asking routes without a server.
     #[must_use]
     pub(crate) fn for_routes_only(self) -> Self {
-        const OF_ROUTES: [&str; 4] = ["routes", "plugins", "registries", "outbound"];
+        const OF_ROUTES: [&str; 5] = ["routes", "plugins", "registries", "outbound", "identities"];
         let is_other = |path: &Path| OF_ROUTES.iter().all(|part| !path.is_within(&Path::root().key(*part)));
         Self { forgives_secret: is_other, ..self }
     }
@@ -260,6 +264,7 @@ impl Loaded {
         let config = unstored.config.map(|config| Config {
             server: ServerConfig { deadline: config.server.deadline, ..ServerConfig::default() },
             auth: AuthConfig::default(),
+            identities: BTreeMap::new(),
             hooks: Vec::new(),
             argocd: ArgocdConfig::default(),
             ..config

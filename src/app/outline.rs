@@ -28,7 +28,7 @@ const AT_THE_START: [&str; 10] = [
     "scripts",
 ];
 /// The parts that all routes are built with.
-const OF_ALL_ROUTES: [&str; 3] = ["server.deadline", "outbound", "registries"];
+const OF_ALL_ROUTES: [&str; 4] = ["server.deadline", "outbound", "identities", "registries"];
 
 /// The paths of values, such as `backend.script.timeout`, and the first half of each value's SHA-256 in hexadecimal.
 type Leaves = BTreeMap<String, String>;

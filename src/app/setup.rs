@@ -13,6 +13,7 @@ use crate::{
 use argocd::Argocd;
 use auth::{Auth, AuthContext};
 use backend::{BuildContext, Building, IsolatedClients};
+use clouds::Pod;
 use domain::{
     clock::Timestamp,
     file::base_dir::BaseDir,
@@ -26,7 +27,7 @@ use outbound::{Outbound, SystemNames};
 use tls::ServerTls;
 
 /// The parts of a configuration that all routes share. While they are unchanged, connections and the knowledge about hosts are kept.
-const SHARED_PARTS: [&str; 2] = ["outbound", "registries"];
+const SHARED_PARTS: [&str; 3] = ["outbound", "identities", "registries"];
 
 /// Everything that is built from one configuration. A request keeps the setup with which it began.
 pub struct Setup {
@@ -238,9 +239,15 @@ impl Clients {
 fn clients(config: &Config, base: &BaseDir, common: &Common, problems: &mut Problems) -> (Arc<Outbound>, Registries) {
     let (root, clock) = (Path::root(), &common.clock);
     let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
-    let outbound = Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
-    let outbound = outbound.counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
-    let outbound = Arc::new(outbound);
+    let reaching = || Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy.clone());
+    // Of its own: what clouds reply is neither recorded nor replayed.
+    let to_clouds = reaching().counted(common.metrics.outbound.clone());
+    let reach = clouds::Reach { public: &to_clouds, clock, base };
+    // Automatic identities would send requests where none may be sent.
+    let pod = if base.is_offline() { Pod::default() } else { Pod::of_process() };
+    let identities = clouds::build(&config.identities, &pod, reach, &root.key("identities"), problems);
+    let outbound = reaching().counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
+    let outbound = Arc::new(outbound.with_identities(identities));
     let path = root.key("registries");
     let registries = Registries::build(&config.registries, base, &outbound, Arc::clone(clock), &path, problems);
     (outbound, registries)

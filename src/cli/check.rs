@@ -5,6 +5,9 @@ use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
+mod identities;
+
+use self::identities::Wanted;
 use super::{exit, print, print_json};
 use crate::{
     app::{App, Setup},
@@ -68,16 +71,19 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
         let loaded = if no_secrets { loaded.without_secrets() } else { loaded };
         let (store, base) =
             (loaded.config.as_ref().and_then(|config| config.cache.shared.clone()), loaded.base.clone());
-        App::build(loaded, Arc::new(SystemClock), own_program()).map(|built| (built, store.map(|store| (store, base))))
+        let wanted = Wanted::of(&loaded);
+        let built = App::build(loaded, Arc::new(SystemClock), own_program());
+        built.map(|built| (built, store.map(|store| (store, base)), wanted))
     });
-    let (report, routes, lacks, exposed, tried) = match checked {
-        Ok(((app, report), store)) => {
+    let (report, routes, at_clouds, lacks, exposed, tried) = match checked {
+        Ok(((app, report), store, wanted)) => {
             let setup = app.setup();
             let identities = setup.routes.iter().map(|route| identity(route)).collect();
-            let tried = connect.then(|| (app.setup(), store));
-            (report, identities, lacks(&app)?, app.exposed_secrets(), tried)
+            let at_clouds = wanted.lines(setup.outbound().0.identities());
+            let tried = connect.then(|| (app.setup(), store, wanted));
+            (report, identities, at_clouds, lacks(&app)?, app.exposed_secrets(), tried)
         }
-        Err(report) => (report, Vec::new(), Vec::new(), Vec::new(), None),
+        Err(report) => (report, Vec::new(), Vec::new(), Vec::new(), Vec::new(), None),
     };
     let report = report.counted(if strict { Strictness::Strict } else { Strictness::Check });
     for lack in lacks {
@@ -104,10 +110,16 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
         print(&format!("{}: good, {} route{s}{found}", file.display(), routes.len()))?;
         print("How the guard identifies the parameter sets of each route (`guard.identity`):")?;
         routes.iter().try_for_each(|line| print(line).map(drop))?;
+        if !at_clouds.is_empty() {
+            print("Which identity at a cloud each source uses (`identities`):")?;
+            at_clouds.iter().try_for_each(|line| print(line).map(drop))?;
+        }
     }
     let is_good = match tried {
-        Some((setup, store)) => {
-            let reaches_sources = try_sources(&setup)?;
+        Some((setup, store, wanted)) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let knows_identities = runtime.block_on(wanted.ask(setup.outbound().0.identities()));
+            let reaches_sources = try_sources(&setup)? && knows_identities;
             store.map_or(Ok(true), |(store, base)| try_store(&store, &base))? && reaches_sources
         }
         None => true,

@@ -6,7 +6,7 @@ use crate::support::modules::{self, CRATES, Modules};
 
 /// The limit for modules at the top of `src/`, and for crates. A file and its folder are one module.
 const MAX_TOP_MODULES: usize = 12;
-const MAX_CRATES: usize = 20;
+const MAX_CRATES: usize = 24;
 
 /// The rooms and their rows, from the table in ARCHITECTURE.md.
 fn rooms() -> BTreeMap<String, usize> {

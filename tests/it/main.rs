@@ -12,6 +12,7 @@ mod builds;
 mod cache;
 mod cases;
 mod cli;
+mod clouds;
 mod conformance;
 mod crowds;
 mod diff;

@@ -17,9 +17,9 @@ use super::{BuildContext, Building};
 use domain::{
     error::{BackendError, ErrorKind},
     file::base_dir::BaseDir,
-    secret::{SecretRef, Secrets},
+    secret::{PLACEHOLDER, SecretRef, Secrets},
 };
-use outbound::{Call, HttpClient, Reply, account_of, warn_of_cleartext};
+use outbound::{Call, HttpClient, Identity, Reply, account_of, warn_of_cleartext};
 
 /// The credential for the `Authorization` header: exactly one kind. Use `headers` for a secret in another header.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -35,6 +35,9 @@ pub enum Config {
     Oauth2(oauth2::Config),
     /// The token of an installation of a GitHub App.
     GithubApp(github_app::Config),
+    /// An identity at a cloud: a name from `identities`. AWS's signs each request, Google's and Azure's send a token. The host must stand in the
+    /// URL as it is.
+    Identity(String),
 }
 
 /// A user name and a password.
@@ -56,13 +59,22 @@ pub enum Credential {
     Basic(String, SecretRef, BaseDir),
     /// A token that the gateway requests.
     Issued(Box<IssuedToken>),
+    /// An identity at a cloud. It is `None` in a configuration that never meets its sources.
+    Identity(Option<Arc<dyn Identity>>),
 }
 
 impl Credential {
-    /// Checks the configuration without sending a request. Tokens are requested with the client `client`.
-    pub fn build(config: &Config, client: Option<&Arc<HttpClient>>, building: &mut Building<'_>) -> Option<Self> {
+    /// Checks the configuration without sending a request. Tokens are requested with the client `client`. `destination` is the beginning of
+    /// the URL that the credential is for, if no value can change its host.
+    pub fn build(
+        config: &Config,
+        client: Option<&Arc<HttpClient>>,
+        destination: Option<&Url>,
+        building: &mut Building<'_>,
+    ) -> Option<Self> {
         let context = building.context;
         match config {
+            Config::Identity(name) => Self::identity(name, destination, &mut building.key("identity")),
             Config::Bearer(token) => Some(Self::bearer(token, &mut building.key("bearer"))),
             Config::Basic(Basic { username, password }) => {
                 let mut building = building.key("basic");
@@ -86,6 +98,24 @@ impl Credential {
                 Some(Self::github_app(config, &api?, client?, &mut building))
             }
         }
+    }
+
+    /// The identity called `name`, for requests to `destination`.
+    fn identity(name: &str, destination: Option<&Url>, building: &mut Building<'_>) -> Option<Self> {
+        if building.context.base.is_offline() {
+            return Some(Self::Identity(None));
+        }
+        let identity = building.note(building.context.outbound.identities().named(name))?;
+        let Some(destination) = destination else {
+            let help = "write the host in the URL as it is, before any `{{`";
+            building.error_with_help(
+                "an identity goes only to hosts of the configuration, and a value is part of this one",
+                help,
+            );
+            return None;
+        };
+        building.note(identity.check_url(destination))?;
+        Some(Self::Identity(Some(identity)))
     }
 
     /// The token in the secret `reference`.
@@ -116,6 +146,9 @@ impl Credential {
     /// # Errors
     /// When there is no credential, or no complete answer arrives.
     pub async fn send(&self, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+        if let Self::Identity(Some(identity)) = self {
+            return send_as(&**identity, client, call).await;
+        }
         let Self::Issued(issued) = self else {
             return client.fetch(with(call, self.secret()?)).await;
         };
@@ -135,6 +168,7 @@ impl Credential {
     pub fn account(&self) -> Option<Arc<str>> {
         match self {
             Self::Issued(issued) => Some(issued.account()),
+            Self::Identity(Some(identity)) => Some(identity.account()),
             _ => Some(account_of(&HeaderMap::from_iter([(header::AUTHORIZATION, self.secret().ok()?)]))),
         }
     }
@@ -147,6 +181,7 @@ impl Credential {
                 reference.read(base).into_iter().collect()
             }
             Self::Issued(issued) => issued.secrets(),
+            Self::Identity(identity) => identity.as_ref().map(|identity| identity.secrets()).unwrap_or_default(),
         }
     }
 
@@ -158,11 +193,23 @@ impl Credential {
                 let secret = password.read(base).map_err(BackendError::unavailable)?;
                 basic(username, secret.expose())
             }
-            Self::Issued(_) => {
+            Self::Identity(None) => authorization("Bearer", PLACEHOLDER),
+            Self::Issued(_) | Self::Identity(Some(_)) => {
                 Err(BackendError::new(ErrorKind::Denied, "this credential is a token that the gateway requests"))
             }
         }
     }
+}
+
+/// Sends `call` as `identity`. A credential that the upstream says has ended is renewed and tried once.
+async fn send_as(identity: &dyn Identity, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+    let call = Call { account: Some(identity.account()), ..call };
+    let named = |error: BackendError| error.within("identity");
+    let reply = client.fetch(identity.authorize(call.clone(), false).await.map_err(named)?).await?;
+    if !identity.is_ended(&reply) {
+        return Ok(reply);
+    }
+    client.fetch(identity.authorize(call, true).await.map_err(named)?).await
 }
 
 /// `Basic` with `username` and `password` (RFC 7617).

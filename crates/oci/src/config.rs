@@ -1,13 +1,13 @@
 //! The `registries` of a configuration.
 
-use std::{num::NonZeroU32, path::PathBuf};
+use std::{num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    credentials::{Credentials, DockerConfig},
+    credentials::{Credentials, DockerConfig, has_helper},
     reference::{is_registry, registry_key},
     registry::{Confirm404, Registry, RegistryRules},
 };
@@ -15,7 +15,9 @@ use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
 };
-use outbound::{ClientCertificate, ClientOptions, Outbound, Tls, TlsKeys, warn_of_cleartext};
+use outbound::{
+    ClientCertificate, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound, Tls, TlsKeys, warn_of_cleartext,
+};
 
 /// Docker Hub's name in image references.
 const HUB: &str = "docker.io";
@@ -35,12 +37,15 @@ pub struct RegistryConfig {
     /// Accept any certificate. An attacker on the network can then read the credential and decide what is deployed.
     pub insecure_skip_verify: bool,
     /// A Docker `config.json` with the credential, relative to the configuration file. Read again when it changes. Without this
-    /// key the requests are anonymous.
+    /// key and without an identity the requests are anonymous.
     pub docker_config: Option<PathBuf>,
     /// The credential helpers of that file that may run: `ecr-login` for the program `docker-credential-ecr-login`.
     pub(crate) credential_helpers: Vec<String>,
     /// The registry that this one mirrors. Requests go to the mirror first. If it has no answer, they go to the other registry.
     pub(crate) mirror_of: Option<String>,
+    /// The identity that logs in: a name from `identities`, or `none`. Without this key and without `dockerConfig`, registries of AWS, Google
+    /// and Azure use the pod's own identity there, if the pod has one.
+    pub(crate) identity: Option<String>,
     /// Whether a 404 to a `HEAD` is accepted. Such a 404 has no body that shows who sent it.
     pub confirm404: Confirm404,
     /// Take a 403 for a missing tag. Artifactory's virtual repositories answer so. A lost permission then looks like a deleted
@@ -97,6 +102,16 @@ impl RegistryConfig {
                 "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
             );
         }
+        for (index, helper) in
+            self.credential_helpers.iter().enumerate().filter(|_| !base.is_offline() && !base.is_lenient())
+        {
+            if self.docker_config.is_some() && !has_helper(helper) {
+                let help = "put the program into the image (docs/runtimes.md); the clouds' registries need no helper: see docs/registries.md";
+                let message =
+                    format!("there is no program `docker-credential-{}` in a folder of PATH", helper.escape_debug());
+                problems.mistake(&path.key("credentialHelpers").index(index), message, help);
+            }
+        }
         let file = self.docker_config.as_ref().filter(|_| !base.is_offline()).map(|file| base.resolve(file));
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
@@ -105,12 +120,44 @@ impl RegistryConfig {
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
         outbound.name_destination(Some(&url));
-        if file.is_some() && self.plain_http {
+        if self.docker_config.is_some() && self.identity.as_ref().is_some_and(|name| name != NO_IDENTITY) {
+            problems.error_with_help(&path.key("identity"), "it has a `dockerConfig` too", "keep one of them");
+        }
+        let identity = match self.identity(name, outbound.identities()) {
+            _ if base.is_offline() => None,
+            Err(why) => problems.note::<(), _>(&path.key("identity"), Err(why)).and(None),
+            Ok(identity) => identity,
+        };
+        if (file.is_some() || identity.is_some()) && self.plain_http {
             warn_of_cleartext(&url, &path.key("plainHttp"), problems);
         }
         let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
-        let credentials = Credentials::new(file, self.credential_helpers.clone());
+        let credentials = match identity {
+            Some(identity) => Credentials::of_identity(identity, url.clone()),
+            None => Credentials::new(file, self.credential_helpers.clone()),
+        };
         Some(Registry::new(name.to_owned(), url, client, credentials, rules))
+    }
+
+    /// The identity that logs in at the registry called `name`: the one that is named here, or the pod's own.
+    ///
+    /// # Errors
+    /// When no identity has that name.
+    pub fn identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, String> {
+        match self.identity.as_deref() {
+            Some(NO_IDENTITY) => Ok(None),
+            Some(wanted) => identities.named(wanted).map(Some),
+            None if self.docker_config.is_some() => Ok(None),
+            // A registry that is reached elsewhere gets no login that is not for that place too.
+            None => {
+                let own = identities.automatic(name);
+                let there = self.endpoint.as_ref().map(|at| identities.automatic(&at.to_ascii_lowercase()));
+                let is_same = |own: &Arc<dyn Identity>| {
+                    there.as_ref().is_none_or(|there| there.as_ref().is_some_and(|there| Arc::ptr_eq(own, there)))
+                };
+                Ok(own.filter(is_same))
+            }
+        }
     }
 
     /// The client options for the registry called `name`.

@@ -1,4 +1,4 @@
-//! Credentials from a Docker `config.json`, as `docker login` and Kubernetes' pull secrets write it. Entries match by host, by
+//! Credentials of an identity at a cloud, or from a Docker `config.json`, as `docker login` and Kubernetes' pull secrets write it. Entries match by host, by
 //! host and path, or by a pattern; the longest match wins. The file is read again when it changes.
 
 mod docker_config;
@@ -6,11 +6,13 @@ mod helper;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
+use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
@@ -19,6 +21,7 @@ use domain::{
     error::{BackendError, ErrorKind},
     secret::Secret,
 };
+use outbound::{Identity, Login, LoginPlace};
 
 /// How long a helper's credential is used before the helper runs again.
 const HELPER_LIFE: Duration = Duration::from_mins(5);
@@ -57,11 +60,21 @@ impl RegistryCredential {
     }
 }
 
+impl From<Login> for RegistryCredential {
+    fn from(login: Login) -> Self {
+        match login {
+            Login::Password { username, password } => Self::Password { username, password },
+            Login::RefreshToken(token) => Self::Identity(token),
+        }
+    }
+}
+
 /// The source of the credentials of one registry.
 #[derive(Debug)]
 pub struct Credentials {
     file: Option<PathBuf>,
     allowed_helpers: Vec<String>,
+    identity: Option<(Arc<dyn Identity>, Url)>,
     read: Mutex<Option<Read>>,
     helped: tokio::sync::Mutex<Option<(String, Instant, RegistryCredential)>>,
 }
@@ -70,27 +83,39 @@ pub struct Credentials {
 #[derive(Debug)]
 struct Read {
     stamp: (SystemTime, u64),
-    config: std::sync::Arc<DockerConfig>,
+    config: Arc<DockerConfig>,
 }
 
 impl Credentials {
     /// The credentials in `file`. A helper that it names runs only if `allowed_helpers` lists it.
     #[must_use]
     pub fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
-        Self { file, allowed_helpers, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
+        Self { file, allowed_helpers, identity: None, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
+    }
+
+    /// The credentials by which `identity` logs in at the registry that is reached at `base`.
+    #[must_use]
+    pub(crate) fn of_identity(identity: Arc<dyn Identity>, base: Url) -> Self {
+        Self { identity: Some((identity, base)), ..Self::new(None, Vec::new()) }
     }
 
     /// The credential for `repository` on `registry`. `None` when there is no file, or it has no entry. With `afresh`, ignores
     /// remembered credentials.
     ///
     /// # Errors
-    /// When the file or the helper returns no clear answer. The message holds no secret.
+    /// When the identity, the file or the helper returns no clear answer; then no request may go without a credential. The message holds no
+    /// secret.
     pub async fn find(
         &self,
         registry: &str,
         repository: &str,
         afresh: bool,
+        deadline: Instant,
     ) -> Result<Option<RegistryCredential>, BackendError> {
+        if let Some((identity, base)) = &self.identity {
+            let login = identity.log_in(LoginPlace { name: registry, base }, afresh, deadline).await;
+            return login.map(|login| Some(login.into())).map_err(|error| error.within("identity"));
+        }
         let Some(file) = &self.file else { return Ok(None) };
         let config = self.config(file, afresh)?;
         let Some(name) = config.helper(registry) else {
@@ -117,19 +142,24 @@ impl Credentials {
         Ok(found)
     }
 
-    fn config(&self, file: &Path, afresh: bool) -> Result<std::sync::Arc<DockerConfig>, BackendError> {
+    fn config(&self, file: &Path, afresh: bool) -> Result<Arc<DockerConfig>, BackendError> {
         let cannot = |error: std::io::Error| denied(file, &error.to_string());
         let metadata = std::fs::metadata(file).map_err(cannot)?;
         let stamp = (metadata.modified().map_err(cannot)?, metadata.len());
         let mut read = self.read.lock();
         if let Some(known) = read.as_ref().filter(|known| known.stamp == stamp && !afresh) {
-            return Ok(std::sync::Arc::clone(&known.config));
+            return Ok(Arc::clone(&known.config));
         }
         let config = DockerConfig::read(file).map_err(|why| denied(file, &why.to_string()))?;
-        let config = std::sync::Arc::new(config);
-        *read = Some(Read { stamp, config: std::sync::Arc::clone(&config) });
+        let config = Arc::new(config);
+        *read = Some(Read { stamp, config: Arc::clone(&config) });
         Ok(config)
     }
+}
+
+/// Whether the program of the credential helper `name` can be found.
+pub(crate) fn has_helper(name: &str) -> bool {
+    helper::is_there(name)
 }
 
 fn denied(file: &Path, why: &str) -> BackendError {

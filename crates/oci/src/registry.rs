@@ -24,6 +24,8 @@ use outbound::{Call, HttpClient, Reply};
 
 /// The largest answer, in bytes.
 const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
+/// How long finding out which account is used may take.
+const ACCOUNT_WAIT: Duration = Duration::from_secs(2);
 /// For how many repositories the challenge is remembered.
 const MAX_CHALLENGES: usize = 10_000;
 
@@ -126,7 +128,8 @@ impl Registry {
 
     /// Whether little is left of the registry's rate limit.
     pub(crate) async fn is_low(&self, repository: &str) -> bool {
-        let credential = self.credentials.find(&self.name, repository, false).await.ok().flatten();
+        let soon = Instant::now() + ACCOUNT_WAIT;
+        let credential = self.credentials.find(&self.name, repository, false, soon).await.ok().flatten();
         self.client.is_low(&self.base, &self.account(credential.as_ref()))
     }
 

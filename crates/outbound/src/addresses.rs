@@ -10,6 +10,7 @@ use std::{
 use async_trait::async_trait;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::Host;
 
 /// Resolves names. A trait, so that a name can have any address in tests.
 #[async_trait]
@@ -41,14 +42,13 @@ pub(crate) struct Addresses {
     proxy: Option<Arc<str>>,
     /// Whether names come from answers, so that also names of an inner network have no inner address.
     is_led: bool,
+    /// Whether metadata addresses may be asked: only for identities at clouds, and never because `allowed` has them.
+    is_metadata: bool,
 }
 
 /// The error for a name without an address that may get requests.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the name {name} is at {address}, {what}, and gets no requests there unless that is allowed: \
-     `outbound: {{ allowAddresses: [{address}] }}`{}", self.advice()
-)]
+#[error("the name {name} is at {address}, {what}, and gets no requests there{}", self.advice())]
 pub(crate) struct RefusedAddress {
     name: String,
     address: IpAddr,
@@ -59,8 +59,13 @@ pub(crate) struct RefusedAddress {
 impl RefusedAddress {
     /// The advice for the error. Services of a cluster are often called `<name>.<namespace>`, which has the form of a public name.
     fn advice(&self) -> String {
+        if self.what == Inner::Metadata {
+            return ": only identities ask there".to_owned();
+        }
         let is_short = !self.is_led && self.what == Inner::Private && self.name.matches('.').count() == 1;
-        if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() }
+        let name =
+            if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() };
+        format!(" unless that is allowed: `outbound: {{ allowAddresses: [{}] }}`{name}", self.address)
     }
 }
 
@@ -69,8 +74,10 @@ impl RefusedAddress {
 pub enum Inner {
     /// The machine itself.
     Loopback,
-    /// The local link. Clouds have their metadata services there.
+    /// The local link.
     LinkLocal,
+    /// A cloud's metadata service, or an agent that issues credentials.
+    Metadata,
     /// Private networks, and networks shared within a provider (RFC 1918, 4193, 6598).
     Private,
     /// Addresses that no server can have.
@@ -80,7 +87,12 @@ pub enum Inner {
 impl Addresses {
     /// Permits public addresses and those in `allowed`. The host `proxy` may have any address.
     pub(crate) fn new(names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<&str>) -> Self {
-        Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into), is_led: false }
+        Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into), is_led: false, is_metadata: false }
+    }
+
+    /// Permits metadata addresses too.
+    pub(crate) fn with_metadata(self) -> Self {
+        Self { is_metadata: true, ..self }
     }
 
     /// The same for names that come from answers. Somebody who can change an answer must not choose an inner host for a request.
@@ -89,18 +101,45 @@ impl Addresses {
     }
 
     fn may_ask(&self, name: &str, address: IpAddr) -> Result<(), Inner> {
+        if is_metadata(address) {
+            return if self.is_metadata { Ok(()) } else { Err(Inner::Metadata) };
+        }
         let Some(what) = Inner::of(address) else { return Ok(()) };
         let is_permitted = match what {
             Inner::Loopback => !self.is_led && is_below(name, &["localhost"]),
             Inner::Private => !self.is_led && is_inner_name(name),
-            Inner::LinkLocal | Inner::Reserved => false,
+            Inner::LinkLocal | Inner::Metadata | Inner::Reserved => false,
         };
         let is_proxy = self.proxy.as_deref() == Some(name);
         if is_permitted || is_proxy || self.allow(address) { Ok(()) } else { Err(what) }
     }
 
+    /// Whether requests may go to the address that `url` has in place of a name. Only metadata addresses are refused: the operator wrote all
+    /// others, or an answer led to them and was checked.
+    ///
+    /// # Errors
+    /// When they may not. The text says why.
+    pub(crate) fn check_literal(&self, url: &reqwest::Url) -> Result<(), String> {
+        let address = match url.host() {
+            Some(Host::Ipv4(ip)) => IpAddr::from(ip),
+            Some(Host::Ipv6(ip)) => ip.into(),
+            // A proxy would resolve it.
+            Some(Host::Domain(name)) if !self.is_metadata && is_below(name, &["metadata.google.internal"]) => {
+                return Err(format!("{name} is {}, which only identities ask", Inner::Metadata));
+            }
+            _ => return Ok(()),
+        };
+        if !is_metadata(address) || self.is_metadata {
+            return Ok(());
+        }
+        Err(format!("{address} is {}, which only identities ask (`identities` in the configuration)", Inner::Metadata))
+    }
+
     /// Whether the configuration allows `address`.
     pub(crate) fn allow(&self, address: IpAddr) -> bool {
+        if is_metadata(address) {
+            return self.is_metadata;
+        }
         let plain = address.to_canonical();
         self.allowed.iter().any(|net| net.contains(&address) || net.contains(&plain))
     }
@@ -134,6 +173,18 @@ impl Resolve for Addresses {
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
+}
+
+/// Whether clouds serve credentials at `address`: the metadata services of AWS, Azure and Google, and EKS Pod Identity's agent.
+fn is_metadata(address: IpAddr) -> bool {
+    const V6: [Ipv6Addr; 2] =
+        [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)];
+    let v4 = match address {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(ip) if V6.contains(&ip) => return true,
+        IpAddr::V6(ip) => embedded(ip),
+    };
+    v4.is_some_and(|ip| matches!(ip.octets(), [169, 254, 169, 254] | [169, 254, 170, 23]))
 }
 
 /// Whether only the DNS of an inner network can answer for `name`: it has no dot, ends as names in a cluster do, or ends
@@ -208,7 +259,8 @@ impl fmt::Display for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback => "this machine itself",
-            Self::LinkLocal => "a link-local or metadata address",
+            Self::LinkLocal => "a link-local address",
+            Self::Metadata => "a metadata address",
             Self::Private => "a private address",
             Self::Reserved => "a reserved address",
         })
@@ -269,6 +321,27 @@ mod tests {
         for other in [message("hello.tools", "127.0.0.1"), message("a.example.com", "10.0.0.1")] {
             assert!(other.ends_with('`'), "{other}");
         }
+    }
+
+    #[test]
+    fn metadata_addresses_are_for_identities_only() {
+        let allowed: Vec<IpNet> = ["0.0.0.0/0", "::/0"].map(|net| net.parse().unwrap()).into();
+        let usual = Addresses::new(Arc::new(SystemNames), &allowed, None);
+        for address in ["169.254.169.254", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23", "::ffff:169.254.169.254"]
+        {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(usual.may_ask("metadata.google.internal", address), Err(Inner::Metadata), "{address}");
+            let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+            let url = reqwest::Url::parse(&format!("http://{host}/latest")).unwrap();
+            assert!(usual.check_literal(&url).unwrap_err().contains("only identities"), "{address}");
+            assert!(!usual.allow(address), "{address}");
+            let own = usual.clone().with_metadata();
+            assert_eq!((own.may_ask("x", address), own.check_literal(&url)), (Ok(()), Ok(())), "{address}");
+        }
+        assert_eq!(usual.check_literal(&reqwest::Url::parse("http://10.0.0.1/").unwrap()), Ok(()));
+        let url = reqwest::Url::parse("http://METADATA.google.internal./x").unwrap();
+        assert!(usual.check_literal(&url).unwrap_err().contains("only identities"), "a proxy would resolve it");
+        assert_eq!(usual.clone().with_metadata().check_literal(&url), Ok(()));
     }
 
     #[test]

@@ -207,6 +207,9 @@ impl Transport {
         if let Some(reply) = self.sources.as_ref().and_then(|sources| sources.reply(&call.method, &call.url)) {
             return Ok(replayed(reply, call, secrets));
         }
+        if let Err(message) = self.addresses.check_literal(&call.url) {
+            return Ok(Err(ExchangeFailure { kind: FailureKind::Refused, message }));
+        }
         if call.is_led && self.is_hidden_by_proxy(&call.url) {
             let message =
                 "an answer leads to this inner name, whose address only the proxy would learn, so no request is sent"

@@ -26,6 +26,7 @@ mod config;
 mod counts;
 mod destination;
 mod error;
+mod identity;
 pub mod kubernetes;
 mod lifetime;
 pub mod link;
@@ -70,6 +71,7 @@ pub use self::{
     call::{ANONYMOUS, Call, account_of},
     config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, is_safe, names_user, stays},
     error::{ClientError, UrlError},
+    identity::{AutomaticIdentity, Identities, Identity, Login, LoginPlace, NO_IDENTITY},
     link_policy::check_link,
     reply::Reply,
     tls::{ClientCertificate, Tls},
@@ -91,6 +93,7 @@ pub struct Outbound {
     metrics: Option<OutboundMetrics>,
     named: Arc<Named>,
     sources: Option<Arc<dyn Sources>>,
+    identities: Arc<Identities>,
     clients: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
 }
 
@@ -134,6 +137,7 @@ impl Outbound {
             metrics: None,
             named: Arc::default(),
             sources: None,
+            identities: Arc::default(),
             clients: Mutex::default(),
         }
     }
@@ -143,6 +147,13 @@ impl Outbound {
     pub fn reaching(self, names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<Proxy>) -> Self {
         let addresses = Addresses::new(names, allowed, proxy.as_ref().and_then(|proxy| proxy.url.host_str()));
         Self { addresses, proxy, ..self }
+    }
+
+    /// May also ask the metadata addresses of clouds, without a proxy. For identities, and for nothing that a URL of a user reaches.
+    #[must_use]
+    pub fn for_metadata(clock: Arc<dyn Clock>) -> Self {
+        let new = Self::new(clock);
+        Self { addresses: new.addresses.with_metadata(), ..new }
     }
 
     /// Counts requests in `metrics`.
@@ -155,6 +166,17 @@ impl Outbound {
     #[must_use]
     pub fn with_sources(self, sources: Option<Arc<dyn Sources>>) -> Self {
         Self { sources, ..self }
+    }
+
+    /// Has these identities for registries and backends that name them.
+    #[must_use]
+    pub fn with_identities(self, identities: Identities) -> Self {
+        Self { identities: Arc::new(identities), ..self }
+    }
+
+    /// The identities at clouds.
+    pub fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// Counts the destination of `url`, a URL from the configuration, under its own name in metrics. All other

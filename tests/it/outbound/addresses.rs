@@ -62,10 +62,10 @@ async fn a_name_rebound_to_an_internal_address_is_refused() {
 }
 
 #[tokio::test]
-async fn metadata_and_private_addresses_are_refused_and_say_how_to_allow_them() {
+async fn link_local_and_private_addresses_are_refused_and_say_how_to_allow_them() {
     let upstream = Upstream::start(|_| ok_response()).await;
     for (address, what) in [
-        (Ipv4Addr::new(169, 254, 169, 254), "a link-local or metadata address"),
+        (Ipv4Addr::new(169, 254, 169, 253), "a link-local address"),
         (Ipv4Addr::new(10, 0, 0, 1), "a private address"),
         (Ipv4Addr::UNSPECIFIED, "a reserved address"),
     ] {
@@ -73,6 +73,19 @@ async fn metadata_and_private_addresses_are_refused_and_say_how_to_allow_them() 
         fails(client.fetch(by_name(&upstream)).await, ErrorKind::Denied, &format!("is at {address}, {what}, "));
     }
     assert_eq!(request_count(&upstream), 0);
+}
+
+/// By a name or by the address itself, and whatever `allowAddresses` has.
+#[tokio::test]
+async fn a_metadata_address_is_never_asked_for_a_url() {
+    let upstream = Upstream::start(|_| ok_response()).await;
+    let metadata = Ipv4Addr::new(169, 254, 169, 254);
+    let client = client_with_rebinding_name(&[&[metadata]], &["169.254.0.0/16"]);
+    let says = "is at 169.254.169.254, a metadata address, and gets no requests there: only identities ask there";
+    fails(client.fetch(by_name(&upstream)).await, ErrorKind::Denied, says);
+    let url = Url::parse("http://169.254.169.254/latest/meta-data/").unwrap();
+    let call = Call::get(url, 4096, Instant::now() + Duration::from_secs(20));
+    fails(client.fetch(call).await, ErrorKind::Denied, "which only identities ask");
 }
 
 #[tokio::test]

@@ -127,7 +127,8 @@ impl Json {
             }
         }
         let mut at = building.key("credential");
-        let credential = config.credential.as_ref().map(|credential| Credential::build(credential, client, &mut at));
+        let credential =
+            config.credential.as_ref().map(|credential| Credential::build(credential, client, fixed.as_ref(), &mut at));
         if config.credential.is_some() && config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             let help = "keep one of them";
             at.error_with_help("it is sent as `Authorization`, which stands among `headers` too", help);

@@ -34,7 +34,7 @@ impl Registry {
         deadline: Instant,
     ) -> Result<Reply, BackendError> {
         let (repository, scope) = (request.repository, request.scope());
-        let mut credential = self.credentials.find(&self.name, repository, false).await?;
+        let mut credential = self.credentials.find(&self.name, repository, false, deadline).await?;
         let known = self.challenges.get(&scope);
         let Answered { challenge, pass, reply, tried } = if let Some(challenge) = known {
             let pass = self.open(&challenge, request, &mut credential, deadline).await;
@@ -54,7 +54,7 @@ impl Registry {
             return Ok(reply);
         }
         // Read again: a pull secret may have been renewed since. With nothing new, another attempt would be refused as well.
-        let now = self.credentials.find(&self.name, repository, true).await?;
+        let now = self.credentials.find(&self.name, repository, true, deadline).await?;
         let is_new = pass.was_kept || fingerprint(now.as_ref()) != fingerprint(credential.as_ref());
         let current = challenges_of(&reply);
         // The one that the registry accepted last comes first, unless it is not among them any more.
@@ -142,7 +142,7 @@ impl Registry {
             Err(error) if error.kind == ErrorKind::Denied => error,
             result => return result,
         };
-        let now = self.credentials.find(&self.name, request.repository, true).await?;
+        let now = self.credentials.find(&self.name, request.repository, true, deadline).await?;
         if fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
             return Err(refusal);
         }
@@ -161,7 +161,10 @@ impl Registry {
         let denied = |why: String| BackendError::new(ErrorKind::Denied, why);
         let Some(purpose) = self.purpose(challenge, scope)? else {
             let basic = credential.and_then(RegistryCredential::basic).ok_or_else(|| {
-                denied("it wants a user name and password; set `dockerConfig` for it under `registries`".to_owned())
+                denied(
+                    "it wants a user name and password; set `dockerConfig` or `identity` for it under `registries`"
+                        .to_owned(),
+                )
             })?;
             return Ok(TokenPass { authorization: sensitive(basic.expose())?, was_kept: false });
         };

@@ -6,6 +6,7 @@
 {{- include "appset-gateway.checkConfig" . -}}
 {{- include "appset-gateway.checkHooks" . -}}
 {{- include "appset-gateway.checkApi" . -}}
+{{- include "appset-gateway.checkCloud" . -}}
 {{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
 {{- fail "metrics.serviceMonitor and metrics.podMonitor would count everything twice: enable one of them" -}}
 {{- end -}}

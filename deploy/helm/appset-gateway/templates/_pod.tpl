@@ -68,7 +68,8 @@ name: gateway
 image: {{ include "appset-gateway.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 args: [serve, --config, /etc/appset-gateway/gateway.yaml]
-{{- with .Values.extraEnv }}
+{{- $cloudEnv := ternary (list (dict "name" "GCE_METADATA_HOST" "value" "169.254.169.254")) list (eq .Values.cloudIdentity "gke") }}
+{{- with concat $cloudEnv .Values.extraEnv }}
 env:
   {{- toYaml . | nindent 2 }}
 {{- end }}

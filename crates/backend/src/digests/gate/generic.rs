@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Building,
+    credential::{self, Credential},
     digests::commit::Commit,
     mapping,
     request::{Method, Parts, Request, headers_of},
@@ -54,6 +55,8 @@ pub struct Config {
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
+    /// The credential, sent as `Authorization`: one kind, as for `http` backends.
+    pub(crate) credential: Option<credential::Config>,
     /// The body, sent as JSON. Strings in it are templates.
     #[serde(default)]
     #[serde(deserialize_with = "exact::read")]
@@ -86,7 +89,7 @@ const fn default_timeout() -> HumanDuration {
 }
 
 impl SystemConfig for Config {
-    const ACCESS_KEYS: &'static [&'static str] = &["timeout", "ca", "clientCertificate"];
+    const ACCESS_KEYS: &'static [&'static str] = &["timeout", "credential", "ca", "clientCertificate"];
 
     fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Gate>> {
         Some(remembered(Generic::build(self, building)?, building.context.clock))
@@ -102,6 +105,7 @@ impl SystemConfig for Config {
 pub struct Generic {
     client: Arc<HttpClient>,
     request: Request,
+    credential: Option<Credential>,
     sha: Option<Template>,
     reading: Arc<Reading>,
     timeout: HumanDuration,
@@ -140,17 +144,30 @@ impl Generic {
             insecure_skip_verify: config.insecure_skip_verify,
         };
         let client = keys.client(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
+        let fixed = request.as_ref().and_then(Request::fixed_destination);
+        let mut at = building.key("credential");
+        let credential = config.credential.as_ref();
+        let credential = credential.map(|config| Credential::build(config, client.as_ref(), fixed.as_ref(), &mut at));
+        if credential.is_some() && config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            at.error_with_help("it is sent as `Authorization`, which stands among `headers` too", "keep one of them");
+        }
+        // `None` in the outer option: the key is not set. `None` in the inner option: the value is wrong, and the problem is noted.
+        let credential = match credential {
+            Some(credential) => Some(credential?),
+            None => None,
+        };
         let sha = match sha {
             Some(sha) => Some(sha?),
             None => None,
         };
         let reading = Arc::new(Reading { verdict: Arc::new(verdict?.0), allows_errors: config.allow_errors });
         let request = request?;
-        request.warn_of_cleartext(false, path, problems);
-        context.outbound.name_destination(request.fixed_destination().as_ref());
+        request.warn_of_cleartext(config.credential.is_some(), &building.path, building.problems);
+        context.outbound.name_destination(fixed.as_ref());
         Some(Self {
             client: client?,
             request,
+            credential,
             sha,
             reading,
             timeout: config.timeout,
@@ -205,7 +222,11 @@ impl System for Generic {
     async fn check(&self, request: &GenericRequest, deadline: Instant) -> Result<CiVerdict, BackendError> {
         let deadline = deadline.min(Instant::now() + self.timeout.0);
         let destination = request.call.to_string();
-        let reply = self.client.fetch(Call { deadline, ..request.call.clone() }).await?;
+        let call = Call { deadline, ..request.call.clone() };
+        let reply = match &self.credential {
+            Some(credential) => credential.send(&self.client, call).await?,
+            None => self.client.fetch(call).await?,
+        };
         let (status, secrets) = (reply.status, reply.secrets.clone());
         let state = self.read(reply, &request.parameters, deadline).await;
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
@@ -225,7 +246,8 @@ impl System for Generic {
     }
 
     fn is_low(&self, GenericRequest { call, .. }: &GenericRequest) -> bool {
-        self.client.is_low(&call.url, &call.account())
+        let account = self.credential.as_ref().map_or_else(|| Some(call.account()), Credential::account);
+        account.is_some_and(|account| self.client.is_low(&call.url, &account))
     }
 }
 

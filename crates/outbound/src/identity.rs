@@ -1,0 +1,132 @@
+//! What registries and backends see of an identity at a cloud: something that logs in at a registry, and authorizes a request.
+//! How an identity proves itself is not known here.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use reqwest::Url;
+use tokio::time::Instant;
+
+use super::{Call, Reply};
+use domain::{
+    error::BackendError,
+    secret::{Secret, Secrets},
+};
+
+/// The name that turns the automatic identity of a registry off.
+pub const NO_IDENTITY: &str = "none";
+
+/// A registry that an identity logs in at.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginPlace<'a> {
+    /// The registry's name in image references.
+    pub name: &'a str,
+    /// Where it is reached.
+    pub base: &'a Url,
+}
+
+/// What an identity shows a registry.
+#[derive(Debug, Clone)]
+pub enum Login {
+    /// A user name and a password.
+    Password {
+        /// The user.
+        username: String,
+        /// The password.
+        password: Secret,
+    },
+    /// A refresh token, for which the registry's token server issues tokens.
+    RefreshToken(Secret),
+}
+
+/// An identity at a cloud.
+#[async_trait]
+pub trait Identity: fmt::Debug + Send + Sync {
+    /// The identity for `check`, from the configuration and the environment alone.
+    fn describe(&self) -> String;
+
+    /// Whether the identity can authorize requests to `url`, a URL of the configuration.
+    ///
+    /// # Errors
+    /// When it cannot. The text says what to configure.
+    fn check_url(&self, url: &Url) -> Result<(), String>;
+
+    /// `call` with the identity's credential. With `afresh`, the credential before was refused and is renewed.
+    ///
+    /// # Errors
+    /// When there is no credential by the call's deadline.
+    async fn authorize(&self, call: Call, afresh: bool) -> Result<Call, BackendError>;
+
+    /// Whether `reply` says that the credential ended, so that a renewed one may be accepted.
+    fn is_ended(&self, reply: &Reply) -> bool {
+        reply.status.as_u16() == 401
+    }
+
+    /// What to show the registry at `place`. With `afresh`, the login before was refused and is renewed.
+    ///
+    /// # Errors
+    /// When there is none by `deadline`.
+    async fn log_in(&self, place: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError>;
+
+    /// The name by which the cloud knows the identity. Sends a request.
+    ///
+    /// # Errors
+    /// When the cloud does not say.
+    async fn who(&self, deadline: Instant) -> Result<String, BackendError>;
+
+    /// The account for rate limits.
+    fn account(&self) -> Arc<str>;
+
+    /// The current secrets, which an answer could repeat.
+    fn secrets(&self) -> Secrets;
+}
+
+/// The pod's own identity at one cloud, for registries that the configuration gives no identity.
+#[derive(Debug, Clone)]
+pub struct AutomaticIdentity {
+    /// Whether a registry of this name belongs to the cloud.
+    pub covers: fn(&str) -> bool,
+    /// The identity.
+    pub identity: Arc<dyn Identity>,
+}
+
+/// All identities of a configuration.
+#[derive(Debug, Default)]
+pub struct Identities {
+    named: BTreeMap<String, Arc<dyn Identity>>,
+    automatic: Vec<AutomaticIdentity>,
+}
+
+impl Identities {
+    /// Those of the key `identities`, and those of the pod itself.
+    #[must_use]
+    pub const fn new(named: BTreeMap<String, Arc<dyn Identity>>, automatic: Vec<AutomaticIdentity>) -> Self {
+        Self { named, automatic }
+    }
+
+    /// The identity called `name`.
+    ///
+    /// # Errors
+    /// When there is none. The text lists the names that there are.
+    pub fn named(&self, name: &str) -> Result<Arc<dyn Identity>, String> {
+        let names = || match self.named.len() {
+            0 => "`identities` is empty".to_owned(),
+            _ => format!("`identities` has {}", self.named.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
+        };
+        self.named
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("there is no identity called `{}`: {}", name.escape_debug(), names()))
+    }
+
+    /// The pod's own identity for the registry called `host`, if it is one of a cloud and the pod has an identity there.
+    pub fn automatic(&self, host: &str) -> Option<Arc<dyn Identity>> {
+        let found = self.automatic.iter().find(|automatic| (automatic.covers)(host));
+        found.map(|automatic| Arc::clone(&automatic.identity))
+    }
+
+    /// All identities of the key `identities`, by name.
+    pub const fn all(&self) -> &BTreeMap<String, Arc<dyn Identity>> {
+        &self.named
+    }
+}
