@@ -32,12 +32,12 @@ async fn aws(refuses: &'static str) -> Upstream {
             return if !refuses.is_empty() && body.contains(refuses) {
                 request.answer(403, XML, denied)
             } else {
-                request.answer(200, XML, &credentials())
+                request.answer(200, XML, credentials())
             };
         }
         if request.header("x-amz-target").is_some() {
             let data = json!({"authorizationToken": "QVdTOmVjci1wYXNzd29yZA==", "expiresAt": 4_102_444_800_u64});
-            return request.answer(200, JSON, &json!({"authorizationData": [data]}).to_string());
+            return request.answer(200, JSON, json!({"authorizationData": [data]}).to_string());
         }
         match request.header("authorization") {
             // `AWS:ecr-password`
