@@ -38,7 +38,8 @@ lint: ## Check formatting, links between items and unused public items, and run 
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --no-default-features --lib -- -D warnings
+	@# Without clouds, the identities of a configuration are a map of nothing.
+	cargo clippy --locked --workspace --no-default-features --lib -- -D warnings -A clippy::zero-sized-map-values
 	cargo doc --locked --workspace --no-deps --document-private-items --quiet
 
 .PHONY: unit
