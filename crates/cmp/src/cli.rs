@@ -17,7 +17,7 @@ use crate::{
     config::{ConfigError, PluginSettings, ServeConfig},
     server::{Server, sockets_of_environment},
 };
-use domain::units::ByteSize;
+use domain::{file::base_dir::BaseDir, units::ByteSize};
 use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
 
 /// The folder of `plugin.yaml` (`DefaultPluginConfigFilePath`).
@@ -146,6 +146,8 @@ impl Sidecar {
         ServeConfig {
             sockets: sockets_of_environment(),
             admin: self.admin,
+            listen: None,
+            base: BaseDir::default(),
             work: std::env::var_os("ARGOCD_CMP_WORKDIR").filter(|path| !path.is_empty()).map(PathBuf::from),
             log: LogConfig { format, level },
             trees: SIDECAR_TREES,

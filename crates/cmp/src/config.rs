@@ -6,11 +6,13 @@ use serde::Deserialize;
 
 use crate::archive::ArchiveLimits;
 use domain::{
-    file::{self, FileError},
+    file::{self, FileError, base_dir::BaseDir},
+    secret::SecretRef,
     units::{ByteSize, HumanDuration},
 };
 use launcher::Network;
 use telemetry::log::LogConfig;
+use tls::TlsConfig;
 
 /// The folder where Argo CD looks for sockets of plugins, unless `ARGOCD_PLUGINSOCKFILEPATH` is set.
 pub(crate) const SOCKETS: &str = "/home/argocd/cmp-server/plugins";
@@ -31,6 +33,8 @@ pub(crate) struct ServeConfig {
     pub(crate) admin: Option<std::net::SocketAddr>,
     /// The folder of archives and trees. Emptied at the start.
     pub(crate) work: Option<PathBuf>,
+    /// The listener for other machines, by TLS. None unless set.
+    pub(crate) listen: Option<ListenConfig>,
     /// The log.
     #[serde(default)]
     pub(crate) log: LogConfig,
@@ -41,6 +45,22 @@ pub(crate) struct ServeConfig {
     pub(crate) concurrency: Option<usize>,
     /// The plugins.
     pub(crate) plugins: Vec<PluginSettings>,
+    /// The folder of the file.
+    #[serde(skip)]
+    pub(crate) base: BaseDir,
+}
+
+/// A listener for other machines.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ListenConfig {
+    /// The address, such as `0.0.0.0:8443`.
+    pub(crate) address: std::net::SocketAddr,
+    /// The certificate, and the CA of callers' certificates.
+    pub(crate) tls: TlsConfig,
+    /// The tokens of callers. A caller needs one of them, or a certificate of `tls.clientCa`.
+    #[serde(default)]
+    pub(crate) tokens: Vec<SecretRef>,
 }
 
 /// A plugin: its `plugin.yaml`, and everything that Argo CD has no key for.
@@ -189,6 +209,7 @@ impl ServeConfig {
         let base = absolute.parent().unwrap_or(Path::new("/"));
         config.work = config.work.map(|work| base.join(work));
         config.sockets = base.join(config.sockets);
+        config.base = BaseDir::new(base);
         for plugin in &mut config.plugins {
             plugin.config = base.join(&plugin.config);
             let Files { read, write } = &mut plugin.files;

@@ -15,13 +15,15 @@ use tokio::{
 
 use crate::{
     admin,
-    config::{PluginSettings, ServeConfig},
+    config::{ListenConfig, PluginSettings, ServeConfig},
     metrics::Metrics,
+    network::{Network, NetworkError},
     served::{Common, Served, ServedError},
     service::Service,
     transport::listener::Socket,
     trees::Trees,
 };
+use domain::file::base_dir::BaseDir;
 use launcher::{Launchers, own_program};
 
 /// How long connections are still accepted when the sockets are gone.
@@ -58,6 +60,9 @@ pub(crate) enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// The listener for other machines.
+    #[error("{0}")]
+    Network(#[from] NetworkError),
     /// The metrics.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -77,6 +82,7 @@ pub(crate) struct Server {
     metrics: Arc<Metrics>,
     common: Common,
     admin: Option<std::net::SocketAddr>,
+    listen: Option<(ListenConfig, BaseDir)>,
 }
 
 /// What all plugins share, and their metrics.
@@ -126,7 +132,8 @@ impl Server {
         if plugins.is_empty() {
             return Err(ServerError::None);
         }
-        Ok(Self { plugins, metrics, common, admin: config.admin })
+        let listen = config.listen.map(|listen| (listen, config.base));
+        Ok(Self { plugins, metrics, common, admin: config.admin, listen })
     }
 
     /// Serves until SIGTERM or SIGINT, and then until all calls have ended.
@@ -147,6 +154,15 @@ impl Server {
             let failed = ServerError::system(format!("the admin address {address}"));
             let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
             tokio::spawn(admin::serve(listener, Arc::new(view)));
+        }
+        if let Some((config, base)) = self.listen {
+            let plugins = self.plugins.iter().map(|(plugin, _)| (plugin.plugin().full_name(), Arc::clone(plugin)));
+            let network = Network::new(&config, &base, plugins.collect(), calls.clone(), connections.clone())?;
+            let failed = ServerError::system(format!("the address {} (`listen`)", config.address));
+            let listener = tokio::net::TcpListener::bind(config.address).await.map_err(failed)?;
+            let address = listener.local_addr().map_or_else(|_| config.address.to_string(), |at| at.to_string());
+            tracing::info!(address, "serving by TLS");
+            tokio::spawn(Arc::new(network).serve(listener));
         }
         // Last, when nothing else can fail: the repo-server waits for ever on a connection that is accepted and not served.
         let mut sockets = Vec::new();

@@ -12,8 +12,12 @@ pub(crate) enum Code {
     Unknown = 2,
     /// The deadline has passed.
     DeadlineExceeded = 4,
+    /// There is no such plugin.
+    NotFound = 5,
     /// There is no such method.
     Unimplemented = 12,
+    /// The caller shows nothing that is accepted.
+    Unauthenticated = 16,
 }
 
 /// Why a call has no answer.

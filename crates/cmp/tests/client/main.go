@@ -9,6 +9,8 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -24,7 +26,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -90,9 +94,26 @@ func fields(message []byte) (found []struct {
 	return
 }
 
-// connect dials once, as Argo CD's BlockingNewClient: a connection that is not served is never replaced.
-func connect(socket string) (*grpc.ClientConn, error) {
-	dialed, err := net.Dial("unix", socket)
+// connect dials once, as Argo CD's BlockingNewClient: a connection that is not served is never replaced. With a CA, socket is an address.
+func connect(socket, ca, pair string) (*grpc.ClientConn, error) {
+	network, secure := "unix", insecure.NewCredentials()
+	if ca != "" {
+		roots, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, err
+		}
+		config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}
+		config.RootCAs.AppendCertsFromPEM(roots)
+		if pair != "" {
+			own, err := tls.LoadX509KeyPair(pair, pair)
+			if err != nil {
+				return nil, err
+			}
+			config.Certificates = []tls.Certificate{own}
+		}
+		network, secure = "tcp", credentials.NewTLS(config)
+	}
+	dialed, err := net.Dial(network, socket)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +121,7 @@ func connect(socket string) (*grpc.ClientConn, error) {
 		return dialed, nil
 	}
 	const max = 100 * 1024 * 1024
-	conn, err := grpc.NewClient("passthrough:"+socket, grpc.WithContextDialer(dialer), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:"+socket, grpc.WithContextDialer(dialer), grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(max), grpc.MaxCallSendMsgSize(max)))
 	if err != nil {
 		return nil, err
@@ -157,6 +178,8 @@ func archive(folder string) ([]byte, error) {
 
 type request struct {
 	socket, method, app string
+	ca, pair            string
+	token, plugin       string
 	tgz                 []byte
 	env                 list
 	timeout             time.Duration
@@ -184,7 +207,7 @@ func (r *request) ask() map[string]any {
 }
 
 func (r *request) call() ([]byte, error) {
-	conn, err := connect(r.socket)
+	conn, err := connect(r.socket, r.ca, r.pair)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +217,12 @@ func (r *request) call() ([]byte, error) {
 		ctx, cancel = context.WithTimeout(ctx, r.timeout)
 	}
 	defer cancel()
+	if r.token != "" {
+		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+r.token)
+	}
+	if r.plugin != "" {
+		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "cmp-plugin", r.plugin)
+	}
 	empty, answer := []byte{}, []byte{}
 	if r.method == "Health" {
 		return answer, conn.Invoke(ctx, "/grpc.health.v1.Health/Check", &empty, &answer)
@@ -251,6 +280,10 @@ func main() {
 	flag.BoolVar(&r.noMetadata, "no-metadata", false, "send no metadata")
 	flag.BoolVar(&r.twice, "twice", false, "send the last message again")
 	flag.IntVar(&r.leave, "leave", -1, "go away before this message")
+	flag.StringVar(&r.ca, "ca", "", "the file of a CA: TLS to an address, in place of a unix socket")
+	flag.StringVar(&r.pair, "pair", "", "the file of the caller's certificate and key")
+	flag.StringVar(&r.token, "token", "", "the caller's token")
+	flag.StringVar(&r.plugin, "plugin", "", "the plugin's name, for an address with several")
 	flag.IntVar(&count, "n", 1, "calls at once")
 	flag.IntVar(&pad, "pad", 0, "bytes after the archive, which nobody needs")
 	if len(os.Args) < 3 {

@@ -7,5 +7,6 @@ mod calls;
 mod ends;
 mod examples;
 mod limits;
+mod network;
 mod support;
 mod transport;

@@ -1,0 +1,182 @@
+//! The network: TLS, callers, and which plugin a call is for.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
+use hyper::body::Incoming;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    config::ListenConfig,
+    grpc::{
+        reply::{self, ReplyBody},
+        status::{Code, Status},
+    },
+    served::Served,
+    service::Service,
+    transport::{pause_after, serve},
+};
+use domain::{
+    file::base_dir::BaseDir,
+    problem::{Path, Problems},
+    secret::SecretError,
+};
+use tls::{H2, ServerTls};
+
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How many connections may be open at once.
+const MAX_CONNECTIONS: usize = 1024;
+/// How often the certificates' files are looked at.
+const RENEWAL: Duration = Duration::from_mins(1);
+/// The field of a request that names the plugin, as its socket would be called. Needed if there are several.
+const PLUGIN: &str = "cmp-plugin";
+
+/// Why the listener cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NetworkError {
+    /// The certificates.
+    #[error("{0}")]
+    Tls(String),
+    /// A token.
+    #[error("listen.tokens: {0}")]
+    Token(#[from] SecretError),
+    /// Nobody could call.
+    #[error("listen: set `tokens` or `tls.clientCa`, since otherwise nobody may call")]
+    NoCallers,
+}
+
+/// Everything that the listener needs.
+#[derive(Debug)]
+pub(crate) struct Network {
+    tls: Arc<ServerTls>,
+    /// The SHA-256 of each token: equal lengths, for a comparison in constant time.
+    tokens: Vec<[u8; 32]>,
+    plugins: BTreeMap<String, Arc<Served>>,
+    calls: watch::Sender<usize>,
+    connections: watch::Sender<usize>,
+}
+
+impl Network {
+    /// Reads certificates and tokens. Paths start from `base`.
+    ///
+    /// # Errors
+    /// When they cannot be used, or nobody could call.
+    pub(crate) fn new(
+        config: &ListenConfig,
+        base: &BaseDir,
+        plugins: BTreeMap<String, Arc<Served>>,
+        calls: watch::Sender<usize>,
+        connections: watch::Sender<usize>,
+    ) -> Result<Self, NetworkError> {
+        if config.tokens.is_empty() && config.tls.client_ca.is_none() {
+            return Err(NetworkError::NoCallers);
+        }
+        let mut problems = Problems::default();
+        let tls = config.tls.build(base, &Path::root().key("listen").key("tls"), &mut problems).ok_or_else(|| {
+            let texts: Vec<String> = problems.into_vec().into_iter().map(|problem| problem.message).collect();
+            NetworkError::Tls(texts.join("; "))
+        })?;
+        let tokens = config.tokens.iter().map(|token| Ok(hash(token.read(base)?.expose())));
+        Ok(Self { tls, tokens: tokens.collect::<Result<_, SecretError>>()?, plugins, calls, connections })
+    }
+
+    /// Serves all connections of `listener`, for ever.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
+        tokio::spawn(Arc::clone(&self).renew());
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        loop {
+            // Strangers wait in the kernel's queue.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let network = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        network.connections.send_modify(|count| *count += 1);
+                        network.one(stream, peer).await;
+                        network.connections.send_modify(|count| *count -= 1);
+                        drop(place);
+                    });
+                }
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    }
+
+    async fn renew(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(RENEWAL).await;
+            let network = Arc::clone(&self);
+            let _ = tokio::task::spawn_blocking(move || network.tls.refresh()).await;
+        }
+    }
+
+    async fn one(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        // Small answers leave at once.
+        let _ = stream.set_nodelay(true);
+        let shaken = timeout(HANDSHAKE, TlsAcceptor::from(self.tls.server()).accept(stream)).await;
+        let stream = match shaken {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%peer, %error, "a TLS handshake failed"),
+            Err(_) => return tracing::debug!(%peer, "a TLS handshake took too long"),
+        };
+        let (_, tls) = stream.get_ref();
+        if tls.alpn_protocol() != Some(H2) {
+            return tracing::debug!(%peer, "a client does not offer HTTP/2 by ALPN");
+        }
+        // The handshake has verified it.
+        let has_certificate = tls.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        let network = Arc::clone(self);
+        let answer = move |request| Arc::clone(&network).answer(request, has_certificate);
+        if let Err(error) = serve(stream, answer).await {
+            tracing::debug!(%peer, %error, "a connection has ended with an error");
+        }
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, has_certificate: bool) -> Response<ReplyBody> {
+        let known = has_certificate || self.has_token(request.headers());
+        let plugin = if known { self.plugin(request.headers()) } else { Err(unauthenticated()) };
+        match plugin {
+            Ok(plugin) => Service::new(plugin, self.calls.clone()).answer(request).await,
+            // A stranger's archive is not waited for.
+            Err(status) => reply::failure(&status),
+        }
+    }
+
+    fn has_token(&self, fields: &HeaderMap) -> bool {
+        let shown = fields.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let Some(shown) = shown.map(hash) else { return false };
+        // All are compared, so that the time says nothing.
+        self.tokens.iter().fold(false, |found, token| found | bool::from(token.ct_eq(&shown)))
+    }
+
+    fn plugin(&self, fields: &HeaderMap) -> Result<Arc<Served>, Status> {
+        let named = fields.get(PLUGIN).and_then(|value| value.to_str().ok());
+        let found = match named {
+            Some(name) => self.plugins.get(name),
+            None if self.plugins.len() == 1 => self.plugins.values().next(),
+            None => None,
+        };
+        found.cloned().ok_or_else(|| {
+            let names: Vec<&str> = self.plugins.keys().map(String::as_str).collect();
+            let message = format!("name a plugin by the metadata `{PLUGIN}`: {}", names.join(", "));
+            Status { code: Code::NotFound, message }
+        })
+    }
+}
+
+fn unauthenticated() -> Status {
+    let message = "a token (`authorization: Bearer …`) or a client certificate is needed".to_owned();
+    Status { code: Code::Unauthenticated, message }
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}

@@ -1,0 +1,85 @@
+//! The listener for other machines: TLS, tokens, client certificates, and several plugins.
+
+use std::{fs, path::Path, process::Stdio};
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+use crate::support::{Answer, DEMO, Gateway, answers, client, script};
+
+/// Writes a CA, a certificate of `localhost` with its key, and a caller's certificate with its key.
+fn certify(folder: &Path) {
+    let mut ca = CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.join("ca.pem"), ca.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(ca, key);
+    let signed = |params: CertificateParams| {
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+    };
+    let (certificate, key) = signed(CertificateParams::new(vec!["localhost".to_owned()]).unwrap());
+    fs::write(folder.join("tls.crt"), certificate).unwrap();
+    fs::write(folder.join("tls.key"), key).unwrap();
+    let mut caller = CertificateParams::new(Vec::new()).unwrap();
+    caller.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    let (certificate, key) = signed(caller);
+    fs::write(folder.join("caller.pem"), certificate + &key).unwrap();
+}
+
+/// A server of two plugins that listens for other machines, and its address.
+fn serve(certificates: &Path, callers: &str) -> (Gateway, String) {
+    let folder = certificates.display();
+    let config = format!(
+        "listen: {{ address: 127.0.0.1:0, tls: {{ cert: {folder}/tls.crt, key: {folder}/tls.key{callers} }}\nplugins:\n- config: first\n- config: \
+         second\n"
+    );
+    let second = script("echo 'a: second'").replace("demo", "second").replace("v1.0", "''");
+    let mut gateway = Gateway::serve(&config, &[("first", DEMO), ("second", &second)]);
+    gateway.wait_for_log("serving by TLS");
+    let log = gateway.log();
+    let (_, after) = log.split_once("serving by TLS\",\"address\":\"").unwrap();
+    let address = after.split('"').next().unwrap().to_owned();
+    gateway.file("demo.yaml", "a: b\n");
+    (gateway, address)
+}
+
+/// The answer of a call from another machine.
+fn ask(gateway: &Gateway, address: &str, certificates: &Path, flags: &[&str]) -> Answer {
+    let mut command = std::process::Command::new(client());
+    command.args([address, "GenerateManifest", "-app", ".", "-ca"]).arg(certificates.join("ca.pem"));
+    command.arg("-folder").arg(gateway.path("repository")).args(flags).stdout(Stdio::piped());
+    answers(command.spawn().unwrap()).remove(0)
+}
+
+#[test]
+fn a_caller_needs_a_token_and_names_the_plugin() {
+    let folder = tempfile::tempdir().unwrap();
+    certify(folder.path());
+    fs::write(folder.path().join("token"), "a-token-that-is-long-enough\n").unwrap();
+    let callers = format!(" }}, tokens: [ {{ file: {}/token }} ]", folder.path().display());
+    let (gateway, address) = serve(folder.path(), &callers);
+    let ask = |flags: &[&str]| ask(&gateway, &address, folder.path(), flags);
+    for flags in [&["-plugin", "second"][..], &["-plugin", "second", "-token", "another"]] {
+        let refused = ask(flags);
+        assert_eq!(refused.code(), "Unauthenticated", "{refused:?}");
+        assert!(!refused.error().contains("long-enough"));
+    }
+    let token = ["-token", "a-token-that-is-long-enough"];
+    let unnamed = ask(&token);
+    assert_eq!(unnamed.code(), "NotFound", "{unnamed:?}");
+    assert!(unnamed.error().contains("demo-v1.0, second"), "{unnamed:?}");
+    assert_eq!(ask(&[&token[..], &["-plugin", "second"]].concat()).manifests(), ["a: second\n"]);
+    let first = ask(&[&token[..], &["-plugin", "demo-v1.0", "-env", "ARGOCD_APP_NAME=shop"]].concat());
+    assert!(first.manifests()[0].contains("name: shop"), "{first:?}");
+}
+
+#[test]
+fn a_client_certificate_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    certify(folder.path());
+    let (gateway, address) = serve(folder.path(), &format!(", clientCa: {}/ca.pem }}", folder.path().display()));
+    let ask = |flags: &[&str]| ask(&gateway, &address, folder.path(), flags);
+    assert_eq!(ask(&["-plugin", "second"]).code(), "Unauthenticated");
+    let pair = folder.path().join("caller.pem").display().to_string();
+    assert_eq!(ask(&["-plugin", "second", "-pair", &pair]).manifests(), ["a: second\n"]);
+}
