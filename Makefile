@@ -47,9 +47,9 @@ unit: export PATH := $(CURDIR)/target/tools/python/go/bin:$(PATH)
 unit: ## Run unit and integration tests
 	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server chromium:chromium chromedriver:chromium-driver
 	@tools/need-go
-	cargo test --locked --no-fail-fast --workspace --lib --test it -- --test-threads=$(TEST_THREADS) --skip crowds::
+	tools/test-again --locked --workspace --lib --test it -- --test-threads=$(TEST_THREADS) --skip crowds::
 	@# These measure how long others wait: what other tests take from the processor would be measured too.
-	cargo test --locked --workspace --test it -- --test-threads=1 crowds::
+	tools/test-again --locked --workspace --test it -- --test-threads=1 crowds::
 
 .PHONY: explore
 explore: ## Try random cases against the engine's model: CASES (50,000) for each of its tests

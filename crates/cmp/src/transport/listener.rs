@@ -7,8 +7,9 @@
 use std::{
     fs::Permissions,
     io,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use http::{Request, Response};
@@ -33,8 +34,11 @@ pub(crate) struct Socket {
     path: PathBuf,
     listener: UnixListener,
     /// The file that it made: a later process may have put its own in the place.
-    inode: Option<(u64, u64)>,
+    file: Option<SocketFile>,
 }
+
+/// Tells a socket's file from one that was made later: file systems give a number again as soon as its file is removed.
+type SocketFile = (u64, u64, Option<SystemTime>);
 
 impl Socket {
     /// Makes a socket at `path`, in the place of one that is there.
@@ -49,8 +53,8 @@ impl Socket {
         }
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(failed)?;
-        let inode = inode(&path);
-        Ok(Self { path, listener, inode })
+        let file = socket_file(&path);
+        Ok(Self { path, listener, file })
     }
 
     /// Where it is.
@@ -60,7 +64,7 @@ impl Socket {
 
     /// Removes the file, if it is still this socket's. Connections that are open or come meanwhile are served on.
     pub(crate) fn unlink(&self) {
-        if self.inode.is_some() && inode(&self.path) == self.inode {
+        if self.file.is_some() && socket_file(&self.path) == self.file {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -98,6 +102,7 @@ where
     }
 }
 
-fn inode(path: &Path) -> Option<(u64, u64)> {
-    path.symlink_metadata().ok().map(|data| (data.dev(), data.ino()))
+fn socket_file(path: &Path) -> Option<SocketFile> {
+    let data = path.symlink_metadata().ok()?;
+    data.file_type().is_socket().then(|| (data.dev(), data.ino(), data.created().ok()))
 }
