@@ -70,6 +70,8 @@ pub enum Act {
     Release(Set),
     /// An ApplicationSet is annotated, so that it is reconciled now.
     Refresh(Set),
+    /// Something changes, a webhook reports it, and the ApplicationSet is refreshed as soon as there is an answer, and again right after.
+    Deliver(Set),
 }
 
 impl fmt::Display for Act {
@@ -115,6 +117,7 @@ impl fmt::Display for Act {
             }
             Self::Release(set) => write!(f, "an operator releases what is held for {}", set.name()),
             Self::Refresh(set) => write!(f, "ApplicationSet {} is annotated", set.name()),
+            Self::Deliver(set) => write!(f, "a webhook reports one more of {}", set.name()),
         }
     }
 }
@@ -128,9 +131,13 @@ impl Act {
     /// Its kind, for the count of what was tried.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Add(_) | Self::Remove(_) | Self::RemoveHalf(_) | Self::Open(_) | Self::Close | Self::Push(..) => {
-                "true change"
-            }
+            Self::Add(_)
+            | Self::Remove(_)
+            | Self::RemoveHalf(_)
+            | Self::Open(_)
+            | Self::Close
+            | Self::Push(..)
+            | Self::Deliver(_) => "true change",
             Self::Source(..) => "trouble of a source",
             Self::Link(..) | Self::Calls(..) => "link fault",
             Self::StoreAway(_)
@@ -225,7 +232,8 @@ fn list(dice: &mut Rng) -> Set {
 
 fn truth(dice: &mut Rng) -> Act {
     match dice.u8(..20) {
-        0..7 => Act::Add(list(dice)),
+        0..5 => Act::Add(list(dice)),
+        5 | 6 => Act::Deliver(list(dice)),
         7..12 => Act::Remove(list(dice)),
         12 => Act::RemoveHalf(list(dice)),
         13 | 14 => Act::Open(dice.u64(20..1200)),

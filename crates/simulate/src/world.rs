@@ -202,6 +202,15 @@ impl World {
             Act::Reject(set) => self.trouble(set, Trouble::LosesMost, self.reject(set)).await,
             Act::Release(set) => drop(self.decide(set, Decision::Released, |_| true).await),
             Act::Refresh(set) => self.controller.refresh[set as usize].notify_one(),
+            Act::Deliver(set) => {
+                self.change_truth(&Act::Add(set), now, &mut dice);
+                self.invalidate(set).await;
+                // The second reconciliation may ask another replica a moment after the first one had its answer.
+                for _ in 0..3 {
+                    self.controller.refresh[set as usize].notify_one();
+                    sleep(Duration::from_millis(dice.u64(5..400))).await;
+                }
+            }
         }
     }
 
