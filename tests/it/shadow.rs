@@ -97,7 +97,7 @@ impl Scene {
 
     /// The report, once so many comparisons have ended.
     async fn ended(&self, total: u64) -> Value {
-        let until = Instant::now() + Duration::from_mins(1);
+        let until = Instant::now() + Duration::from_mins(5);
         loop {
             let report = self.report().await;
             let counts = report["counts"].as_object().unwrap();

@@ -165,8 +165,8 @@ impl Network {
             None => None,
         };
         found.cloned().ok_or_else(|| {
-            let names: Vec<&str> = self.plugins.keys().map(String::as_str).collect();
-            let message = format!("name a plugin by the metadata `{PLUGIN}`: {}", names.join(", "));
+            let plugins: Vec<&str> = self.plugins.keys().map(String::as_str).collect();
+            let message = format!("name a plugin by the metadata `{PLUGIN}`: {}", plugins.join(", "));
             Status { code: Code::NotFound, message }
         })
     }

@@ -63,7 +63,7 @@ async fn an_image_that_a_thousand_questions_know() {
     let reply =
         told.scene.post("/hooks/distribution", &[("Authorization", &bearer)], event.to_string().as_bytes()).await;
     assert_eq!(reply.json(), json!({"result": "taken"}));
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + Duration::from_mins(5);
     let changed = "appset_gateway_hook_rechecks_total{result=\"changed\"}";
     let mut answered = 0;
     while told.scene.metric(changed).await < QUESTIONS as u64 {

@@ -94,7 +94,7 @@ impl Told {
 
 /// Waits until `is_reached`.
 pub(super) async fn within(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + Duration::from_mins(5);
     while !is_reached().await {
         assert!(Instant::now() < until, "not in time: {what}");
         sleep(Duration::from_millis(10)).await;

@@ -249,8 +249,9 @@ async fn retries_are_limited_to_a_share_of_all_calls() {
     for _ in 0..200 {
         client.fetch(get(&upstream, "/", 10.0)).await.unwrap();
     }
-    // One in five, and ten more that are always allowed, in about ten seconds. Each retry moves the next call to a failure.
-    let windows = 1 + usize::try_from(began.elapsed().as_secs()).unwrap() / 9;
+    // One in five, and ten more that are always allowed, in ten seconds, or only in five: tower's window may end early, since it counts
+    // a second and a bit as two. Each retry moves the next call to a failure.
+    let windows = 1 + usize::try_from(began.elapsed().as_secs()).unwrap() / 4;
     let again = request_count(&upstream) - 200;
     assert!((40..=41 + 10 * windows).contains(&again), "{again} in {windows} windows");
 }

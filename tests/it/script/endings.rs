@@ -262,7 +262,7 @@ fn filled(temporary: &Path) -> Vec<PathBuf> {
 }
 
 async fn until_empty(temporary: &Path) {
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + Duration::from_mins(5);
     while !filled(temporary).is_empty() {
         assert!(Instant::now() < until, "it stays: {:?}", filled(temporary));
         sleep(Duration::from_millis(50)).await;
@@ -317,7 +317,7 @@ async fn a_shared_folder_for_temporary_files_harms_nobody() {
     assert_eq!(scene.ask("s").await.sets(), "[]");
     let live = exchange_admin(scene.gateway.admin, b"GET /livez HTTP/1.1\r\nHost: g\r\n\r\n");
     assert_eq!(timeout(Duration::from_secs(10), live).await.expect("an answer").status, 200);
-    let until = Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + Duration::from_mins(5);
     while root("1-left").exists() {
         assert!(Instant::now() < until, "it stays");
         sleep(Duration::from_millis(50)).await;

@@ -198,7 +198,7 @@ impl TestApp {
 
     /// Waits until no backend runs.
     pub(crate) async fn settle(&self) {
-        let until = Instant::now() + Duration::from_mins(1);
+        let until = Instant::now() + Duration::from_mins(5);
         loop {
             self.app.engine.observe();
             if self.app.metrics.flights.get() == 0 {
