@@ -23,7 +23,10 @@ fn calls_are_served_to_their_end() {
 /// File systems give the number of a removed file to the next one, so a number alone does not tell them apart.
 #[test]
 fn a_socket_of_a_later_server_stays() {
-    for make in [|path: &PathBuf| std::fs::write(path, "another").unwrap(), |path: &PathBuf| drop(UnixListener::bind(path).unwrap())] {
+    for make in [
+        |path: &PathBuf| std::fs::write(path, "another").unwrap(),
+        |path: &PathBuf| drop(UnixListener::bind(path).unwrap()),
+    ] {
         let mut gateway = Gateway::sidecar(DEMO);
         let socket = gateway.socket("demo-v1.0");
         let first = socket.metadata().unwrap().ino();
