@@ -271,7 +271,7 @@ impl App {
         }
     }
 
-    /// Takes over from the file, in the background, what each route serves.
+    /// Takes over from the file, in the background, the answers that each route serves.
     fn count_served(self: &Arc<Self>) {
         let app = Arc::downgrade(self);
         std::thread::spawn(move || {

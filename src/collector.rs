@@ -25,7 +25,7 @@ use domain::{
     problem::{Path, Problems},
     secret::{TextOrSecret, literal},
 };
-use outbound::{ClientCertificate, Outbound, TlsKeys, fixed_url, warn_of_cleartext};
+use outbound::{ClientCertificate, Outbound, TlsKeys, UrlError, fixed_url, warn_of_cleartext};
 use telemetry::{metrics::SpanMetrics, trace::Tracer};
 
 /// How many spans may wait. A span takes about 1 KiB.
@@ -144,17 +144,34 @@ fn needed(encoder: Option<Encoder>, path: &Path, problems: &mut Problems) -> Opt
     encoder
 }
 
+/// Why a URL is not the base of a collector.
+#[derive(Debug, thiserror::Error)]
+enum EndpointError {
+    /// Nothing can be sent to it.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// With the path it is not a URL.
+    #[error(transparent)]
+    Joined(#[from] url::ParseError),
+    /// It has a query or a fragment.
+    #[error("it has a `?` or `#`; name the collector's base URL only")]
+    Parts,
+    /// It has the path that is added.
+    #[error("leave `/{PATH}` out: it is added")]
+    WithPath,
+}
+
 /// The endpoint for traces below `base`.
-fn address(base: &str) -> Result<Url, String> {
+fn address(base: &str) -> Result<Url, EndpointError> {
     let url = fixed_url(base)?;
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("it has a `?` or `#`; name the collector's base URL only".to_owned());
+        return Err(EndpointError::Parts);
     }
     let base = base.trim_end_matches('/');
     if base.ends_with(PATH) {
-        return Err(format!("leave `/{PATH}` out: it is added"));
+        return Err(EndpointError::WithPath);
     }
-    Url::parse(&format!("{base}/{PATH}")).map_err(|error| error.to_string())
+    Ok(Url::parse(&format!("{base}/{PATH}"))?)
 }
 
 fn build_headers(
@@ -225,7 +242,7 @@ mod tests {
             ("https://h/?a=1", "`?`"),
             ("https://h/v1/traces", "leave `/v1/traces` out"),
         ] {
-            let error = address(base).unwrap_err();
+            let error = address(base).unwrap_err().to_string();
             assert!(error.contains(says), "{base}: {error}");
         }
     }

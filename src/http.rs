@@ -1,4 +1,4 @@
-//! The gateway's HTTP side: [`edge`] accepts connections, [`server`] answers requests, `page` draws what people see.
+//! The gateway's HTTP side: [`edge`] accepts connections, [`server`] answers requests, `page` draws the views for people.
 
 pub mod edge;
 pub(crate) mod page;

@@ -17,7 +17,7 @@
 //!
 //! An event of [`hooks`] makes the engine ask its sources again, and [`argocd`] refreshes the ApplicationSets whose answer has changed. Backends use
 //! [`outbound`] (HTTP), [`oci`] (registries), [`launcher`] (programs) and [`lang`] (templates and expressions). [`domain`] has the types that
-//! every crate uses. [`app`] holds what lives as long as the process, [`config`] reads the configuration, `routes` builds the routes of it, [`cli`]
+//! every crate uses. [`app`] holds everything that lives as long as the process, [`config`] reads the configuration, `routes` builds the routes of it, [`cli`]
 //! starts it.
 
 pub mod app;

@@ -1,4 +1,4 @@
-//! `test` and `record`: questions and what the sources replied, kept in files beside a configuration, and replayed without the sources.
+//! `test` and `record`: questions and the sources' replies, kept in files beside a configuration, and replayed without the sources.
 
 pub(crate) mod ask;
 pub(crate) mod case;

@@ -1,4 +1,4 @@
-//! The outline of a configuration: the path of each value, and a hash of it. Comparing two outlines shows what changed without showing
+//! The outline of a configuration: the path of each value, and a hash of it. Comparing two outlines shows the changed paths without showing
 //! values.
 
 use std::{

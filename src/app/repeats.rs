@@ -3,7 +3,7 @@
 //! cache key.
 //!
 //! This is only right where all of these depend on nothing but the configuration and the bytes, which `Route::depends_on_bytes_only` checks. Each
-//! setup has its own repeats, so that a reload begins with none. Who asks is no part of it: permissions are checked each time.
+//! setup has its own repeats, so that a reload begins with none. The caller is not a part of it: permissions are checked each time.
 
 use std::{
     fmt,
@@ -46,7 +46,7 @@ struct Shard {
     passing: AtomicU8,
 }
 
-/// A request and what it asks.
+/// A request and its question.
 struct Repeat {
     /// The route's name in the path, if there is one.
     named: Option<Box<str>>,
@@ -83,7 +83,7 @@ impl Repeats {
         });
     }
 
-    /// Keeps nothing of what was sent before.
+    /// Keeps none of the earlier requests.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         self.shards.iter().for_each(|shard| shard.by_hash.clear());

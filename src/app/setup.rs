@@ -1,4 +1,4 @@
-//! Everything that is built from one configuration: callers, routes and what the routes share. A reload builds a new setup.
+//! Everything that is built from one configuration: callers, routes and the parts that routes share. A reload builds a new setup.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct Setup {
     pub(crate) hooks: Hooks,
     /// Argo CD's side, if ApplicationSets are refreshed.
     pub(crate) argocd: Option<Arc<Argocd>>,
-    /// The outline of the configuration, for finding out what a new one changes.
+    /// The outline of the configuration, for comparing it with a new one.
     pub(crate) outline: Outline,
     /// The number of the setup; the first one has 1.
     pub(crate) generation: u64,
@@ -84,7 +84,7 @@ impl Setup {
         (&self.shared.outbound, self.shared.isolated.as_ref().map(|isolated| &isolated.outbound))
     }
 
-    /// Builds everything that `loaded` describes, and takes over what is unchanged from `before`. Opens no socket and runs no backend.
+    /// Builds everything that `loaded` describes, and takes over the unchanged parts of `before`. Opens no socket and runs no backend.
     ///
     /// # Errors
     /// A report with all problems of the configuration. On success, the report may have warnings.
@@ -174,7 +174,7 @@ impl Setup {
     }
 }
 
-/// Argo CD's side. An unchanged configuration keeps what it knows of the ApplicationSets.
+/// Argo CD's side. An unchanged configuration keeps its notes about the ApplicationSets.
 fn build_argocd(
     config: &Config,
     loaded: &Loaded,
@@ -309,7 +309,7 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
     }
 }
 
-/// Warns if a restart would forget what the answers of `routes` depend on. A shared store remembers it for its replicas.
+/// Warns if a restart would lose notes on which the answers of `routes` depend. A shared store remembers it for its replicas.
 fn check_memory(config: &Config, routes: &RouteTable, root: &Path, problems: &mut Problems) {
     if config.cache.path.is_some() || config.cache.shared.is_some() {
         return;

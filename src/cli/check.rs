@@ -127,7 +127,7 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-/// Tries the sources of all routes, and prints to standard error what they say. Returns whether all were reached.
+/// Tries the sources of all routes, and prints the results to standard error. Returns whether all were reached.
 fn try_sources(setup: &Setup) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut is_good = true;

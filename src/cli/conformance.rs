@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
     Ok(if results.conforms() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-/// Shows the current question, in place of what was shown before. Only on a terminal.
+/// Shows the current question, in place of the one before. Only on a terminal.
 fn show_progress(question: &str) {
     if stderr().is_terminal() {
         eprint!("\r\x1b[K{}", printable(question));

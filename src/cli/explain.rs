@@ -93,7 +93,7 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what is remembered of a question. A message that is a part of `said`, which is printed above, is not printed once more.
+/// Prints the records of a question. A message that is a part of `said`, which is printed above, is not printed once more.
 pub(super) fn show_remembered(remembered: &RememberedAnswer, said: &str) {
     note(&format!("cache     {}", cached(remembered)));
     let mut said = said.to_owned();
@@ -114,7 +114,7 @@ pub(super) fn show_remembered(remembered: &RememberedAnswer, said: &str) {
     }
 }
 
-/// The state of what is remembered.
+/// The state of a record.
 fn cached(remembered: &RememberedAnswer) -> String {
     let stored = remembered.stored.as_ref().map(|stored| {
         format!(

@@ -143,7 +143,7 @@ impl Gateway {
         self.call(Method::GET, self.url(path, query)?, None).await
     }
 
-    /// `GET` of what a gateway of this version has at `path` below `/admin`, with `query`.
+    /// `GET` of the view that a gateway of this version has at `path` below `/admin`, with `query`.
     ///
     /// # Errors
     /// When there is no answer, or the gateway has no such path, as one of another version.
@@ -233,7 +233,7 @@ fn own_url(server: &ServerConfig) -> Result<Url, url::ParseError> {
     }
 }
 
-/// `answer`, unless `status` says that it is an error.
+/// `answer`, unless it is an error by `status`.
 fn answer_of(status: StatusCode, answer: Value) -> anyhow::Result<Value> {
     if !status.is_success() {
         let message = answer["message"].as_str().unwrap_or("the gateway failed without a message");

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use domain::{document, generator::Parameters};
-use engine::cache::KeyStart;
+use engine::cache::{KeyStart, KeyStartError};
 
 /// Input parameters: each with `-p`, or all as one JSON object.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ impl QuestionArgs {
 }
 
 /// Reads the id of an answer, or the beginning of it. An empty one names nothing.
-pub(super) fn parse_id(text: &str) -> Result<String, String> {
+pub(super) fn parse_id(text: &str) -> Result<String, KeyStartError> {
     KeyStart::parse(text).map(|_| text.to_owned())
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a command may take before it says so, and how often it says more.
+/// How long a command may take before it reports progress, and how often it reports.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Says that work is under way, until it is dropped.

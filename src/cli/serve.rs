@@ -139,7 +139,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warns the operator of what scripts could do that they should not. To find out takes the start of a process.
+/// Warns the operator of rights that scripts have and should not have. To find out takes the start of a process.
 async fn warn_of_lacks(app: &App) {
     match app.launchers.lacks().await {
         Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not completely contained: {lack}")),

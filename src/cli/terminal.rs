@@ -94,7 +94,7 @@ impl Terminal {
     }
 }
 
-/// Prints a line to standard error, without what could do harm on a terminal.
+/// Prints a line to standard error, without characters that could do harm on a terminal.
 pub(crate) fn note(line: &str) {
     eprintln!("{}", visible(line));
 }
@@ -106,7 +106,7 @@ pub(crate) struct Row {
     pub(crate) colour: Option<Colour>,
 }
 
-/// The first `max` characters of `text`; the last one says whether something is missing.
+/// The first `max` characters of `text`; the last one shows whether something is missing.
 fn cut(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();

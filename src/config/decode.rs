@@ -1,5 +1,5 @@
 //! Decodes a tree into [`super::Config`] and other types, and reports all errors at once. serde stops at the first error, so the bad value is
-//! reported, taken out, and what remains is decoded again.
+//! reported, taken out, and the rest is decoded again.
 
 use std::sync::LazyLock;
 

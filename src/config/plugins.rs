@@ -218,7 +218,7 @@ fn read(file: &FilePath) -> Result<Candidate, Report> {
     Ok(Candidate { file: file.to_owned(), manifest, report, tree })
 }
 
-/// Takes out plugins whose name and version an earlier plugin has. Their reports say so.
+/// Takes out plugins whose name and version an earlier plugin has. Their reports have the reason.
 fn refuse_duplicates(candidates: &mut Vec<Candidate>) -> Vec<Report> {
     let mut seen: BTreeMap<Vec<String>, PathBuf> = BTreeMap::new();
     let duplicates = candidates.extract_if(.., |candidate| {

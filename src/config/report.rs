@@ -22,7 +22,7 @@ const SHORTEST_LITERAL: usize = 4;
 /// How severely a report counts its problems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Strictness {
-    /// As a start does: only what keeps the gateway from starting is an error.
+    /// As a start does: only a problem that keeps the gateway from starting is an error.
     #[default]
     Start,
     /// As `check` does: mistakes are errors too.
@@ -166,7 +166,7 @@ impl Report {
         }
     }
 
-    /// Counts the problems as `strictness` says.
+    /// Counts the problems by `strictness`.
     #[must_use]
     pub(crate) fn counted(mut self, strictness: Strictness) -> Self {
         self.strictness = strictness;

@@ -32,7 +32,7 @@ pub(crate) struct Comparison {
     pub(crate) skipped: usize,
     /// Why it is not known which Applications would be deleted.
     pub(crate) applications_error: Option<String>,
-    /// How many questions the guard would compare with nothing, by the routes of now and of then: what is remembered of them has other keys.
+    /// How many questions the guard would compare with nothing, by the routes of now and of then: their records have other keys.
     pub(crate) unguarded: BTreeMap<(String, String), usize>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct OfSet {
     pub(crate) deleted: Vec<Deleted>,
 }
 
-/// A question, and what the next configuration changes.
+/// A question, and the changes by the next configuration.
 #[derive(Debug)]
 pub(crate) struct Compared {
     /// The route that answers now, if that is known.

@@ -1,4 +1,4 @@
-//! Records what a running gateway remembers. Nothing is changed by it, and no secret of a backend is in it.
+//! Records the questions and answers of a running gateway. Nothing is changed by it, and no secret of a backend is in it.
 
 use std::sync::Arc;
 

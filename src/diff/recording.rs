@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use argocd::Described;
 use domain::{
-    document::{self, exact, yaml},
+    document::{
+        self, exact,
+        yaml::{self, YamlError},
+    },
     generator::Parameters,
 };
 
@@ -155,7 +158,7 @@ impl Recording {
 ///
 /// # Errors
 /// When it is neither.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
     if let Ok(document) = document::parse(text.as_bytes()) {
         return Ok(document);
     }

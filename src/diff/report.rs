@@ -86,7 +86,7 @@ pub(crate) fn count(comparison: &Comparison) -> Counts {
     counts
 }
 
-/// For people. Only what differs is listed.
+/// For people. Only differences are listed.
 #[must_use]
 pub(crate) fn text(comparison: &Comparison) -> String {
     let mut text = String::new();

@@ -42,7 +42,7 @@ use tls::ServerTls;
 
 /// How long to wait before accepting again, when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How many bytes the bodies of a listener's authenticated requests may hold together, beyond what is not counted of each.
+/// How many bytes the bodies of a listener's authenticated requests may hold together, beyond the uncounted bytes of each.
 const BODIES: usize = 64 * 1024 * 1024;
 
 /// How many connections there may be, and how long they may take.
@@ -60,7 +60,7 @@ pub struct Limits {
     pub patience: Duration,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
-    /// How many bytes all connections together may hold on which nobody has authenticated yet.
+    /// How many bytes all connections together may hold that are not authenticated yet.
     pub unauthenticated: usize,
 }
 

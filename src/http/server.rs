@@ -45,7 +45,7 @@ pub(crate) const OPENAPI: &str = include_str!("../../openapi.yaml");
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How many bytes all connections together may hold on which nobody has authenticated yet.
+/// How many bytes all connections together may hold that are not authenticated yet.
 const UNAUTHENTICATED: usize = 32 * 1024 * 1024;
 /// The path that Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";

@@ -117,7 +117,7 @@ pub(crate) struct Refusal {
 }
 
 /// Calls the source of `resolved`, which `watch` follows, and explains its answer. `refusal` makes the error that Argo CD would get, or
-/// the reason for the fallback, if its last argument says that there is one.
+/// the reason for the fallback, if there is one by its last argument.
 pub(crate) async fn explain(
     app: &App,
     resolved: &ResolvedQuery,

@@ -1,4 +1,4 @@
-//! The held answers: what would be deleted, why they are held, and what ends that.
+//! The held answers: the sets that would be deleted, why they are held, and how that ends.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(crate) struct HeldAnswer {
     /// When a caller last sent the question.
     #[serde(rename = "askedAt")]
     pub(crate) queried_at: String,
-    /// About when it is accepted, if all further runs agree and nobody decides otherwise.
+    /// About when it is accepted, if all further runs agree and no operator decides otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) accepted_at: Option<String>,
     /// The findings of the last run about each item.

@@ -1,4 +1,4 @@
-//! The routes: their state, what they answered, what they serve now and served over the last day, and who asks.
+//! The routes: their state, their answers, now and over the last day, and their requesters.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The sources: each destination to which the gateway sends requests, whether it works, and what is left of its budgets.
+//! The sources: each destination to which the gateway sends requests, whether it works, and the rest of its budgets.
 
 use serde::{Deserialize, Serialize};
 
@@ -87,13 +87,13 @@ pub(crate) struct LastRequest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccountBudget {
-    /// `anonymous`, a name, or `credential 1` and so on, which says nothing about the credential.
+    /// `anonymous`, a name, or `credential 1` and so on, which reveals nothing about the credential.
     pub(crate) account: String,
     /// How many requests it may send in all.
     pub(crate) limit: Option<u64>,
     /// How many of these were left.
     pub(crate) remaining: Option<u64>,
-    /// When an answer said that.
+    /// When an answer reported that.
     pub(crate) known_at: Option<String>,
     /// How long until the limit starts again.
     pub(crate) resets_in_seconds: Option<u64>,

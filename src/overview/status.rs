@@ -77,7 +77,7 @@ pub(crate) enum AlertKind {
     BreakerOpen,
     /// The shared store does not answer.
     StoreAway,
-    /// Replicas restore what the store lost, or it lost records for good.
+    /// Replicas restore records that the store lost, or it lost records for good.
     StoreLostRecords,
     /// The cache file cannot be used, read or written.
     Disk,
@@ -99,9 +99,9 @@ pub(crate) enum AlertKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Severity {
-    /// Somebody should act now.
+    /// An operator should act now.
     Critical,
-    /// Somebody should check it.
+    /// An operator should check it.
     Warning,
 }
 

@@ -1,4 +1,4 @@
-//! The steps of an answer: what each backend got, what it found, and how long it took.
+//! The steps of an answer: the input of each backend, its result, and how long it took.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub(crate) struct StepView {
     /// Why it found nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// The end of what a program wrote to stderr.
+    /// The end of a program's stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stderr: Option<String>,
 }

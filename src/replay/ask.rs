@@ -83,7 +83,7 @@ pub(crate) struct CallToRoute<'a> {
     pub(crate) namespace: Option<&'a str>,
     /// `input.parameters`.
     pub(crate) parameters: Arc<Parameters>,
-    /// Sees what the backend does.
+    /// Watches the backend.
     pub(crate) watch: Option<Watch>,
 }
 

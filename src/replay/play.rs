@@ -25,7 +25,7 @@ use domain::{
 };
 use launcher::own_program;
 
-/// Time that passes is cut into so many parts. After each, the gateway does what is due then, such as asking about held answers.
+/// Time that passes is cut into so many parts. After each, the gateway does the work that is due, such as runs for held answers.
 const PARTS: u32 = 60;
 
 /// The result of a case.
@@ -44,7 +44,7 @@ pub(crate) struct PlayedStep {
     pub(crate) answer: Answered,
     /// Requests without a reply.
     pub(crate) missing: Vec<String>,
-    /// Why the answer is not what was expected, one difference a line. Empty if it is.
+    /// Why the answer is not the expected one, one difference a line. Empty if it is.
     pub(crate) differences: Vec<String>,
 }
 
@@ -138,7 +138,7 @@ impl Scene<'_> {
     }
 }
 
-/// How `answer` differs from what was expected.
+/// How `answer` differs from the expected one.
 fn differences(expected: &Expected, answer: &Answered) -> Vec<String> {
     let mut found = Vec::new();
     match answer {

@@ -21,7 +21,7 @@ use domain::{
 /// Reads and checks a file of cases.
 ///
 /// # Errors
-/// A report with all its problems, also secrets in what sources replied.
+/// A report with all its problems, also secrets in the sources' replies.
 pub(crate) fn read(file: &FilePath) -> Result<Decoded<CaseFile>, Box<Report>> {
     Ok(checked(Decoded::<CaseFile>::read(file)?)?)
 }

@@ -1,4 +1,4 @@
-//! Writes a case: asks the live sources once, and notes what they replied, without secrets.
+//! Writes a case: asks the live sources once, and notes their replies, without secrets.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
 

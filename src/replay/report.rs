@@ -21,7 +21,7 @@ pub(crate) struct CaseResult {
     pub(crate) name: String,
     /// Its result.
     pub(crate) played: Played,
-    /// Whether the file expects now what was answered.
+    /// Whether the file now has the given answer as the expected one.
     pub(crate) is_updated: bool,
 }
 

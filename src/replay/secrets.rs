@@ -81,12 +81,12 @@ fn refuse(path: &Path, what: &str, problems: &mut Problems) {
     problems.error_with_help(path, format!("{what}, which must not be in a file of test cases"), help);
 }
 
-/// `value` without `secrets`, and without what seems to be one.
+/// `value` without `secrets`, and without texts that seem to be secrets.
 pub(crate) fn redact(value: Value, name: &str, secrets: &Secrets) -> Value {
     walk::each(value, name, &|name, value| redact_scalar(name, value, secrets))
 }
 
-/// `answer` without `secrets`, and without what seems to be one.
+/// `answer` without `secrets`, and without texts that seem to be secrets.
 pub(crate) fn redact_answer(answer: Answered, secrets: &Secrets) -> Answered {
     match answer {
         Answered::Sets { sets, cache, because } => {
@@ -108,7 +108,7 @@ fn redact_scalar(name: &str, value: Value, secrets: &Secrets) -> Value {
     }
 }
 
-/// `text`, the value of `name`, without `secrets`, and without what seems to be one. A text that is JSON is searched value by
+/// `text`, the value of `name`, without `secrets`, and without parts that seem to be secrets. A text that is JSON is searched value by
 /// value, as its reader would see them, and stays JSON.
 pub(crate) fn redact_text(text: &str, name: &str, secrets: &Secrets) -> String {
     if named(name).is_some_and(|named| is_value(named, &secrets.redact(text))) {

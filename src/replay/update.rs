@@ -1,6 +1,6 @@
-//! Writes what was answered into files of cases, and leaves every other line as it is.
+//! Writes the given answers into files of cases, and leaves every other line as it is.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,27 @@ use super::{
     read::case_path,
 };
 use crate::config::Decoded;
-use domain::{document::yaml, file::replace::replace};
+use domain::{
+    document::yaml::{self, YamlError},
+    file::replace::replace,
+};
+
+/// Why a file of cases cannot get its answers. It stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpdateError {
+    /// The lines of an answer are not YAML.
+    #[error(transparent)]
+    Lines(#[from] YamlError),
+    /// The file does not have the step.
+    #[error("a step is not there")]
+    NoStep,
+    /// Lines of the file cannot be replaced one by one.
+    #[error("write each step and its `expect` in lines of their own, not in brackets")]
+    Form,
+    /// It cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
 
 /// An answer that a file of cases is to expect.
 #[derive(Debug)]
@@ -27,7 +47,7 @@ pub(crate) struct NewAnswer {
 ///
 /// # Errors
 /// When the file cannot be written, or has a form in which single lines cannot be replaced. Then it stays as it is.
-pub(crate) fn write(file: &Path, decoded: &Decoded<CaseFile>, answers: Vec<NewAnswer>) -> Result<(), String> {
+pub(crate) fn write(file: &Path, decoded: &Decoded<CaseFile>, answers: Vec<NewAnswer>) -> Result<(), UpdateError> {
     let mut wanted = decoded.raw();
     let mut changes = Vec::new();
     for NewAnswer { case, step, lines } in answers {
@@ -37,7 +57,7 @@ pub(crate) fn write(file: &Path, decoded: &Decoded<CaseFile>, answers: Vec<NewAn
             pointer = format!("{pointer}/then/{}", step - 1);
         }
         let new = yaml::parse_exact(lines.join("\n").as_bytes())?.into_iter().next().unwrap_or_default();
-        let step = wanted.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or("a step is not there")?;
+        let step = wanted.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or(UpdateError::NoStep)?;
         step.insert("expect".to_owned(), new["expect"].clone());
         let begin = decoded.place(&path);
         let expect = decoded.has(&path.key("expect")).then(|| decoded.place(&path.key("expect")));
@@ -53,9 +73,9 @@ pub(crate) fn write(file: &Path, decoded: &Decoded<CaseFile>, answers: Vec<NewAn
     let text = apply(decoded.source(), changes);
     let is_right = Decoded::<CaseFile>::parse("", text.clone()).is_ok_and(|read| read.raw() == wanted);
     if !is_right {
-        return Err("write each step and its `expect` in lines of their own, not in brackets".to_owned());
+        return Err(UpdateError::Form);
     }
-    replace(file, &text).map_err(|error| error.to_string())
+    Ok(replace(file, &text)?)
 }
 
 /// A place in a file of cases where an answer is to be written.

@@ -1,4 +1,4 @@
-//! The former names of a route. A route keeps what the gateway remembers of it when it gets another name: the keys of its queries are made
+//! The former names of a route. A route keeps its records when it gets another name: the keys of its queries are made
 //! with its oldest name.
 
 use std::collections::HashSet;

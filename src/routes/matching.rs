@@ -118,7 +118,7 @@ impl MatchConfig {
 }
 
 /// Whether `glob` surely matches all texts that `other` matches: it is the same, `other` is a text that it matches, or it ends with a `*` and
-/// what stands before that matches the text that `other` begins with. What else it may cover is not known.
+/// what stands before that matches the text that `other` begins with. It may cover more.
 fn covers_glob(glob: &str, other: &str) -> bool {
     if glob == other {
         return true;

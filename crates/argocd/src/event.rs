@@ -1,4 +1,4 @@
-//! Kubernetes Events on ApplicationSets: `kubectl describe applicationset` then shows what conditions cannot, such as that a good answer
+//! Kubernetes Events on ApplicationSets: `kubectl describe applicationset` then shows facts that conditions cannot, such as that a good answer
 //! is served because the guard holds a smaller one.
 //! <https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/>
 

@@ -1,5 +1,5 @@
 //! ApplicationSets in a cluster: finds those that use this gateway, refreshes them (an annotation that starts a reconcile), and writes
-//! Kubernetes Events about what the gateway holds.
+//! Kubernetes Events about the answers that the gateway holds.
 //!
 //! Start at [`Argocd`]; all modules add methods to it. `directory` lists the ApplicationSets whose plugin generator points at this gateway.
 //! `refresh` annotates them ([`Argocd::refresh`]). `event` writes Events ([`Argocd::record`]). `described` reads their Applications, for

@@ -34,7 +34,7 @@ pub enum Refreshed {
     Failed {
         /// Why.
         error: String,
-        /// When it may work, if the API server said so.
+        /// When it may work, if the API server named a time.
         after: Option<Duration>,
         /// The namespaces in which it worked, now or before.
         refreshed: Vec<Arc<str>>,

@@ -12,7 +12,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
 
 /// After how many spent units idle addresses are forgotten.
 const SWEEP: u32 = 1024;
-/// The prefix length of IPv6 addresses that count as one: what a network gives to one customer.
+/// The prefix length of IPv6 addresses that count as one: a network gives one customer such a block.
 const IPV6_PREFIX: u32 = 64;
 
 /// The budget of each address.

@@ -128,7 +128,7 @@ pub fn hash_token(token: &str) -> String {
 }
 
 impl Auth {
-    /// Reads all tokens and local keys. It is an error to configure no token, or an empty one: the gateway never accepts everybody.
+    /// Reads all tokens and local keys. It is an error to configure no token, or an empty one: the gateway never accepts all callers.
     pub fn build(config: &AuthConfig, means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if !means.base.is_offline() && !config.roles().any(|role| role == Role::Caller) {
             problems.error_with_help(

@@ -125,7 +125,10 @@ impl Tokens {
         for (token, hash) in from_files {
             match token.read(&self.base) {
                 Ok(new) => *hash = new,
-                Err(why) => found.push(Trouble::Unreadable { caller: token.caller.name.clone(), why }),
+                Err(why) => {
+                    let caller = token.caller.name.clone();
+                    found.push(Trouble::Unreadable { caller, why: why.to_string() });
+                }
             }
         }
         let duplicates = duplicates(&self.entries, &hashes);

@@ -1,17 +1,28 @@
-//! Which URLs may decide who is a caller. Anybody between the gateway and such a URL could let callers in, so it must be https or on this
+//! Which URLs may decide who is a caller. Anyone between the gateway and such a URL could let callers in, so it must be https or on this
 //! machine.
 
 use reqwest::Url;
 
-use outbound::{fixed_url, is_safe};
+use outbound::{UrlError, fixed_url, is_safe};
+
+/// Why a URL may not decide who is a caller.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UrlPolicyError {
+    /// It cannot be fetched.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// It is not https.
+    #[error("it is not https, so anybody in between could let callers in")]
+    NotHttps,
+}
 
 /// Parses a URL of the configuration that decides who is a caller.
 ///
 /// # Errors
 /// When it is neither https nor on this machine.
-pub(crate) fn safe_url(text: &str) -> Result<Url, String> {
+pub(crate) fn safe_url(text: &str) -> Result<Url, UrlPolicyError> {
     let url = fixed_url(text)?;
-    if is_safe(&url) { Ok(url) } else { Err("it is not https, so anybody in between could let callers in".to_owned()) }
+    if is_safe(&url) { Ok(url) } else { Err(UrlPolicyError::NotHttps) }
 }
 
 #[cfg(test)]

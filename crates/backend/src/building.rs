@@ -13,7 +13,7 @@ use lang::{
 };
 use source::Nature;
 
-/// The building of one part of a route. The parts of a backend share one note on what they read.
+/// The building of one part of a route. The parts of a backend share one note on the values that they read.
 pub struct Building<'a> {
     /// The means that the part may use.
     pub context: BuildContext<'a>,
@@ -53,7 +53,7 @@ impl<'a> Building<'a> {
         Building { context, path, problems: self.problems, reads_application_set }
     }
 
-    /// A backend of its own at the key `kind`: it does not read what the parts around it read.
+    /// A backend of its own at the key `kind`: its parts have a note of their own.
     pub(crate) fn backend(&mut self, kind: &str) -> Building<'_> {
         Building { reads_application_set: Rc::default(), ..self.key(kind) }
     }
@@ -112,13 +112,13 @@ impl<'a> Building<'a> {
     }
 
     /// The template that was `parsed` for this place, or `None` with the error noted here.
-    pub(crate) fn parsed(&mut self, parsed: Result<Template, String>) -> Option<Template> {
+    pub(crate) fn parsed<E: fmt::Display>(&mut self, parsed: Result<Template, E>) -> Option<Template> {
         let template = self.note(parsed)?;
         self.check_template(&template);
         Some(template)
     }
 
-    /// Notes here what is wrong with the names that `template` uses.
+    /// Notes here the unknown names that `template` uses.
     pub(crate) fn check_template(&mut self, template: &Template) {
         template.check(self.context.scope, &self.path, self.problems);
         self.note_reads(template.reads_application_set());

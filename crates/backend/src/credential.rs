@@ -201,7 +201,7 @@ impl Credential {
     }
 }
 
-/// Sends `call` as `identity`. A credential that the upstream says has ended is renewed and tried once.
+/// Sends `call` as `identity`. If the upstream reports that a credential has ended, it is renewed and tried once.
 async fn send_as(identity: &dyn Identity, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
     let call = Call { account: Some(identity.account()), ..call };
     let named = |error: BackendError| error.within("identity");

@@ -1,5 +1,5 @@
 //! The kind `digests`: the images that CI built for a commit, if CI passed it. Up to four checks decide: in the registry
-//! the image exists, the image's label has its commit, CI passed the commit, and a signature proves who built it. Named [`images`] make one
+//! the image exists, the image's label has its commit, CI passed the commit, and a signature proves its builder. Named [`images`] make one
 //! parameter set; a [`list`] makes one of each tag that it selects. All or none: if one check has no clear result, the whole
 //! answer is *unknown*.
 

@@ -52,7 +52,7 @@ impl<'a> PluginRequest<'a> {
 /// The parameter sets in the body of an answer. `excerpt` gives the beginning of the body, without secrets, for an error.
 ///
 /// # Errors
-/// When there is no explicit list. The text says if Argo CD would have read an empty list.
+/// When there is no explicit list. The text warns if Argo CD would have read an empty list.
 pub fn read(body: &[u8], excerpt: impl FnOnce() -> String) -> Result<Vec<ParameterSet>, BackendError> {
     if body.trim_ascii().is_empty() {
         return Err(no_list("the body is blank"));

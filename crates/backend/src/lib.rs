@@ -211,7 +211,7 @@ pub const ITEMS: &str = "items";
 /// The parameter sets of a document that must be a list of objects.
 ///
 /// # Errors
-/// When it is anything else; the text says what.
+/// When it is anything else; the text names its type.
 pub fn parameter_sets(document: Value) -> Result<Vec<ParameterSet>, BackendError> {
     let Value::Array(items) = document else {
         return Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&document))));

@@ -1,4 +1,4 @@
-//! The cases of the suite: questions, and what is known of their answers.
+//! The cases of the suite: questions, and the expectations of their answers.
 
 use std::path::Path;
 

@@ -26,7 +26,7 @@ pub enum Verdict {
     /// Numbers are what a float64 keeps. Whole numbers up to 2^53 compare as integers: `3` and `3.0` are both `json!(3)`, and
     /// 2^53+1 is 2^53.
     Parameters(Vec<Map<String, Value>>),
-    /// Success with an explicit `output.parameters: []`, which somebody wrote on purpose.
+    /// Success with an explicit `output.parameters: []`, which was written on purpose.
     ExplicitlyEmpty,
     /// Success with an empty list by accident: Argo CD deletes everything. `why` names the accident. Also used where this module
     /// cannot rule this out: a redirect, a compressed body, JSON that it cannot read.
@@ -61,7 +61,7 @@ pub fn evaluate(status: u16, headers: &[(String, String)], body: &[u8]) -> Verdi
 }
 
 /// Evaluates a response whose body was read as far as it came. `broken` is the error that ended it early: Argo CD reads the first JSON
-/// value, and does not look for what comes after it.
+/// value, and does not look behind it.
 pub(crate) fn evaluate_part(
     status: u16,
     headers: &[(String, String)],

@@ -14,7 +14,7 @@ pub enum Level {
     Must,
     /// It helps operators, or avoids surprises.
     Should,
-    /// Otherwise Argo CD deletes Applications that nobody wanted to delete.
+    /// Otherwise Argo CD deletes Applications by mistake.
     Hazard,
 }
 
@@ -29,7 +29,7 @@ impl Level {
     }
 }
 
-/// A rule: its name, its level, and what it asks.
+/// A rule: its name, its level, and its demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rule {
     /// The name in reports.
@@ -153,7 +153,7 @@ impl Results {
         Self { checked: checked.into(), secrets, timeout, unfinished: None }
     }
 
-    /// Checks `rule`. `what` says what is wrong, if something is. It may hold a whole reply.
+    /// Checks `rule`. `what` is the mistake, if there is one. It may hold a whole reply.
     pub fn check(&mut self, rule: Rule, what: Option<String>) {
         let what = what.map(|what| printable(&self.secrets.redact(&what)));
         if let Some(checked) = self.of(rule) {

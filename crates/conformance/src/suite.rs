@@ -79,7 +79,7 @@ impl Run<'_> {
         Ok(evaluate(self.target.prepare(requester, body)?.ask().await).await)
     }
 
-    /// Asks a good question some times. Returns what is kept of the first answer, if it could be evaluated.
+    /// Asks a good question some times. Returns the part of the first answer that is kept, if it could be evaluated.
     async fn question(&mut self, case: &Case) -> anyhow::Result<Option<Kept>> {
         let first = self.ask(&case.name, Requester::ArgoCd, case.body()).await?;
         check_answer(case, &first, self.results);

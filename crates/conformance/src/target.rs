@@ -38,9 +38,9 @@ pub struct Target {
 pub enum Requester {
     /// Argo CD, with the right token.
     ArgoCd,
-    /// Somebody without a token.
+    /// A caller without a token.
     NoToken,
-    /// Somebody with a wrong token.
+    /// A caller with a wrong token.
     WrongToken,
 }
 
@@ -57,7 +57,7 @@ pub enum Reply {
     },
 }
 
-/// A reply, and what Argo CD makes of it.
+/// A reply, and Argo CD's reading of it.
 #[derive(Debug)]
 pub struct Answered {
     /// Argo CD's reading of it.
@@ -76,13 +76,13 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Whether the reply says where it ends.
+    /// Whether the reply has its length or an end.
     pub fn has_end(&self) -> bool {
         let is_chunked = self.headers.contains_key(header::TRANSFER_ENCODING);
         is_chunked || self.headers.contains_key(header::CONTENT_LENGTH)
     }
 
-    /// Whether Argo CD, and anybody else, takes the status for a success.
+    /// Whether Argo CD, like any client, takes the status for a success.
     pub fn is_success(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }

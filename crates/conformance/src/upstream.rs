@@ -38,7 +38,7 @@ enum Reply {
     Half,
     /// Nothing, and the connection is closed.
     Close,
-    /// Nothing, for as long as anybody waits.
+    /// Nothing, for as long as the client waits.
     Hang,
 }
 
@@ -46,7 +46,7 @@ const fn fault(does: &'static str, bytes: &'static str) -> Fault {
     Fault { does, reply: Reply::Bytes(bytes) }
 }
 
-/// All faults. A 404 and an empty list are none: a source may say so.
+/// All faults. A 404 and an empty list are none: they may be true.
 pub(crate) const FAULTS: &[Fault] = &[
     fault("answers 500", "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\nno"),
     fault(

@@ -112,7 +112,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         true
     }
 
-    /// Replaces the value under `key` by the result of `change` for it. Nobody else changes it meanwhile. `change` must not use the map.
+    /// Replaces the value under `key` by the result of `change` for it. No other thread changes it meanwhile. `change` must not use the map.
     pub fn update(&self, key: K, change: impl FnOnce(Option<&V>) -> V) {
         let mut entries = self.0.lock();
         let now = entries.now();

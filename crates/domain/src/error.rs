@@ -1,4 +1,4 @@
-//! Errors of backends: what failed, and whether another attempt may help.
+//! Errors of backends: the failure, and whether another attempt may help.
 
 use std::{fmt, time::Duration};
 

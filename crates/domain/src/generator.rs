@@ -93,7 +93,7 @@ pub struct Question {
 pub struct Selector {
     /// The route's name.
     pub route: Option<String>,
-    /// Former names of the route. What is remembered may have one of these.
+    /// Former names of the route. Records may have one of these.
     pub formerly: Vec<String>,
     /// The ApplicationSet's name. An answer that does not depend on it matches any name.
     pub application_set: Option<String>,
@@ -196,7 +196,7 @@ impl Outcome {
         Self { sets, evidence, lasting: None, note: None }
     }
 
-    /// Sets how long the source says that the outcome is fresh, if it does.
+    /// Sets how long the outcome is fresh by the source's own words, if it names a time.
     #[must_use]
     pub fn lasting(self, ttl: Option<Duration>) -> Self {
         Self { lasting: ttl.map(Lasting::For), ..self }

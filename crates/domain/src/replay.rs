@@ -23,7 +23,7 @@ pub struct HttpReply {
 /// Why no HTTP reply arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpFault {
-    /// Nobody listens.
+    /// Nothing listens there.
     Connect,
     /// The reply takes too long.
     Timeout,

@@ -116,7 +116,7 @@ impl Engine {
         self.known.peers.replica()
     }
 
-    /// Calls the candidates of shadows from now on. Without this, nobody is called but the routes' own backends.
+    /// Calls the candidates of shadows from now on. Without this, only the routes' own backends are called.
     pub fn call_candidates(&self) {
         self.known.calls_candidates.store(true, Ordering::Relaxed);
     }

@@ -21,7 +21,7 @@ pub use entry::{Encoded, Entry, PackedQuestion};
 pub use evicted::EvictedKeys;
 pub use failing::{Backoff, Delay, Failed, Failing};
 pub use key::{Key, KeyPrefix, MadeUnder, Revision, RouteId};
-pub use key_start::{KeyStart, NotOne};
+pub use key_start::{KeyStart, KeyStartError, NotOne};
 pub use last_served::LastServed;
 pub use listed::Listed;
 pub use memory::{CacheLimits, Memory};

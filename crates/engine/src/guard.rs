@@ -19,6 +19,7 @@ pub use crate::guard::{
     held_answers::{Decision, Held, HeldAnswers},
     identities::Identities,
     identity::Identity,
+    rules::InvalidAnswer,
 };
 use domain::{
     problem::{Path, Problems},

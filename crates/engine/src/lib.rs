@@ -4,7 +4,7 @@
 //!
 //! - [`route`] picks the route, and checks its input.
 //! - [`answer`] takes an answer from the cache, or waits for a run.
-//! - [`run`] takes the lease of a question, calls the backend once for all waiting callers, and commits what that changes.
+//! - [`run`] takes the lease of a question, calls the backend once for all waiting callers, and commits the changes.
 //! - [`shape`] makes parameter sets of the backend's result.
 //! - [`guard`] holds answers that would delete Applications, and counts the runs that confirm one.
 //! - [`cache`] stores answers, in memory and in a file.

@@ -1,4 +1,4 @@
-//! The memory that replicas share. The store is the truth; what this process has in memory and in its file is a copy of it. A sync
+//! The memory that replicas share. The store is the truth; this process has a copy of it in memory and in its file. A sync
 //! brings the store's changes here. A run's changes go to the store first, and are made here once the store accepts them. Without
 //! contact with the store, a replica answers nothing.
 
@@ -82,7 +82,7 @@ pub struct StoreState {
     pub is_in_contact: bool,
     /// How many replicas are live.
     pub replicas: usize,
-    /// Whether replicas restore what the store lost.
+    /// Whether replicas restore the records that the store lost.
     pub is_recovering: bool,
     /// Whether an absent record may be a lost one.
     pub has_lost_records: bool,
@@ -172,7 +172,7 @@ impl Replica {
     }
 
     /// Whether the record of `lineage` or of `key` is lost or cannot be read. `has_baseline`: whether an answer of the lineage was
-    /// accepted: a held answer or a failure also makes a record, and says nothing about what was there before.
+    /// accepted: a held answer or a failure also makes a record, and proves nothing about earlier answers.
     pub(crate) fn is_lost(&self, lineage: &Key, key: &Key, has_baseline: impl FnOnce() -> bool) -> bool {
         let copy = self.copy();
         copy.unreadable.contains(lineage)

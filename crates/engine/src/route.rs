@@ -98,7 +98,7 @@ pub struct RouteParts {
     pub origin: Origin,
 }
 
-/// The origin of a route: what it was built from. A reload takes over a route of the same origin, with its state.
+/// The origin of a route: the configuration that it was built from. A reload takes over a route of the same origin, with its state.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its configuration as a document.
@@ -177,7 +177,7 @@ impl Route {
                 input.accept(Arc::unwrap_or_clone(parameters))
             }
         };
-        accepted.map(Arc::new).map_err(BackendError::invalid_input)
+        accepted.map(Arc::new).map_err(|error| BackendError::invalid_input(error.to_string()))
     }
 
     /// Whether it depends on the bytes of a request alone that the route takes it, and with which parameters: no folder is

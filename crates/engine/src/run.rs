@@ -32,7 +32,7 @@ use flight::FlightGuard;
 use telemetry::trace::{self, Span, SpanKind};
 
 /// A run ends this long before its first caller's deadline, so that the reason still arrives. The backend's deadline is as long
-/// before the run's end, because the backend can say best what it was waiting for.
+/// before the run's end, because the backend's own error names the source that was slow.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// The result of a run: the answer, or why there is none.
@@ -110,7 +110,7 @@ impl Run {
         finished
     }
 
-    /// Takes the lease of the question, calls the backend, and commits what that changes.
+    /// Takes the lease of the question, calls the backend, and commits the changes.
     async fn finish(&self, known: &EngineState, clock: &dyn Clock) -> Finished {
         let deadline = self.resolved.query.deadline;
         let until = deadline.checked_sub(MARGIN).unwrap_or(deadline);

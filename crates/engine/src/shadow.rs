@@ -30,6 +30,7 @@ use crate::{
 use domain::{
     bounded_cache::Recent,
     clock::Clock,
+    error::BackendError,
     generator::{Before, ParameterSet, Query},
     secret::Secrets,
     units::{HumanDuration, Percent},
@@ -41,10 +42,10 @@ use telemetry::metrics::RouteShadowMetrics;
 const AT_ONCE: usize = 2;
 /// For how many questions of one route the runs are counted.
 const MAX_QUESTIONS: usize = 20_000;
-/// The candidate's deadline is this long before its end, because it can say best what it was waiting for.
+/// The candidate's deadline is this long before its end: then the candidate's own error names the source that was slow.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// The candidate of a route, and what was found out about it.
+/// The candidate of a route, and the differences that were found.
 pub struct Shadow {
     route: Arc<str>,
     kind: &'static str,
@@ -93,6 +94,20 @@ pub struct ShadowParts {
     pub clock: Arc<dyn Clock>,
     /// The counters.
     pub metrics: RouteShadowMetrics,
+}
+
+/// Why the candidate has no answer.
+#[derive(Debug, thiserror::Error)]
+enum CandidateError {
+    /// It failed, or its answer cannot be shaped.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// It panicked.
+    #[error("the gateway failed; its log says where")]
+    Panicked,
+    /// It did not answer within this time.
+    #[error("no answer within the shadow's `timeout` of {0}")]
+    Timeout(HumanDuration),
 }
 
 /// The result of a run of the route's own backend.
@@ -160,7 +175,7 @@ impl Shadow {
         }
     }
 
-    /// Follows a run of the route's own backend that has ended: `query` is its question, `key` its cache key, and `own` what callers get.
+    /// Follows a run of the route's own backend that has ended: `query` is its question, `key` its cache key, and `own` its result.
     /// Returns at once.
     pub fn follow(self: &Arc<Self>, query: Query, key: Key, own: Own) {
         // Each question has its share: they may come in an order that repeats.
@@ -200,7 +215,7 @@ impl Shadow {
         self.backend.reach(deadline).await
     }
 
-    /// Makes the candidate forget what earlier questions taught it.
+    /// Drops everything that the candidate remembers of earlier questions.
     pub fn forget(&self) {
         self.backend.forget();
     }
@@ -238,7 +253,7 @@ impl Shadow {
     }
 
     /// The candidate's parameter sets, or why there are none.
-    async fn ask(&self, query: &Query) -> Result<Vec<ParameterSet>, String> {
+    async fn ask(&self, query: &Query) -> Result<Vec<ParameterSet>, CandidateError> {
         let timeout = self.timeout.0;
         let until = Instant::now() + timeout;
         let deadline = until.checked_sub(MARGIN.min(timeout / 10)).unwrap_or(until);
@@ -250,14 +265,20 @@ impl Shadow {
         // Large documents of the candidate wait for each other, and not for those of routes.
         let work = with_permits_of(Arc::clone(&self.documents), work);
         match timeout_at(until, AssertUnwindSafe(work).catch_unwind()).await {
-            Ok(Ok(result)) => result.map_err(|error| error.message),
-            Ok(Err(_)) => Err("the gateway failed; its log says where".to_owned()),
-            Err(_) => Err(format!("no answer within the shadow's `timeout` of {}", self.timeout)),
+            Ok(Ok(result)) => result.map_err(CandidateError::from),
+            Ok(Err(_)) => Err(CandidateError::Panicked),
+            Err(_) => Err(CandidateError::Timeout(self.timeout)),
         }
     }
 
-    /// Compares the lists, and notes what was found.
-    fn compare_sets(&self, query: &Query, key: Key, primary: &Encoded, candidate: Result<Vec<ParameterSet>, String>) {
+    /// Compares the lists, and notes the differences.
+    fn compare_sets(
+        &self,
+        query: &Query,
+        key: Key,
+        primary: &Encoded,
+        candidate: Result<Vec<ParameterSet>, CandidateError>,
+    ) {
         let (compared, sighting) = match candidate {
             Ok(candidate) => {
                 let known = self.noise.of(&key);
@@ -277,7 +298,7 @@ impl Shadow {
                 );
                 (Compared::Differs, Sighting::Difference(difference))
             }
-            Err(error) => (Compared::CandidateError, Sighting::Error(error)),
+            Err(error) => (Compared::CandidateError, Sighting::Error(error.to_string())),
         };
         // The difference is listed before it is counted.
         self.differences.note(self.clock.now(), query, sighting, &self.secrets());

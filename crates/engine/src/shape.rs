@@ -125,7 +125,7 @@ impl Shape {
         Some(output.chain(self.echo.iter().map(String::as_str)).collect())
     }
 
-    /// All keys that its parameter sets can have, if the backend's items are as `item` says. `None` if that is not known.
+    /// All keys that its parameter sets can have, if the backend's items have the type `item`. `None` if that is not known.
     #[must_use]
     pub fn possible_keys<'k>(&'k self, item: &'k ValueType) -> Option<Vec<&'k str>> {
         let ValueType::Object(keys) = item else { return self.keys() };

@@ -31,7 +31,7 @@ pub(crate) struct EngineState {
     pub baselines: Baselines,
     pub served: Served,
     pub notices: Notices,
-    /// The store that this replica shares with others. What is stored here is a copy of it.
+    /// The store that this replica shares with others. The records here are a copy of it.
     pub peers: Peers,
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
     /// would both be compared with the same earlier answer.
@@ -150,7 +150,7 @@ impl EngineState {
     }
 
     /// Whether `entry`, the stored answer to `resolved`, is empty, and the lineage has a later answer that is not. The older, empty
-    /// answer must not delete what the later one created.
+    /// answer must not delete the Applications that the later one created.
     pub(crate) fn is_outshone(&self, resolved: &ResolvedQuery, entry: &Entry, now: Timestamp) -> bool {
         entry.encoded.sets() == 0
             && resolved.lineage() != resolved.key

@@ -5,6 +5,7 @@ mod bound;
 mod build;
 mod check;
 mod constant;
+mod error;
 mod json;
 mod number;
 mod plain;
@@ -30,15 +31,13 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use self::{
+    error::ExpressionCause,
     json::Written,
     plain::PlainExpression,
     structure::{depth, nests, parts},
-    syntax::Wrong,
 };
-use domain::{
-    document::{self, Document},
-    visible::one_line,
-};
+pub use self::{error::ExpressionError, syntax::SyntaxError};
+use domain::document::{self, Document};
 
 /// The longest expression, in bytes. The parser's stack grows with its length.
 const MAX_SOURCE_BYTES: usize = 2048;
@@ -61,26 +60,21 @@ impl Expression {
     ///
     /// # Errors
     /// On a syntax error, a source longer than 2 KiB or more than 40 levels.
-    pub fn compile(source: &str) -> Result<Self, String> {
-        Self::parse(source).map_err(|wrong| wrong.to_string())
-    }
-
-    /// As [`Self::compile`]. The error has a place.
-    fn parse(source: &str) -> Result<Self, Wrong> {
+    pub fn compile(source: &str) -> Result<Self, SyntaxError> {
         if source.len() > MAX_SOURCE_BYTES {
             let message = format!("an expression has at most {MAX_SOURCE_BYTES} bytes; this one has {}", source.len());
-            return Err(Wrong::whole(message));
+            return Err(SyntaxError::whole(message));
         }
         let program = environment().compile(source).map_err(|errors| {
             if errors.errors.iter().any(|error| error.msg.contains("Recursion limit")) {
-                return Wrong::whole("its parentheses, lists or calls are nested too deeply".to_owned());
+                return SyntaxError::whole("its parentheses, lists or calls are nested too deeply".to_owned());
             }
             let errors: Vec<_> = errors.errors.iter().map(|error| (error.pos, error.msg.as_str())).collect();
             syntax::explain(source, &errors)
         })?;
         let depth = depth(program.expression());
         if depth > MAX_LEVELS {
-            return Err(Wrong::whole(format!(
+            return Err(SyntaxError::whole(format!(
                 "an expression has at most {MAX_LEVELS} levels, and this one {depth}: each operator adds one; a \
                  long sum of texts is shorter as `[a, b, c].join('')`"
             )));
@@ -104,17 +98,21 @@ impl Expression {
     /// Evaluates if that is provably cheap. `None` if it may take long or much memory, or if too much is evaluated in this
     /// process already.
     #[must_use]
-    pub fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+    pub fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, ExpressionError>> {
         self.evaluate_within(&ROOM, variables)
     }
 
     /// Evaluates if that is cheap, independent of all other evaluations. For callers without an evaluator.
     #[must_use]
-    pub fn evaluate_at_once(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+    pub fn evaluate_at_once(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, ExpressionError>> {
         self.evaluate_within(&Semaphore::new(Semaphore::MAX_PERMITS), variables)
     }
 
-    fn evaluate_within(&self, room: &Semaphore, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+    fn evaluate_within(
+        &self,
+        room: &Semaphore,
+        variables: &[(&str, &Document<'_>)],
+    ) -> Option<Result<Value, ExpressionError>> {
         if let Some(picked) = self.plain.as_ref().and_then(|plain| plain.pick(variables)) {
             return Some(Ok(picked));
         }
@@ -140,18 +138,22 @@ impl Expression {
     /// result takes more than `max` bytes of memory.
     ///
     /// # Errors
-    /// As [`Self::evaluate`].
+    /// The text of an [`ExpressionError`], which an evaluator sends to the gateway.
     pub fn evaluate_json(&self, variables: &[(&str, &[u8])], max: usize) -> Result<Option<String>, String> {
+        self.execute_json(variables, max).map_err(|cause| cause.of(&self.source).to_string())
+    }
+
+    fn execute_json(&self, variables: &[(&str, &[u8])], max: usize) -> Result<Option<String>, ExpressionCause> {
         let mut context = Context::with_env(Arc::clone(environment()));
         for (name, json) in variables.iter().filter(|(name, _)| self.mentions(name)) {
-            context.add_variable_as_val(*name, json::read(json).map_err(|error| self.message(&error))?);
+            context.add_variable_as_val(*name, json::read(json)?);
         }
         let result = self.resolve(&context)?;
         let left = Cell::new(max);
         match serde_json::to_string(&Written { value: result.as_ref(), left: &left }) {
             Ok(json) => Ok(Some(json)),
             Err(_) if left.get() == 0 => Ok(None),
-            Err(error) => Err(self.message(&error.to_string())),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -160,29 +162,24 @@ impl Expression {
     ///
     /// # Errors
     /// When the expression does not fit the document. The text names the place.
-    pub fn evaluate(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
+    pub fn evaluate(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, ExpressionError> {
         let picked = self.plain.as_ref().and_then(|plain| plain.pick(variables));
         picked.map_or_else(|| self.execute(variables), Ok)
     }
 
     /// Evaluates with CEL.
-    fn execute(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
+    fn execute(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, ExpressionError> {
         let mut context = Context::with_env(Arc::clone(environment()));
         for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
             context.add_variable_as_val(*name, to_cel(value));
         }
-        from_cel(self.resolve(&context)?.as_ref()).map_err(|error| self.message(&error))
+        let result = self.resolve(&context).and_then(|result| from_cel(result.as_ref()));
+        result.map_err(|cause| cause.of(&self.source))
     }
 
-    fn resolve<'e, 'v>(&'e self, context: &'e Context<'_, 'v>) -> Result<CowVal<'e, 'v>, String> {
-        check_ranges(self.program.expression(), context).map_err(|error| self.message(&error))?;
-        let result = cel::Value::resolve_val(self.program.expression(), context);
-        result.map_err(|error| self.message(&error.to_string()))
-    }
-
-    /// `error` with the expression's source. Not shortened here: redaction could not recognise half a secret.
-    fn message(&self, error: &str) -> String {
-        one_line(&format!("`{}`: {error}", self.source.trim()))
+    fn resolve<'e, 'v>(&'e self, context: &'e Context<'_, 'v>) -> Result<CowVal<'e, 'v>, ExpressionCause> {
+        check_ranges(self.program.expression(), context)?;
+        Ok(cel::Value::resolve_val(self.program.expression(), context)?)
     }
 }
 
@@ -194,11 +191,11 @@ impl std::fmt::Debug for Expression {
 
 /// Refuses `map`, `filter` and so on over an object. CEL would iterate its keys, and turn an error document such as `{}` into
 /// an empty list. The range of a comprehension within another one is not known here.
-fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), String> {
+fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), ExpressionCause> {
     if let Expr::Comprehension(inner) = &expression.expr
         && cel::Value::resolve_val(&inner.iter_range, context).is_ok_and(|range| range.get_type().kind() == Kind::Map)
     {
-        return Err("an object, where a list is expected".to_owned());
+        return Err(ExpressionCause::Object);
     }
     parts(expression).into_iter().try_for_each(|part| check_ranges(part, context))
 }
@@ -230,10 +227,9 @@ fn to_cel<'a>(value: &'a Document<'_>) -> Box<dyn Val + 'a> {
     }
 }
 
-fn from_cel(value: &dyn Val) -> Result<Value, String> {
+fn from_cel(value: &dyn Val) -> Result<Value, ExpressionCause> {
     let written = Written { value, left: &Cell::new(usize::MAX) };
-    let json = serde_json::to_vec(&written).map_err(|error| error.to_string())?;
-    Ok(document::read_back(&json)?)
+    Ok(document::read_back(&serde_json::to_vec(&written)?)?)
 }
 
 #[cfg(test)]
@@ -243,14 +239,15 @@ mod tests {
     use super::*;
 
     fn evaluate(source: &str, body: &Value) -> Result<Value, String> {
-        Expression::compile(source)?.evaluate(&[("body", &body.into())])
+        let expression = Expression::compile(source).map_err(|error| error.to_string())?;
+        expression.evaluate(&[("body", &body.into())]).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_nested_expression_is_refused_in_plain_words() {
         let deep = format!("{}1{}", "(".repeat(300), ")".repeat(300));
         let Err(why) = Expression::compile(&deep) else { panic!("it is not") };
-        assert_eq!(why, "its parentheses, lists or calls are nested too deeply");
+        assert_eq!(why.to_string(), "its parentheses, lists or calls are nested too deeply");
     }
 
     #[test]
@@ -288,7 +285,7 @@ mod tests {
         let lines = "\nbody.items\n  .map(t, t)\n";
         assert!(evaluate(lines, &json!({})).unwrap_err().starts_with("`body.items   .map(t, t)`: "));
         assert!(evaluate("body.", &json!({})).unwrap_err().contains("column"));
-        assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().contains("2048"));
+        assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().to_string().contains("2048"));
         assert!(evaluate("getenv('HOME')", &json!({})).is_err());
     }
 
@@ -303,7 +300,7 @@ mod tests {
             format!("{{{}1{}: 1}}", "[".repeat(40), "]".repeat(40)),
             format!("body.map(b, {})", sum(39)),
         ] {
-            let error = Expression::compile(&deep).unwrap_err();
+            let error = Expression::compile(&deep).unwrap_err().to_string();
             assert!(error.contains("at most 40 levels"), "{deep}: {error}");
         }
         assert!(Expression::compile(&"(".repeat(2000)).is_err());
@@ -345,10 +342,10 @@ mod tests {
                 let variables =
                     [("body", &document.into()), ("params", &Document::Object(domain::document::Object::default()))];
                 let (evaluated, expected) = (expression.evaluate(&variables), expression.execute(&variables));
-                let text = |evaluated: &Result<Value, String>| {
-                    evaluated.as_ref().map(ToString::to_string).map_err(Clone::clone)
+                let text = |evaluated: Result<Value, ExpressionError>| {
+                    evaluated.map(|value| value.to_string()).map_err(|error| error.to_string())
                 };
-                assert_eq!(text(&evaluated), text(&expected), "{source} {document}");
+                assert_eq!(text(evaluated), text(expected), "{source} {document}");
             }
         }
     }

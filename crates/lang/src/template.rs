@@ -4,6 +4,7 @@
 mod arguments;
 mod bound;
 mod check;
+mod error;
 mod known;
 mod mistakes;
 mod names;
@@ -21,8 +22,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
-use self::{bound::Formula, plain::PlainTemplate};
+use self::{bound::Formula, names::NameError, plain::PlainTemplate};
 pub use self::{
+    error::{JsonError, TemplateError},
     number::{json_of, value_of},
     plain::JsonVariable,
     refusal::{Misfit, Refusal},
@@ -85,7 +87,7 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error, or a name that is not in `scope`.
-    pub fn parse(source: &str, place: ValueContext, scope: &NameScope) -> Result<Self, String> {
+    pub fn parse(source: &str, place: ValueContext, scope: &NameScope) -> Result<Self, TemplateError> {
         let template = Self::compile(source, place, Some(scope))?;
         let is_known =
             |name: &str| scope.get(name).is_some() || template.environment.globals().any(|(global, _)| global == name);
@@ -94,15 +96,15 @@ impl Template {
         let names = scope.names();
         let callable = [&names[..], known::FUNCTIONS].concat();
         let meant = mistakes::of_unknown(&unknown, template.names(), scope);
-        match (&unknown[..], meant) {
-            ([], _) => Ok(template),
-            ([name], Some(meant)) => Err(format!("unknown name `{name}`; write `{{{{ {meant} }}}}`")),
+        let help = match (&unknown[..], meant) {
+            ([], _) => return Ok(template),
+            ([_], Some(meant)) => format!("write `{{{{ {meant} }}}}`"),
             ([name], _) if near(name, &callable).is_some() => {
-                let meant = near(name, &callable).unwrap_or_default();
-                Err(format!("unknown name `{name}`; did you mean `{meant}`?"))
+                format!("did you mean `{}`?", near(name, &callable).unwrap_or_default())
             }
-            _ => Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), names.join(", "))),
-        }
+            _ => format!("known here: {}", names.join(", ")),
+        };
+        Err(TemplateError::UnknownName { name: unknown.join("`, `"), help })
     }
 
     /// Parses `source`, and notes at `path` everything that is wrong with it.
@@ -133,18 +135,18 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error.
-    pub fn parse_open(source: &str) -> Result<Self, String> {
+    pub fn parse_open(source: &str) -> Result<Self, TemplateError> {
         Self::compile(source, ValueContext::Text, None)
     }
 
-    fn compile(source: &str, place: ValueContext, scope: Option<&NameScope>) -> Result<Self, String> {
+    fn compile(source: &str, place: ValueContext, scope: Option<&NameScope>) -> Result<Self, TemplateError> {
         let bound = bound::of(source);
         if bound.constant() > MAX_CONSTANT {
-            return Err("it repeats a text too often: only its constants make more than 16 MiB".to_owned());
+            return Err(TemplateError::TooLong);
         }
         let mut environment = Box::new(environment(place).clone());
         let added = environment.add_template_owned(ONLY, source.to_owned());
-        let wrong = |error| one_line(&error) + &mistakes::of_syntax(source, scope);
+        let wrong = |error| TemplateError::of_syntax(error, source, scope);
         let template = added.and_then(|()| environment.get_template(ONLY)).map_err(wrong)?;
         let names: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
         let plain = PlainTemplate::parse(source, |name| names.contains(name));
@@ -156,7 +158,7 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error.
-    pub(crate) fn parse_again(source: &str, place: ValueContext) -> Result<Self, String> {
+    pub(crate) fn parse_again(source: &str, place: ValueContext) -> Result<Self, TemplateError> {
         Self::compile(source, place, None)
     }
 
@@ -175,7 +177,7 @@ impl Template {
         }
         let size = in_kib(self.bound.with(context), MAX_HERE)?;
         let _room = ROOM.try_acquire_many(size).ok()?;
-        Some(self.try_render(context))
+        Some(self.render(context))
     }
 
     /// Renders with the variables that `find` finds by their names, if the template is plain and all its names are texts there. Otherwise
@@ -189,15 +191,7 @@ impl Template {
     ///
     /// # Errors
     /// When a name is undefined, a value is not allowed in this context, or the text is longer than [`MAX_TEXT_BYTES`].
-    pub fn render(&self, context: &Value) -> Result<String, String> {
-        self.try_render(context).map_err(|refusal| refusal.message)
-    }
-
-    /// As [`Self::render`]. The error also says whether a value cannot be part of an image's name.
-    ///
-    /// # Errors
-    /// Those of [`Self::render`].
-    pub(crate) fn try_render(&self, context: &Value) -> Result<String, Refusal> {
+    pub fn render(&self, context: &Value) -> Result<String, Refusal> {
         if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
             return Ok(text);
         }
@@ -294,11 +288,12 @@ fn new_environment(place: ValueContext) -> Environment<'static> {
     environment.add_filter("format", width::format);
     environment.add_filter("indent", width::indent);
     environment.add_filter("tojson", number::tojson);
-    environment.add_filter("tag", |name: &str| names::tag(name).map_err(|why| Misfit::NoTag.error(name, why)));
-    let no_slug = |name: &str, why| Misfit::NotInReference.error(name, why);
+    environment
+        .add_filter("tag", |name: &str| names::tag(name).map_err(|why| Misfit::NoTag.error(name, why.to_string())));
+    let no_slug = |name: &str, why: NameError| Misfit::NotInReference.error(name, why.to_string());
     environment.add_filter("slug", move |name: &str| names::slug(name).map_err(|why| no_slug(name, why)));
     environment.add_filter("ref_slug", move |name: &str| names::ref_slug(name).map_err(|why| no_slug(name, why)));
-    environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
+    environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(|why| refused(why.to_string())));
     environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| plain::write(out, value, place));
     environment
 }

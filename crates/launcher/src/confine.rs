@@ -154,7 +154,7 @@ pub(super) fn has_landlock() -> bool {
     supports(|ruleset| ruleset.handle_access(AccessFs::ReadFile))
 }
 
-/// Whether the kernel's landlock supports what `demand` adds to a ruleset.
+/// Whether the kernel's landlock supports everything that `demand` adds to a ruleset.
 fn supports(demand: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     demand(Ruleset::default().set_compatibility(CompatLevel::HardRequirement)).is_ok()
 }

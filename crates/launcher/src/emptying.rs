@@ -1,5 +1,5 @@
 //! Empties a folder that programs have filled, with anything that they can make there: folders in folders without end, folders
-//! that nobody may enter, many files, names that are not text. Takes little memory and few open files, follows no link, and
+//! without the right to enter, many files, names that are not text. Takes little memory and few open files, follows no link, and
 //! stays in its file system.
 
 use std::{
@@ -115,7 +115,7 @@ impl Level {
         Ok(Self { id: id_of(&folder)?, entries: Dir::new(folder)?, has_found: false, inner: None })
     }
 
-    /// The next entry, and its kind if the file system says it. `None` if the folder is empty: entries may be passed over while others are
+    /// The next entry, and its kind if the file system names it. `None` if the folder is empty: entries may be passed over while others are
     /// removed, so all are read until none is left.
     fn next(&mut self) -> io::Result<Option<(CString, FileType)>> {
         loop {

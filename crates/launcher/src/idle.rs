@@ -40,7 +40,7 @@ impl<T> Idle<T> {
         self.0.lock()
     }
 
-    /// Takes the objects beyond `spare` that waited too long, and says whether more of them may come.
+    /// Takes the objects beyond `spare` that waited too long, and returns whether more of them may come.
     fn old(&self, spare: usize) -> (Vec<T>, bool) {
         let mut waiting = self.lock();
         let surplus = waiting.all.len().saturating_sub(spare);

@@ -176,7 +176,7 @@ impl Count for Launchers {
 }
 
 /// Contains this process as a launcher's programs are contained, for an evaluator: only files of the system, no network,
-/// and at most `memory` bytes. What the kernel cannot take away remains.
+/// and at most `memory` bytes. Rights that the kernel cannot take away remain.
 ///
 /// # Errors
 /// When a limit cannot be set.

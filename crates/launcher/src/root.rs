@@ -57,7 +57,7 @@ impl Root {
         named.filter_map(|entry| Self::abandoned(entry.path())).collect()
     }
 
-    /// The folder at `path`, if it is this user's and nobody holds its lock. Anybody may make such a folder, and a lock that is a FIFO or a
+    /// The folder at `path`, if it is this user's and its lock is free. Any user may make such a folder, and a lock that is a FIFO or a
     /// link: nothing is waited for or followed.
     fn abandoned(path: PathBuf) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

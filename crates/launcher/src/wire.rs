@@ -93,7 +93,7 @@ pub enum ExitKind {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// The kernel did not say.
+    /// The kernel gave no reason.
     Unknown,
 }
 

@@ -56,6 +56,17 @@ pub(crate) struct RefusedAddress {
     is_led: bool,
 }
 
+/// A URL has a metadata address in place of a name.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MetadataError {
+    /// By the name of the host at Google.
+    #[error("{0} is {kind}, which only identities ask", kind = Inner::Metadata)]
+    Name(String),
+    /// By its number.
+    #[error("{0} is {kind}, which only identities ask (`identities` in the configuration)", kind = Inner::Metadata)]
+    Address(IpAddr),
+}
+
 impl RefusedAddress {
     /// The advice for the error. Services of a cluster are often called `<name>.<namespace>`, which has the form of a public name.
     fn advice(&self) -> String {
@@ -95,7 +106,7 @@ impl Addresses {
         Self { is_metadata: true, ..self }
     }
 
-    /// The same for names that come from answers. Somebody who can change an answer must not choose an inner host for a request.
+    /// The same for names that come from answers. Otherwise a forged answer could choose an inner host for a request.
     pub(crate) fn led(&self) -> Self {
         Self { is_led: true, ..self.clone() }
     }
@@ -118,21 +129,21 @@ impl Addresses {
     /// others, or an answer led to them and was checked.
     ///
     /// # Errors
-    /// When they may not. The text says why.
-    pub(crate) fn check_literal(&self, url: &reqwest::Url) -> Result<(), String> {
+    /// When they may not. The text has the reason.
+    pub(crate) fn check_literal(&self, url: &reqwest::Url) -> Result<(), MetadataError> {
         let address = match url.host() {
             Some(Host::Ipv4(ip)) => IpAddr::from(ip),
             Some(Host::Ipv6(ip)) => ip.into(),
             // A proxy would resolve it.
             Some(Host::Domain(name)) if !self.is_metadata && is_below(name, &["metadata.google.internal"]) => {
-                return Err(format!("{name} is {}, which only identities ask", Inner::Metadata));
+                return Err(MetadataError::Name(name.to_owned()));
             }
             _ => return Ok(()),
         };
         if !is_metadata(address) || self.is_metadata {
             return Ok(());
         }
-        Err(format!("{address} is {}, which only identities ask (`identities` in the configuration)", Inner::Metadata))
+        Err(MetadataError::Address(address))
     }
 
     /// Whether the configuration allows `address`.
@@ -333,14 +344,17 @@ mod tests {
             assert_eq!(usual.may_ask("metadata.google.internal", address), Err(Inner::Metadata), "{address}");
             let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
             let url = reqwest::Url::parse(&format!("http://{host}/latest")).unwrap();
-            assert!(usual.check_literal(&url).unwrap_err().contains("only identities"), "{address}");
+            assert!(usual.check_literal(&url).unwrap_err().to_string().contains("only identities"), "{address}");
             assert!(!usual.allow(address), "{address}");
             let own = usual.clone().with_metadata();
             assert_eq!((own.may_ask("x", address), own.check_literal(&url)), (Ok(()), Ok(())), "{address}");
         }
         assert_eq!(usual.check_literal(&reqwest::Url::parse("http://10.0.0.1/").unwrap()), Ok(()));
         let url = reqwest::Url::parse("http://METADATA.google.internal./x").unwrap();
-        assert!(usual.check_literal(&url).unwrap_err().contains("only identities"), "a proxy would resolve it");
+        assert!(
+            usual.check_literal(&url).unwrap_err().to_string().contains("only identities"),
+            "a proxy would resolve it"
+        );
         assert_eq!(usual.clone().with_metadata().check_literal(&url), Ok(()));
     }
 

@@ -120,7 +120,7 @@ pub struct AccountNow {
     pub limit: Option<u64>,
     /// How many of these were left.
     pub remaining: Option<u64>,
-    /// When an answer said that.
+    /// When an answer reported that.
     pub known_at: Option<Timestamp>,
     /// How long until the limit starts again.
     pub resets_in: Option<Duration>,

@@ -207,8 +207,8 @@ impl Transport {
         if let Some(reply) = self.sources.as_ref().and_then(|sources| sources.reply(&call.method, &call.url)) {
             return Ok(replayed(reply, call, secrets));
         }
-        if let Err(message) = self.addresses.check_literal(&call.url) {
-            return Ok(Err(ExchangeFailure { kind: FailureKind::Refused, message }));
+        if let Err(error) = self.addresses.check_literal(&call.url) {
+            return Ok(Err(ExchangeFailure { kind: FailureKind::Refused, message: error.to_string() }));
         }
         if call.is_led && self.is_hidden_by_proxy(&call.url) {
             let message =

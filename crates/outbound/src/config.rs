@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
-use ipnet::IpNet;
+use ipnet::{AddrParseError, IpNet};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -169,11 +169,19 @@ impl TlsKeys<'_> {
     }
 }
 
-fn network(text: &str) -> Result<IpNet, String> {
+/// A text is neither an address nor a network.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is neither an address nor a network such as 10.0.0.0/8")]
+struct NetworkError {
+    text: String,
+    /// Why it is not a network.
+    #[source]
+    cause: AddrParseError,
+}
+
+fn network(text: &str) -> Result<IpNet, NetworkError> {
     let address = text.parse::<IpAddr>().map(IpNet::from);
-    address
-        .or_else(|_| text.parse())
-        .map_err(|_| format!("`{text}` is neither an address nor a network such as 10.0.0.0/8"))
+    address.or_else(|_| text.parse()).map_err(|cause| NetworkError { text: text.to_owned(), cause })
 }
 
 /// Whether `url` holds a user or a password.

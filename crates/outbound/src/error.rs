@@ -1,13 +1,14 @@
 //! Why a client cannot be made, or a URL of the configuration cannot be used.
 
 use domain::secret::SecretError;
+use tls::pem::PemError;
 
 /// Why there is no client for some options.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file with certificates or keys cannot be read, or holds something else. The text names the file.
-    #[error("{0}")]
-    File(String),
+    #[error(transparent)]
+    File(#[from] PemError),
     /// The HTTP library refuses a certificate.
     #[error("{what} cannot be used: {cause}")]
     Certificate {

@@ -1,4 +1,4 @@
-//! What registries and backends see of an identity at a cloud: something that logs in at a registry, and authorizes a request.
+//! An identity at a cloud, as registries and backends use it: something that logs in at a registry, and authorizes a request.
 //! How an identity proves itself is not known here.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -25,7 +25,7 @@ pub struct LoginPlace<'a> {
     pub base: &'a Url,
 }
 
-/// What an identity shows a registry.
+/// The login of an identity at a registry.
 #[derive(Debug, Clone)]
 pub enum Login {
     /// A user name and a password.
@@ -48,7 +48,7 @@ pub trait Identity: fmt::Debug + Send + Sync {
     /// Whether the identity can authorize requests to `url`, a URL of the configuration.
     ///
     /// # Errors
-    /// When it cannot. The text says what to configure.
+    /// When it cannot. The text names the keys to configure.
     fn check_url(&self, url: &Url) -> Result<(), String>;
 
     /// `call` with the identity's credential. With `afresh`, the credential before was refused and is renewed.
@@ -57,21 +57,21 @@ pub trait Identity: fmt::Debug + Send + Sync {
     /// When there is no credential by the call's deadline.
     async fn authorize(&self, call: Call, afresh: bool) -> Result<Call, BackendError>;
 
-    /// Whether `reply` says that the credential ended, so that a renewed one may be accepted.
+    /// Whether `reply` means that the credential ended, so that a renewed one may be accepted.
     fn is_ended(&self, reply: &Reply) -> bool {
         reply.status.as_u16() == 401
     }
 
-    /// What to show the registry at `place`. With `afresh`, the login before was refused and is renewed.
+    /// The login at the registry at `place`. With `afresh`, the login before was refused and is renewed.
     ///
     /// # Errors
     /// When there is none by `deadline`.
     async fn log_in(&self, place: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError>;
 
-    /// The name by which the cloud knows the identity. Sends a request.
+    /// The name of the identity at the cloud. Sends a request.
     ///
     /// # Errors
-    /// When the cloud does not say.
+    /// When the cloud does not name it.
     async fn who(&self, deadline: Instant) -> Result<String, BackendError>;
 
     /// The account for rate limits.

@@ -240,7 +240,7 @@ impl HttpClient {
         self.client.allows(address)
     }
 
-    /// Whether the destination of `url` says that less than a tenth of the rate limit of `account` is left. Without a
+    /// Whether, by the replies of the destination of `url`, less than a tenth of the rate limit of `account` is left. Without a
     /// credential, the account is [`ANONYMOUS`].
     #[must_use]
     pub fn is_low(&self, url: &Url, account: &str) -> bool {

@@ -78,7 +78,7 @@ impl Reply {
         Ok(())
     }
 
-    /// Whether the answer says that a rate limit is reached. GitHub sends a 403 with a time for that.
+    /// Whether the answer means that a rate limit is reached. GitHub sends a 403 with a time for that.
     #[must_use]
     pub fn is_limit(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
@@ -112,7 +112,7 @@ impl Reply {
     }
 }
 
-/// Whether `status` says that the destination itself has trouble, which may soon be over.
+/// Whether `status` means that the destination itself has trouble, which may soon be over.
 pub(crate) fn is_failure(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }

@@ -26,7 +26,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 ///
 /// `attempts` is the number of attempts so far, `took` the time of the last one, and `left` the time until the deadline.
 ///
-/// A request is sent again if the connection failed, or the status says that the destination has trouble. A request whose answer
+/// A request is sent again if the connection failed, or the status means that the destination has trouble. A request whose answer
 /// broke off or came too late is not sent again, because the destination may already have done all of the work.
 pub(crate) fn wait(
     outcome: &Result<Reply, ExchangeFailure>,

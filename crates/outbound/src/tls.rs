@@ -75,17 +75,17 @@ impl LoadedCertificates {
     pub(crate) fn read(tls: &Tls) -> Result<Self, ClientError> {
         let mut read = Self::default();
         if let Some(file) = &tls.ca {
-            let pem = content(file, "CA").map_err(ClientError::File)?;
+            let pem = content(file, "CA")?;
             let unusable = |cause| ClientError::Certificate { what: format!("the CA file {}", file.display()), cause };
-            for certificate in trusted(file, &pem).map_err(ClientError::File)? {
+            for certificate in trusted(file, &pem)? {
                 read.trusted.push(Certificate::from_der(&certificate).map_err(unusable)?);
             }
             read.files.push(Sha256::digest(&pem).into());
         }
         if let Some(ClientCertificate { cert, key }) = &tls.client {
-            let of_cert = content(cert, "client certificate").map_err(ClientError::File)?;
-            let of_key = content(key, "client key").map_err(ClientError::File)?;
-            pair("client", cert, &of_cert, key, &of_key).map_err(ClientError::File)?;
+            let of_cert = content(cert, "client certificate")?;
+            let of_key = content(key, "client key")?;
+            pair("client", cert, &of_cert, key, &of_key)?;
             let pem = Zeroizing::new([&of_cert[..], b"\n", &of_key[..]].concat());
             let unusable =
                 |cause| ClientError::Certificate { what: format!("the client certificate {}", cert.display()), cause };

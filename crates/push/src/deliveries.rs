@@ -1,4 +1,4 @@
-//! The last deliveries of hooks, and what became of them: for operators, and to measure how long it takes until an ApplicationSet is refreshed.
+//! The last deliveries of hooks, and their effects: for operators, and to measure how long it takes until an ApplicationSet is refreshed.
 //! They are kept in memory. Of a body nothing is kept but its subjects, and those are few.
 
 use std::{
@@ -49,7 +49,7 @@ pub(crate) struct Origins {
     pub(crate) numbers: Vec<u64>,
 }
 
-/// A delivery, and what became of it.
+/// A delivery, and its effects.
 #[derive(Debug, Clone)]
 pub struct Delivered {
     /// Its number since the start.
@@ -89,7 +89,7 @@ pub struct RecheckedQuestion {
     pub result: &'static str,
 }
 
-/// The deliveries of a hook whose sender did not prove who it is. Only the last one is kept, so that unauthenticated clients displace nothing.
+/// The deliveries of a hook without a proof of their sender. Only the last one is kept, so that unauthenticated clients displace nothing.
 #[derive(Debug, Clone)]
 pub struct Unproven {
     /// How many there were.

@@ -62,7 +62,7 @@ impl Default for Events {
 }
 
 impl Push {
-    /// Takes a delivery of `hook`. Returns what became of it.
+    /// Takes a delivery of `hook`. Returns the result.
     pub async fn take_delivery(&self, hook: &Arc<str>, delivery: Delivery) -> &'static str {
         let arrived = Instant::now();
         // Noted first: once its subjects are sent, their rechecks may end at any time.
@@ -102,7 +102,7 @@ impl Push {
         outcome
     }
 
-    /// Rechecks the questions that events concern. Returns at [`Phase::Closing`], after a note about what was not rechecked.
+    /// Rechecks the questions that events concern. Returns at [`Phase::Closing`], after a note about the questions that were not rechecked.
     pub async fn follow_events(self: &Arc<Self>) {
         let Some(mut events) = self.events.receiver.lock().take() else { return };
         let (mut queue, mut late, mut rechecks) = (Queue::default(), Late::default(), JoinSet::new());
@@ -222,7 +222,7 @@ impl Push {
         (subjects, found)
     }
 
-    /// Asks the source of a question again. Returns what was found, and what the answer knows of the pushes.
+    /// Asks the source of a question again. Returns the result, and the answer's notes about the pushes.
     async fn recheck(&self, key: Key, due: &Due) -> (Recheck, Pushed) {
         let (current, question) = (self.current(), &due.question);
         // None after 30 seconds: then no single delivery led to it.
@@ -256,7 +256,7 @@ async fn gather(first: Event, events: &mut Receiver<Event>) -> (Vec<Subject>, Ar
     (subjects, Arc::new(Batch { receipts, origins }))
 }
 
-/// The subjects of `all`, each once, and what was pushed. There may be thousands, so no thread that serves does it.
+/// The subjects of `all`, each once, and the pushes. There may be thousands, so no thread that serves does it.
 async fn sorted(all: Vec<Subject>) -> (Subjects, Arc<Pushes>) {
     let sort = move || {
         let (mut subjects, mut pushes) = (Subjects::default(), Pushes::default());

@@ -27,16 +27,16 @@ const AT_ONCE: usize = 16;
 const PUBLISHED_EVERY: Duration = Duration::from_millis(250);
 /// How often the store is read for refreshes that an ended replica has left.
 const LEFT_EVERY: Duration = Duration::from_secs(5);
-/// How long the task continues after [`Phase::Closing`], for what is due by then.
+/// How long the task continues after [`Phase::Closing`], for the refreshes that are due by then.
 const FINISHED_WITHIN: Duration = Duration::from_secs(3);
 /// How long the task sleeps when no refresh waits.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// The refreshes that this replica makes in place of ended ones, by ApplicationSet: what names them in the store.
+/// The refreshes that this replica makes in place of ended ones, by ApplicationSet: their names in the store.
 type TakenRefreshes = HashMap<Arc<str>, Vec<String>>;
 
 impl Push {
-    /// Tells ApplicationSets that there is another answer. Returns soon after [`Phase::Closing`], when all that was due is done. What waits
+    /// Notifies ApplicationSets of another answer. Returns soon after [`Phase::Closing`], when all that was due is done. What waits
     /// for another attempt is left to other replicas.
     pub async fn follow_notices(self: &Arc<Self>) {
         let (mut notices, mut queue) = (self.follow_engine(), RefreshQueue::default());
@@ -92,7 +92,7 @@ impl Push {
         }
     }
 
-    /// Waits, and takes the refreshes that ended replicas have left. Also returns what was seen in the store. Takes nothing when it is
+    /// Waits, and takes the refreshes that ended replicas have left. Also returns the notes from the store. Takes nothing when it is
     /// about to end itself.
     async fn left_refreshes(&self, mut seen: SeenNotes) -> (Vec<LeftRefresh>, SeenNotes) {
         sleep(LEFT_EVERY).await;

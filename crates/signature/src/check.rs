@@ -30,7 +30,7 @@ pub struct PolicyCheck {
 #[derive(Debug, Clone)]
 struct SignedBuild {
     place: String,
-    /// The index of the signer, and who it is exactly.
+    /// The index of the signer, and its exact identity.
     signer: usize,
     by: String,
     build: Build,
@@ -60,7 +60,7 @@ impl Policy {
     /// | unknown | may be the one: its key or root cannot be used, its form is not supported, it is too large | it may outweigh the others |
     /// | bad | claims to be by a signer, and is not, or is about another digest or build | it will not get better, and an operator should check it |
     /// | another commit | is valid provenance of another commit | it is a better reason than that there is none |
-    /// | absent | is by nobody of the policy, or there is none | |
+    /// | absent | is by no signer of the policy, or there is none | |
     #[must_use]
     pub fn check(&self, expected: &ExpectedImage<'_>, candidates: &[Candidate]) -> PolicyVerdict {
         let mut check = self.begin(expected.digests.to_vec());
@@ -147,7 +147,7 @@ impl PolicyCheck {
                 let Some(provenance) = &policy.provenance else { return };
                 match provenance.check(&predicate, claims.as_ref()) {
                     Ok(build) => self.builds.push(SignedBuild { place: place.to_owned(), signer: index, by, build }),
-                    Err(why) => self.built.bad(place, &why),
+                    Err(error) => self.built.bad(place, &error.to_string()),
                 }
             }
         }
@@ -160,7 +160,7 @@ impl PolicyCheck {
             match build.compare(commit) {
                 Ok(Built::From(commit)) => built.good(place, &policy.signers[*signer].name, by, Some(commit)),
                 Ok(Built::Other { commit, why }) => built.other(place, commit, &why),
-                Err(why) => built.bad(place, &why),
+                Err(error) => built.bad(place, &error.to_string()),
             }
         }
         built

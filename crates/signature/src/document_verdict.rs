@@ -51,14 +51,14 @@ impl DocumentVerdict {
             Ok(Content::Envelope(envelope)) => envelope,
             Ok(Content::Bytes) if is_meant => return Self::Unknown(SIGNS_BYTES.to_owned()),
             Ok(Content::Bytes) => return Self::Foreign(SIGNS_BYTES.to_owned()),
-            Err(why) => return refuse(why.clone()),
+            Err(error) => return refuse(error.to_string()),
         };
         if let Err(why) = key.verify(&envelope.signed_bytes(), &envelope.signature) {
             return refuse(why.to_owned());
         }
         match envelope.statement(digests) {
             Ok(Statement { says, .. }) => Self::signed(says, key),
-            Err(why) => Self::Bad(why),
+            Err(error) => Self::Bad(error.to_string()),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Public keys in PEM files. Only the kind of the key decides the algorithm, never the document that was signed.
 
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
-    VerificationAlgorithm,
+use aws_lc_rs::{
+    error::KeyRejected,
+    signature::{
+        ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+        VerificationAlgorithm,
+    },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
@@ -28,6 +31,47 @@ const P256_POINT: usize = 65;
 const P384_POINT: usize = 97;
 const ED25519_BYTES: usize = 32;
 
+/// Why a file has no public key that can be used. The text shows nothing of its content.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyError {
+    /// The file is empty.
+    #[error("it is empty")]
+    Empty,
+    /// The file has a private key.
+    #[error("it holds a private key, which the gateway must not have; name the file of the public key")]
+    Private,
+    /// The file has a certificate.
+    #[error("it holds a certificate, not a public key; `openssl x509 -pubkey -noout` prints its key")]
+    Certificate,
+    /// The key has an older form.
+    #[error("its key has the form of PKCS #1; `openssl rsa -RSAPublicKey_in -pubout` writes the usual form")]
+    Pkcs1,
+    /// The file has another content.
+    #[error("it holds no public key in PEM form, with `-----BEGIN PUBLIC KEY-----`")]
+    NotPem,
+    /// The file has this many keys.
+    #[error("it holds {0} keys; write each to a file of its own, and name all of them as signers")]
+    Several(usize),
+    /// The key has no end, or is not in base64.
+    #[error("its block `PUBLIC KEY` is not whole")]
+    Torn(#[source] Option<base64::DecodeError>),
+    /// The key is malformed.
+    #[error("its public key cannot be read")]
+    Unreadable(#[source] Option<Error>),
+    /// The key's numbers are refused.
+    #[error("its public key cannot be read")]
+    Refused(#[source] KeyRejected),
+    /// The curve is not supported.
+    #[error("the curve of its key is not P-256 or P-384, or the point is compressed")]
+    Curve,
+    /// The kind is not supported.
+    #[error("its key is not of ECDSA, Ed25519 or RSA")]
+    Kind,
+    /// The RSA key is too short or too long.
+    #[error("its RSA key has less than 2048 or more than 8192 bits")]
+    RsaBits,
+}
+
 /// A public key, with its one algorithm.
 #[derive(Debug)]
 pub(super) struct PublicKey {
@@ -42,25 +86,24 @@ impl PublicKey {
     /// The one public key in `text`.
     ///
     /// # Errors
-    /// When it is not exactly one, or cannot be used. The text shows nothing of the content.
-    pub(super) fn of_pem(text: &str) -> Result<Self, String> {
+    /// When it is not exactly one, or cannot be used.
+    pub(super) fn of_pem(text: &str) -> Result<Self, KeyError> {
         let der = public_key(text)?;
-        let unreadable = || "its public key cannot be read".to_owned();
-        let info = SubjectPublicKeyInfoRef::from_der(&der).map_err(|_| unreadable())?;
-        let raw = info.subject_public_key.as_bytes().ok_or_else(unreadable)?;
+        let info = SubjectPublicKeyInfoRef::from_der(&der).map_err(|error| KeyError::Unreadable(Some(error)))?;
+        let raw = info.subject_public_key.as_bytes().ok_or(KeyError::Unreadable(None))?;
         let curve = info.algorithm.parameters.and_then(|any| any.decode_as::<ObjectIdentifier>().ok());
         let algorithm: &'static dyn VerificationAlgorithm = match (info.algorithm.oid, curve, raw.len()) {
             (EC, Some(P256), P256_POINT) => &ECDSA_P256_SHA256_ASN1,
             (EC, Some(P384), P384_POINT) => &ECDSA_P384_SHA384_ASN1,
-            (EC, ..) => return Err("the curve of its key is not P-256 or P-384, or the point is compressed".to_owned()),
+            (EC, ..) => return Err(KeyError::Curve),
             (ED25519_KEY, None, ED25519_BYTES) => &ED25519,
             (RSA, ..) => &RSA_PKCS1_2048_8192_SHA256,
-            _ => return Err("its key is not of ECDSA, Ed25519 or RSA".to_owned()),
+            _ => return Err(KeyError::Kind),
         };
         if info.algorithm.oid == RSA && !rsa_bits(raw).is_some_and(|bits| (2048..=8192).contains(&bits)) {
-            return Err("its RSA key has less than 2048 or more than 8192 bits".to_owned());
+            return Err(KeyError::RsaBits);
         }
-        let key = ParsedPublicKey::new(algorithm, raw).map_err(|_| unreadable())?;
+        let key = ParsedPublicKey::new(algorithm, raw).map_err(KeyError::Refused)?;
         let refusal = if info.algorithm.oid == ED25519_KEY {
             "the key did not sign it by Ed25519; cosign 3 signs by Ed25519ph, which is not supported"
         } else {
@@ -101,40 +144,27 @@ fn rsa_bits(raw: &[u8]) -> Option<usize> {
 }
 
 /// The content of the one block of `text`, which must be a public key.
-fn public_key(text: &str) -> Result<Vec<u8>, String> {
+fn public_key(text: &str) -> Result<Vec<u8>, KeyError> {
     const BEGIN: &str = "-----BEGIN ";
     if text.trim().is_empty() {
-        return Err("it is empty".to_owned());
+        return Err(KeyError::Empty);
     }
     let labels: Vec<&str> =
         text.lines().filter_map(|line| line.trim().strip_prefix(BEGIN)?.strip_suffix("-----")).collect();
     if labels.iter().any(|label| label.ends_with("PRIVATE KEY")) {
-        return Err(
-            "it holds a private key, which the gateway must not have; name the file of the public key".to_owned()
-        );
+        return Err(KeyError::Private);
     }
     if labels.contains(&"CERTIFICATE") {
-        return Err("it holds a certificate, not a public key; `openssl x509 -pubkey -noout` prints its key".to_owned());
+        return Err(KeyError::Certificate);
     }
     match *labels {
         ["PUBLIC KEY"] => {}
-        ["RSA PUBLIC KEY"] => {
-            return Err(
-                "its key has the form of PKCS #1; `openssl rsa -RSAPublicKey_in -pubout` writes the usual form"
-                    .to_owned(),
-            );
-        }
-        [] | [_] => return Err("it holds no public key in PEM form, with `-----BEGIN PUBLIC KEY-----`".to_owned()),
-        _ => {
-            let count = labels.len();
-            return Err(format!(
-                "it holds {count} keys; write each to a file of its own, and name all of them as signers"
-            ));
-        }
+        ["RSA PUBLIC KEY"] => return Err(KeyError::Pkcs1),
+        [] | [_] => return Err(KeyError::NotPem),
+        _ => return Err(KeyError::Several(labels.len())),
     }
     let (_, after) = text.split_once("-----BEGIN PUBLIC KEY-----").unwrap_or_default();
-    let unreadable = || "its block `PUBLIC KEY` is not whole".to_owned();
-    let (body, _) = after.split_once("-----END PUBLIC KEY-----").ok_or_else(unreadable)?;
+    let (body, _) = after.split_once("-----END PUBLIC KEY-----").ok_or(KeyError::Torn(None))?;
     let body: String = body.split_ascii_whitespace().collect();
-    STANDARD.decode(body).map_err(|_| unreadable())
+    STANDARD.decode(body).map_err(|error| KeyError::Torn(Some(error)))
 }

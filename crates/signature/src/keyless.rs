@@ -3,13 +3,15 @@
 
 mod root;
 
+use std::fmt;
+
 use sigstore_verify::{
     CertificateError, Error, TimestampError, TransparencyLogError, VerificationPolicy,
     crypto::{CertificateInfo, parse_certificate_info},
     types::{DerCertificate, Sha256Hash, bundle::Bundle as Parsed},
 };
 
-pub(super) use self::root::Root;
+pub(super) use self::root::{Root, RootError};
 use super::{
     bundle::{Bundle, Content, Material},
     claims::Claims,
@@ -29,7 +31,7 @@ pub(super) enum Fit {
     /// They differ from the signer's in case, or in a slash at the end of the issuer. Nothing is accepted for that, but nothing
     /// is taken for missing either: the configuration may be misspelt.
     Misspelt,
-    /// They are somebody else's.
+    /// They are another signer's.
     Other,
 }
 
@@ -37,7 +39,7 @@ pub(super) enum Fit {
 /// `needs_log`, whether the signature and the certificate must be in transparency logs.
 pub(super) fn check(
     (bundle, bytes): (&Bundle, &[u8]),
-    root: Result<&Root, &str>,
+    root: Result<&Root, &dyn fmt::Display>,
     fit: impl Fn(&str, &str) -> Fit,
     needs_log: bool,
     digests: &[String],
@@ -61,15 +63,15 @@ pub(super) fn check(
     let envelope = match &bundle.content {
         Ok(Content::Envelope(envelope)) => envelope,
         Ok(Content::Bytes) => return DocumentVerdict::Unknown(SIGNS_BYTES.to_owned()),
-        Err(why) => return DocumentVerdict::Bad(why.clone()),
+        Err(error) => return DocumentVerdict::Bad(error.to_string()),
     };
     let root = match root {
         Ok(root) => root,
-        Err(why) => return DocumentVerdict::Unknown(why.to_owned()),
+        Err(why) => return DocumentVerdict::Unknown(why.to_string()),
     };
     let Statement { digest, says } = match envelope.statement(digests) {
         Ok(statement) => statement,
-        Err(why) => return DocumentVerdict::Bad(why),
+        Err(error) => return DocumentVerdict::Bad(error.to_string()),
     };
     match verify(bytes, root, needs_log, &digest) {
         // The crate's result counts, not the claims that were read before.

@@ -12,6 +12,48 @@ use domain::{
     problem::{Path, Problems},
 };
 
+/// Why a build is not as demanded.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum ProvenanceError {
+    /// The predicate has another form.
+    #[error("its provenance has no `buildDefinition`")]
+    NoDefinition,
+    /// The certificate and the predicate disagree.
+    #[error("its certificate names the {part} `{certified}`, and its provenance `{written}`")]
+    Disagree {
+        /// The part of the build.
+        part: &'static str,
+        /// The part by the certificate.
+        certified: String,
+        /// The part by the predicate.
+        written: String,
+    },
+    /// A part is another one than demanded.
+    #[error("its provenance is of the {part} `{found}`, not `{wanted}`")]
+    Differs {
+        /// The part of the build.
+        part: &'static str,
+        /// The part that was found.
+        found: String,
+        /// The part that is demanded.
+        wanted: String,
+    },
+    /// A part is missing.
+    #[error("its {document} names no {part}")]
+    Missing {
+        /// The document that lacks it: the certificate, or the provenance.
+        document: &'static str,
+        /// The part of the build.
+        part: &'static str,
+    },
+    /// It names this many commits of the repository.
+    #[error("its provenance names {0} commits of the repository")]
+    SeveralCommits(usize),
+    /// Its commit is shortened, or a branch.
+    #[error("`{0}` in its provenance is not a full commit")]
+    NotACommit(String),
+}
+
 /// The demands on a build.
 #[derive(Debug)]
 pub(super) struct Provenance {
@@ -31,7 +73,7 @@ pub(super) struct Build {
     /// Whether its commit may be that of a merge.
     is_of_merge: bool,
     /// Why the event is not one that is accepted.
-    wrong_event: Option<String>,
+    wrong_event: Option<ProvenanceError>,
 }
 
 /// A build that is as demanded.
@@ -53,7 +95,7 @@ impl Build {
     ///
     /// # Errors
     /// When an event caused it that is not accepted.
-    pub(super) fn compare(&self, expected: Option<&str>) -> Result<Built, String> {
+    pub(super) fn compare(&self, expected: Option<&str>) -> Result<Built, ProvenanceError> {
         let other = expected.filter(|expected| !expected.eq_ignore_ascii_case(&self.commit));
         // A build of a merge names another commit, with any accepted events. The text below explains that.
         if (other.is_none() || !self.is_of_merge)
@@ -108,7 +150,7 @@ impl Provenance {
     ///
     /// # Errors
     /// When it is not as demanded, or `predicate` and `claims` disagree.
-    pub(super) fn check(&self, predicate: &Value, claims: Option<&Claims>) -> Result<Build, String> {
+    pub(super) fn check(&self, predicate: &Value, claims: Option<&Claims>) -> Result<Build, ProvenanceError> {
         let said = Said::read(predicate)?;
         let repository = self.repository(&said, claims)?;
         self.check_workflow(&said, claims, repository)?;
@@ -123,7 +165,11 @@ impl Provenance {
     }
 
     /// The repository that was built.
-    fn repository<'a>(&self, said: &'a Said<'a>, claims: Option<&'a Claims>) -> Result<Option<&'a str>, String> {
+    fn repository<'a>(
+        &self,
+        said: &'a Said<'a>,
+        claims: Option<&'a Claims>,
+    ) -> Result<Option<&'a str>, ProvenanceError> {
         let certified = claims.and_then(|claims| claims.repository.as_deref());
         agree("repository", certified, said.repository)?;
         let found = if claims.is_some() { certified } else { said.repository };
@@ -134,7 +180,12 @@ impl Provenance {
         }
     }
 
-    fn check_workflow(&self, said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) -> Result<(), String> {
+    fn check_workflow(
+        &self,
+        said: &Said<'_>,
+        claims: Option<&Claims>,
+        repository: Option<&str>,
+    ) -> Result<(), ProvenanceError> {
         let Some(wanted) = &self.workflow else { return Ok(()) };
         // A certificate names the whole of it: repository, path and branch.
         let certified = match claims {
@@ -154,7 +205,7 @@ impl Provenance {
         }
     }
 
-    fn check_builder(&self, said: &Said<'_>, claims: Option<&Claims>) -> Result<(), String> {
+    fn check_builder(&self, said: &Said<'_>, claims: Option<&Claims>) -> Result<(), ProvenanceError> {
         let Some((wanted, text)) = &self.builder else { return Ok(()) };
         let certified = match claims {
             None => None,
@@ -167,7 +218,7 @@ impl Provenance {
         }
     }
 
-    fn check_event(&self, event: Option<&str>, claims: Option<&Claims>) -> Result<(), String> {
+    fn check_event(&self, event: Option<&str>, claims: Option<&Claims>) -> Result<(), ProvenanceError> {
         if self.events.is_empty() {
             return Ok(());
         }
@@ -181,7 +232,7 @@ impl Provenance {
 }
 
 /// The event that caused the build, if it is known.
-fn event<'a>(said: &Said<'a>, claims: Option<&'a Claims>) -> Result<Option<&'a str>, String> {
+fn event<'a>(said: &Said<'a>, claims: Option<&'a Claims>) -> Result<Option<&'a str>, ProvenanceError> {
     let certified = claims.and_then(|claims| claims.event.as_deref());
     agree("event", certified, said.event)?;
     Ok(if claims.is_some() { certified } else { said.event })
@@ -199,9 +250,9 @@ struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    fn read(predicate: &'a Value) -> Result<Self, String> {
+    fn read(predicate: &'a Value) -> Result<Self, ProvenanceError> {
         let definition = predicate.get("buildDefinition").filter(|definition| definition.is_object());
-        let definition = definition.ok_or("its provenance has no `buildDefinition`")?;
+        let definition = definition.ok_or(ProvenanceError::NoDefinition)?;
         let text = |from: &'a Value, pointer: &str| from.pointer(pointer).and_then(Value::as_str);
         let dependencies = definition.get("resolvedDependencies").and_then(Value::as_array);
         let sources = dependencies.into_iter().flatten().filter_map(|source| {
@@ -222,7 +273,7 @@ impl<'a> Said<'a> {
 }
 
 /// The commit that was built: that of the certificate, with which the predicate must agree, or that of the predicate.
-fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) -> Result<String, String> {
+fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) -> Result<String, ProvenanceError> {
     // A commit of another source, such as of an action that was used, is not the commit that was built.
     let is_own = |uri: &str| repository.is_none_or(|repository| repository_of(uri) == Some(repository));
     let own = said.sources.iter().filter(|(uri, _)| is_own(uri));
@@ -231,11 +282,7 @@ fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) ->
     commits.dedup();
     let [written] = *commits else {
         let count = commits.len();
-        return Err(if count == 0 {
-            missing("commit", None)
-        } else {
-            format!("its provenance names {count} commits of the repository")
-        });
+        return Err(if count == 0 { missing("commit", None) } else { ProvenanceError::SeveralCommits(count) });
     };
     let certified = match claims {
         None => None,
@@ -244,11 +291,7 @@ fn commit(said: &Said<'_>, claims: Option<&Claims>, repository: Option<&str>) ->
     agree("commit", certified, Some(written))?;
     let is_full =
         [40, 64].contains(&written.len()) && written.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if is_full {
-        Ok(written.to_owned())
-    } else {
-        Err(format!("`{}` in its provenance is not a full commit", excerpt(written.as_bytes(), 64)))
-    }
+    if is_full { Ok(written.to_owned()) } else { Err(ProvenanceError::NotACommit(excerpt(written.as_bytes(), 64))) }
 }
 
 /// The repository of a URI such as `git+https://github.com/org/repo@refs/heads/main`.
@@ -266,21 +309,21 @@ fn is_merge(event: &str) -> bool {
     event.starts_with("pull_request") || event.starts_with("merge_request")
 }
 
-fn agree(what: &str, certified: Option<&str>, written: Option<&str>) -> Result<(), String> {
+fn agree(part: &'static str, certified: Option<&str>, written: Option<&str>) -> Result<(), ProvenanceError> {
     match (certified, written) {
         (Some(certified), Some(written)) if certified != written => {
             let [certified, written] = [certified, written].map(|text| excerpt(text.as_bytes(), 200));
-            Err(format!("its certificate names the {what} `{certified}`, and its provenance `{written}`"))
+            Err(ProvenanceError::Disagree { part, certified, written })
         }
         _ => Ok(()),
     }
 }
 
-fn differs(what: &str, found: &str, wanted: &str) -> String {
-    format!("its provenance is of the {what} `{}`, not `{wanted}`", excerpt(found.as_bytes(), 200))
+fn differs(part: &'static str, found: &str, wanted: &str) -> ProvenanceError {
+    ProvenanceError::Differs { part, found: excerpt(found.as_bytes(), 200), wanted: wanted.to_owned() }
 }
 
-fn missing(what: &str, claims: Option<&Claims>) -> String {
+const fn missing(part: &'static str, claims: Option<&Claims>) -> ProvenanceError {
     let document = if claims.is_some() { "certificate" } else { "provenance" };
-    format!("its {document} names no {what}")
+    ProvenanceError::Missing { document, part }
 }

@@ -1,22 +1,22 @@
 //! Signers, with the present content of their files.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "keyless")]
-use super::keyless::{self, Root};
+use super::keyless::{self, Root, RootError};
 use super::{
     Form,
     bundle::{Bundle, Unread},
     config::{KeylessConfig, SignerConfig},
     document_verdict::DocumentVerdict,
-    key::PublicKey,
+    key::{KeyError, PublicKey},
     simple::SimpleSigning,
 };
 use domain::{
     document::excerpt,
-    file::{self, base_dir::BaseDir},
+    file::{self, FileError, base_dir::BaseDir},
     glob::NameGlob,
     problem::{Path, Problems},
 };
@@ -60,8 +60,47 @@ pub(super) struct Loaded {
     /// The hash of the file; `None` if it cannot be read.
     pub(super) hash: Option<[u8; 32]>,
     /// # Errors
-    /// Why the file cannot be used. The text names it.
-    pub(super) content: Result<Content, String>,
+    /// Why the file cannot be used.
+    pub(super) content: Result<Content, SignerFileError>,
+}
+
+/// Why a signer's file cannot be used. The text names it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SignerFileError {
+    /// No files are read: the configuration is only checked.
+    #[error("{} was not read", .0.display())]
+    Offline(PathBuf),
+    /// It cannot be read.
+    #[error("cannot read {}: {cause}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why it cannot be read.
+        #[source]
+        cause: FileError,
+    },
+    /// It has neither the key nor the root that is expected.
+    #[error("{}: {cause}", .file.display())]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// Why its content cannot be used.
+        #[source]
+        cause: FileContentError,
+    },
+}
+
+/// Why the content of a signer's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileContentError {
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[cfg(feature = "keyless")]
+    #[error(transparent)]
+    Root(#[from] RootError),
+    #[cfg(not(feature = "keyless"))]
+    #[error("this gateway was built without `keyless`")]
+    NotKeyless,
 }
 
 #[derive(Debug)]
@@ -78,7 +117,7 @@ pub(super) enum Read<'a> {
     #[cfg_attr(not(feature = "keyless"), allow(dead_code, reason = "no certificate is verified"))]
     Bundle(Bundle, &'a [u8]),
     Simple(SimpleSigning<'a>),
-    /// It can be nobody's signature.
+    /// It cannot be a signature.
     Junk(String),
     /// Its signer is unknown.
     Unknown(String),
@@ -149,15 +188,14 @@ impl Signer {
     /// The present content of the file. `former`, if nothing has changed.
     pub(super) fn load(&self, former: Option<&Arc<Loaded>>) -> Arc<Loaded> {
         if self.is_offline {
-            let why = format!("{} was not read", self.file.display());
-            return Arc::new(Loaded { hash: None, content: Err(why) });
+            return Arc::new(Loaded { hash: None, content: Err(SignerFileError::Offline(self.file.clone())) });
         }
-        let unusable = |why: String| format!("{}: {why}", self.file.display());
+        let unusable = |cause| SignerFileError::Content { file: self.file.clone(), cause };
         let text = match file::secret(&self.file) {
             Ok(text) => text,
-            Err(why) => {
-                let why = format!("cannot read {}: {why}", self.file.display());
-                return Arc::new(Loaded { hash: None, content: Err(why) });
+            Err(cause) => {
+                let error = SignerFileError::File { file: self.file.clone(), cause };
+                return Arc::new(Loaded { hash: None, content: Err(error) });
             }
         };
         let hash = Some(Sha256::digest(text.as_bytes()).into());
@@ -174,19 +212,19 @@ impl Signer {
             (_, Read::Junk(why)) => DocumentVerdict::Foreign(why.clone()),
             (Kind::Key, Read::Bundle(bundle, _)) => match loaded.key() {
                 Ok(key) => DocumentVerdict::by_key(bundle, key, digests),
-                Err(why) if bundle.is_by_key() => DocumentVerdict::Unknown(why.to_owned()),
+                Err(why) if bundle.is_by_key() => DocumentVerdict::Unknown(why.to_string()),
                 Err(_) => DocumentVerdict::Foreign("it was signed with a certificate, not with a key".to_owned()),
             },
             (Kind::Key, Read::Simple(simple)) => match loaded.key() {
                 Ok(key) => simple.check(key, digests),
-                Err(why) => DocumentVerdict::Unknown(why.to_owned()),
+                Err(why) => DocumentVerdict::Unknown(why.to_string()),
             },
             (Kind::Keyless(_), Read::Simple(_)) => {
                 DocumentVerdict::Foreign("a legacy signature is verified by a key only".to_owned())
             }
             #[cfg(not(feature = "keyless"))]
             (Kind::Keyless(_), Read::Bundle(..)) => {
-                DocumentVerdict::Unknown(loaded.content.as_ref().err().cloned().unwrap_or_default())
+                DocumentVerdict::Unknown(loaded.content.as_ref().err().map(ToString::to_string).unwrap_or_default())
             }
             #[cfg(feature = "keyless")]
             (Kind::Keyless(identity), Read::Bundle(bundle, bytes)) => identity.check(loaded, bundle, bytes, digests),
@@ -195,16 +233,13 @@ impl Signer {
 }
 
 impl Kind {
-    fn read(&self, text: &str) -> Result<Content, String> {
+    fn read(&self, text: &str) -> Result<Content, FileContentError> {
         match self {
-            Self::Key => PublicKey::of_pem(text).map(Content::Key),
+            Self::Key => Ok(Content::Key(PublicKey::of_pem(text)?)),
             #[cfg(feature = "keyless")]
-            Self::Keyless(identity) => {
-                let root = Root::read(text, identity.needs_log).map_err(|error| error.to_string())?;
-                Ok(Content::Root(Box::new(root)))
-            }
+            Self::Keyless(identity) => Ok(Content::Root(Box::new(Root::read(text, identity.needs_log)?))),
             #[cfg(not(feature = "keyless"))]
-            Self::Keyless(_) => Err("this gateway was built without `keyless`".to_owned()),
+            Self::Keyless(_) => Err(FileContentError::NotKeyless),
         }
     }
 }
@@ -215,20 +250,20 @@ impl Loaded {
         self.key().ok().map(PublicKey::hint)
     }
 
-    fn key(&self) -> Result<&PublicKey, &str> {
+    fn key(&self) -> Result<&PublicKey, &dyn fmt::Display> {
         match &self.content {
             Ok(Content::Key(key)) => Ok(key),
             #[cfg(feature = "keyless")]
-            Ok(Content::Root(_)) => Err("it is not a key"),
+            Ok(Content::Root(_)) => Err(&"it is not a key"),
             Err(why) => Err(why),
         }
     }
 
     #[cfg(feature = "keyless")]
-    fn root(&self) -> Result<&Root, &str> {
+    fn root(&self) -> Result<&Root, &dyn fmt::Display> {
         match &self.content {
             Ok(Content::Root(root)) => Ok(root),
-            Ok(Content::Key(_)) => Err("it is not a root"),
+            Ok(Content::Key(_)) => Err(&"it is not a root"),
             Err(why) => Err(why),
         }
     }

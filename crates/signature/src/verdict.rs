@@ -43,7 +43,7 @@ pub struct Proof {
 /// All candidates, as evidence for one demand.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tally {
-    /// The first document of each who signed one.
+    /// The first document of each signer.
     good: Vec<Good>,
     unknown: Vec<String>,
     bad: Vec<String>,

@@ -1,5 +1,5 @@
 //! Argo CD's ApplicationSet controller, as its code is: each ApplicationSet is reconciled after its requeue time, and three minutes after an
-//! error. Answers are read as Go reads them. What is missing from an answer is deleted.
+//! error. Answers are read as Go reads them. Applications that are missing from an answer are deleted.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -24,22 +24,22 @@ use conformance::evaluate::{Verdict, evaluate};
 /// How long after an error the controller asks again.
 const AFTER_ERROR: Duration = Duration::from_mins(3);
 
-/// What an Application was made of: the digest of its image, if it has one.
+/// The origin of an Application: the digest of its image, if it has one.
 type Made = String;
 
 /// The controller.
 pub struct Controller {
     /// The seed of the run.
     pub seed: Seed,
-    /// Who answers.
+    /// The gateways that answer.
     pub fleet: Arc<Fleet>,
-    /// What truly exists. The first generator of a matrix lists the branches.
+    /// The truth. The first generator of a matrix lists the branches.
     pub truth: Arc<Mutex<Truth>>,
-    /// What happened.
+    /// The events.
     pub history: Arc<History>,
     /// Whether time is left out.
     pub pace: Arc<Pace>,
-    /// Judges what it does.
+    /// Judges its actions.
     pub oracle: Arc<Oracle>,
     /// Its Applications.
     pub applications: Mutex<BTreeMap<(Set, String), Made>>,

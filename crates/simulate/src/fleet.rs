@@ -26,11 +26,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a rollout waits for a process to be ready before it goes on.
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
-/// What all processes need.
+/// The parts that all processes share.
 pub struct Surroundings {
     /// The seed of the run.
     pub seed: Seed,
-    /// What happened.
+    /// The events.
     pub history: Arc<History>,
     /// The store.
     pub store: SharedStore,
@@ -83,7 +83,7 @@ pub struct Fleet {
     wanted: Mutex<Wanted>,
 }
 
-/// What operators want.
+/// The wishes of operators.
 struct Wanted {
     count: usize,
     settings: Settings,
@@ -142,12 +142,12 @@ impl Fleet {
         self.slots.iter().filter_map(|slot| slot.process.lock().clone()).collect()
     }
 
-    /// Sets what the way of a machine to the store does.
+    /// Sets the state of the link from a machine to the store.
     pub fn set_link(&self, machine: usize, state: LinkState) {
         *self.slots[machine].link.lock() = state;
     }
 
-    /// Sets what the way of Argo CD to a machine does.
+    /// Sets the state of the link from Argo CD to a machine.
     pub fn set_calls(&self, machine: usize, state: LinkState) {
         *self.slots[machine].calls.lock() = state;
     }

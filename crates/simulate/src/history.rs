@@ -1,4 +1,4 @@
-//! What happened in a run, in plain sentences, and how often what was tried.
+//! The events of a run, in plain sentences, and how often each kind was tried.
 
 use std::{collections::BTreeMap, fmt, hash::BuildHasher as _, time::Duration};
 
@@ -6,22 +6,22 @@ use foldhash::quality::FixedState;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What must hold, judged by the truth alone.
+/// The invariants, judged by the truth alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invariant {
     /// No Application is deleted unless its parameter set was truly gone within the last hour, or an operator released it.
     Deleted,
     /// None is deleted and made again within ten minutes without a true change.
     MadeAgain,
-    /// What is truly gone is deleted in time.
+    /// An Application that is truly gone is deleted in time.
     Gone,
-    /// What is truly new appears in time.
+    /// An Application that is truly new appears in time.
     New,
     /// Digests are of a commit that CI passed, and an Application does not go back to an older one.
     Digest,
     /// Memory, files and store stay bounded.
     Bounded,
-    /// Nobody makes many requests while nothing changes.
+    /// There are not many requests while nothing changes.
     Rate,
     /// The simulation goes on.
     Progress,
@@ -51,7 +51,7 @@ pub struct Violation {
     pub invariant: Invariant,
     /// When, from the start of the run.
     pub at: Duration,
-    /// What was seen.
+    /// The observation.
     pub seen: String,
 }
 
@@ -112,7 +112,7 @@ impl History {
         self.written.lock().violation.clone()
     }
 
-    /// How often what was tried.
+    /// How often each kind was tried.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.written.lock().counts.clone()
     }

@@ -2,14 +2,14 @@
 //!
 //! Real are the engine with its routes, guard and cache, and the protocol of replicas. Simulated are time, links, the store, sources with a
 //! ground truth, clocks, operators, and Argo CD's controller. One seed is one history. The invariants ([`history::Invariant`]) are judged
-//! by what truly exists, and by what Argo CD does: nothing of the gateway's own view counts.
+//! by the truth, and by the actions of Argo CD: nothing of the gateway's own view counts.
 //!
 //! Start at [`run::run`]. A run:
 //!
-//! - [`plan`] is what happens beside the calls, and follows from a [`seed`].
+//! - [`plan`] has the events beside the calls, and follows from a [`seed`].
 //! - [`world`] starts everything and carries the plan out: [`fleet`] has the processes ([`process`]) and their files ([`volume`]), [`link`] the store and the ways to it,
-//!   [`sources`] what the routes ask, [`settings`] the routes, [`argocd`] the controller.
-//! - [`truth`] is what exists, and [`oracle`] judges by it.
+//!   [`sources`] the sources of the routes, [`settings`] the routes, [`argocd`] the controller.
+//! - [`truth`] is the state of the world, and [`oracle`] judges by it.
 //! - [`pace`] leaves out the time in which nothing happens.
 
 pub mod argocd;

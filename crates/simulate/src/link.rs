@@ -34,7 +34,7 @@ const ON_THE_WAY: Duration = Duration::from_millis(1);
 /// were seen, when all previews were renewed over a link that delivers twice, so that each commit conflicts with itself.
 const MOST_IN_A_SECOND: u64 = 1000;
 
-/// What a link does.
+/// The state of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkState {
     /// It passes everything on.

@@ -11,10 +11,10 @@ use simulate::{
     seed::Seed,
 };
 
-/// How many days a run has unless it is said otherwise.
+/// How many days a run has by default.
 const DAYS: f64 = 1.5;
 
-/// What is asked for.
+/// The arguments.
 struct Asked {
     seed: Option<Seed>,
     first: u64,

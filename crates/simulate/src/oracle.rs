@@ -1,4 +1,4 @@
-//! Judges what Argo CD does by the truth alone. What the gateway knows, and why it answers as it does, counts for nothing here.
+//! Judges the actions of Argo CD by the truth alone. The gateway's own records and reasons do not count here.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,9 +28,9 @@ struct Noted {
     created: BTreeMap<(Set, String), Duration>,
     /// When each Application was deleted last.
     deleted: BTreeMap<(Set, String), Duration>,
-    /// What operators released of late.
+    /// The latest releases by operators.
     released: BTreeMap<(Set, String), Duration>,
-    /// Whether a single gateway has lost its file: for a week, nobody can say whether a preview is new.
+    /// Whether a single gateway has lost its file: for a week, it cannot be known whether a preview is new.
     has_forgotten: bool,
     /// How many faults last.
     faults: usize,
@@ -38,7 +38,7 @@ struct Noted {
     calm_since: Duration,
 }
 
-/// A fault that lasts until this is dropped. The time until which what is missing is excused begins then.
+/// A fault that lasts until this is dropped. The time until which missing Applications are excused begins then.
 pub struct Fault(Arc<Oracle>);
 
 impl Drop for Fault {
@@ -50,7 +50,7 @@ impl Drop for Fault {
     }
 }
 
-/// How long the gateway and Argo CD may take to see what is new or gone in `set`, once faults have ended: an outdated answer is served for a
+/// How long the gateway and Argo CD may take to see changes of `set`, once faults have ended: an outdated answer is served for a
 /// while, one is asked for at each requeue, and Argo CD waits three minutes after an error.
 fn seen_within(set: Set) -> Duration {
     let route = Duration::from_secs(110 + Settings::stale(set) / 2);
@@ -59,7 +59,7 @@ fn seen_within(set: Set) -> Duration {
     requeue(set) * 2 + Duration::from_mins(3) + route + recovers
 }
 
-/// The same for what is gone: the guard wants its confirmations first.
+/// The same for Applications that are gone: the guard wants its confirmations first.
 fn gone_within(set: Set) -> Duration {
     match Settings::confirmed(set) {
         // An operator looks every twenty minutes.
@@ -86,7 +86,7 @@ impl Oracle {
         noted.faults == 0 && self.history.now() >= noted.calm_since + time
     }
 
-    /// A single gateway has lost what it knew.
+    /// A single gateway has lost its records.
     pub fn forgotten(&self) {
         self.noted.lock().has_forgotten = true;
     }

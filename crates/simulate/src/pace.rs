@@ -1,4 +1,4 @@
-//! Leaves out the time in which nothing happens. Replicas sync four times a second, day and night; while nobody calls, nothing fails and
+//! Leaves out the time in which nothing happens. Replicas sync four times a second, day and night; while there are no calls, nothing fails and
 //! nothing is held, these syncs bring nothing, and the replicas are parked.
 
 use std::{sync::Arc, time::Duration};
@@ -27,7 +27,7 @@ pub struct Pace {
 #[derive(Debug)]
 struct State {
     holds: usize,
-    /// Until when nothing is left out although nobody has a reason.
+    /// Until when nothing is left out, although there is no reason to wait.
     until: Instant,
     settled: Instant,
 }

@@ -1,4 +1,4 @@
-//! What happens in a run beside the calls: a list that follows from the seed. Shrinking leaves parts of it out.
+//! The events of a run beside the calls: a list that follows from the seed. Shrinking leaves parts of it out.
 
 use std::{
     fmt::{self, Write as _},
@@ -46,7 +46,7 @@ pub enum Act {
     FailOver,
     /// The store is emptied.
     Emptied,
-    /// The store goes back to what it had so many seconds before.
+    /// The store goes back to its content of so many seconds before.
     Backup(u64),
     /// A process is killed, and starts again after so many seconds.
     Kill(usize, u64),
@@ -64,9 +64,9 @@ pub enum Act {
     Rename(Set),
     /// An operator invalidates the answers of a route.
     Invalidate(Set),
-    /// A source loses most of what it has for forty minutes, and an operator rejects that.
+    /// A source loses most of its items for forty minutes, and an operator rejects that.
     Reject(Set),
-    /// An operator releases what is held of a route, right or wrong.
+    /// An operator releases the held answers of a route, right or wrong.
     Release(Set),
     /// An ApplicationSet is annotated, so that it is reconciled now.
     Refresh(Set),
@@ -128,7 +128,7 @@ impl Act {
         matches!(self, Self::Source(..) | Self::Reject(_) | Self::Calls(..) | Self::Backup(_))
     }
 
-    /// Its kind, for the count of what was tried.
+    /// Its kind, for counting.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Add(_)

@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(25);
 /// How often a process looks for held answers while time is left out.
 const LOOKS_EVERY: Duration = Duration::from_secs(20);
 
-/// What Argo CD gets: a status, and a body.
+/// The reply to Argo CD: a status, and a body.
 pub type Reply = (u16, Vec<u8>);
 
 /// A process.
@@ -174,7 +174,7 @@ impl Process {
         }
     }
 
-    /// Whether further runs may confirm what is held.
+    /// Whether further runs may confirm the held answer.
     fn is_confirming(&self) -> bool {
         self.engine.held_count() > 0 && self.engine.held().iter().any(|(_, held)| held.accepted_at().is_some())
     }

@@ -13,7 +13,7 @@ use telemetry::metrics::Metrics;
 /// How many runs shrinking takes at most.
 const MOST_RUNS: usize = 80;
 
-/// What must have been tried in a simulated day, at least. An invariant that holds because nothing happened says nothing.
+/// The events that must have been tried in a simulated day, at least. An invariant that holds because nothing happened proves nothing.
 const LEAST_A_DAY: [(&str, u64); 10] = [
     ("call", 1000),
     ("reconciled", 500),
@@ -31,7 +31,7 @@ const LEAST_A_DAY: [(&str, u64); 10] = [
 pub struct Outcome {
     /// The plan.
     pub plan: Plan,
-    /// What happened.
+    /// The events.
     pub history: Arc<History>,
     /// How long it was, in simulated time.
     pub lasted: Duration,
@@ -43,7 +43,7 @@ impl Outcome {
         self.history.violation()
     }
 
-    /// The failing run in plain sentences: what was done, and what happened at last.
+    /// The failing run in plain sentences: its events, and the violation.
     pub fn told(&self) -> String {
         let Some(violation) = self.violation() else { return "no violation\n".to_owned() };
         format!(
@@ -97,7 +97,7 @@ fn check_what_was_tried(outcome: &Outcome) {
     }
 }
 
-/// The smallest plan found that violates the same invariant, with what happens in it.
+/// The smallest plan found that violates the same invariant, with its events.
 ///
 /// # Errors
 /// As [`run_plan`].

@@ -5,7 +5,7 @@ use std::{fmt, hash::Hash, str::FromStr};
 use fastrand::Rng;
 use foldhash::quality::FixedState;
 
-/// The version of the simulation. A change of what follows from a seed makes another one, so that no seed is misread.
+/// The version of the simulation. A change of the course that follows from a seed makes another one, so that no seed is misread.
 pub const VERSION: u32 = 1;
 
 /// A seed of this version. It is written as `VERSION-NUMBER`.

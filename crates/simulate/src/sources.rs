@@ -1,4 +1,4 @@
-//! The sources behind the routes: they know the truth, and say it, or nothing, or for a moment something else.
+//! The sources behind the routes: they return the truth, or nothing, or for a moment something else.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use domain::{
 use lang::scope::ValueType;
 use source::{Backend, Nature};
 
-/// What a source does instead of telling the truth.
+/// The behaviour of a source that does not return the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trouble {
     /// It is away.
@@ -32,18 +32,18 @@ pub enum Trouble {
     Throttles,
     /// It refuses the credential.
     Denies,
-    /// It says what is no list.
+    /// Its answer is not a list.
     Garbles,
     /// It loses all.
     LosesAll,
-    /// It loses most of what it has.
+    /// It loses most of its items.
     LosesMost,
     /// It loses something else each time.
     Wavers,
 }
 
 impl Trouble {
-    /// Whether what it says is wrong.
+    /// Whether its answer is wrong.
     pub const fn is_lie(self) -> bool {
         matches!(self, Self::LosesAll | Self::LosesMost | Self::Wavers)
     }
@@ -62,13 +62,13 @@ pub struct Sources {
 #[derive(Debug, Default)]
 struct State {
     trouble: Option<Trouble>,
-    /// How many items there were when the trouble began. What comes meanwhile does not make a lie smaller.
+    /// How many items there were when the trouble began. Items that come meanwhile do not make a wrong answer better.
     then: usize,
     calls: u64,
 }
 
 impl Sources {
-    /// Sources that tell `truth`.
+    /// Sources of `truth`.
     pub fn new(seed: Seed, history: &Arc<History>, truth: &Arc<Mutex<Truth>>) -> Arc<Self> {
         let state = Set::ALL.map(|set| (set, State::default())).into();
         Arc::new(Self { seed, history: Arc::clone(history), truth: Arc::clone(truth), state: Mutex::new(state) })
@@ -87,7 +87,7 @@ impl Sources {
         self.state.lock().get(&set).map_or(0, |state| state.calls)
     }
 
-    /// What the source of `set` truly has for a question with these parameters.
+    /// The true items of the source of `set` for a question with these parameters.
     fn true_sets(&self, set: Set, parameters: &Parameters) -> Vec<ParameterSet> {
         let truth = self.truth.lock();
         let made = |value: serde_json::Value| ParameterSet(value.as_object().cloned().unwrap_or_default());

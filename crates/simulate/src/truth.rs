@@ -1,4 +1,4 @@
-//! What truly exists: the lists of sources, branches with their commits, and what CI passed. Nothing of the gateway is known here.
+//! The truth: the lists of sources, branches with their commits, and the commits that CI passed. It is independent of the gateway.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -201,7 +201,7 @@ impl Branch {
     }
 }
 
-/// The digest of what CI builds of a commit.
+/// The digest of the image that CI builds of a commit.
 pub fn digest(commit: &str) -> String {
     format!("sha256:{commit}")
 }

@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 /// How long an order to the writer may take in real time.
 const WRITTEN_WITHIN: Duration = Duration::from_mins(1);
 
-/// What happens to a volume between two processes.
+/// The damage to a volume between two processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Damage {
     /// Nothing: all that was written is there.
@@ -35,7 +35,7 @@ pub enum Damage {
     TornPage,
     /// The file ends early.
     Cut,
-    /// The file is gone, and what is beside it is there.
+    /// The file is gone, and the files beside it are there.
     FileGone,
     /// The marks of loss are gone.
     MarksGone,
@@ -77,7 +77,7 @@ impl Volume {
         files.flatten().filter_map(|file| file.metadata().ok()).map(|found| found.len()).sum()
     }
 
-    /// Leaves what the process with `disk` wrote to the next one, and damages it.
+    /// Leaves the files of the process with `disk` to the next one, and damages them.
     ///
     /// # Errors
     /// When the files cannot be copied.

@@ -31,7 +31,7 @@ use telemetry::metrics::Metrics;
 const JUDGED_EVERY: Duration = Duration::from_mins(1);
 /// After so long without an act nothing changes any more.
 const CALM: Duration = Duration::from_mins(15);
-/// How much a cache file may take with what is beside it, in bytes: its limit, and the marks of loss.
+/// How much a cache file may take with the files beside it, in bytes: its limit, and the marks of loss.
 const MOST_IN_FILES: u64 = 24 * 1024 * 1024;
 /// How much the answers in memory may take, in bytes.
 const MOST_IN_MEMORY: u64 = 4 * 1024 * 1024;
@@ -52,7 +52,7 @@ pub(crate) struct World {
     watched: Mutex<Watched>,
 }
 
-/// What was seen when the oracle looked last.
+/// The state at the oracle's last look.
 #[derive(Debug, Default)]
 struct Watched {
     /// When something was done last.
@@ -298,7 +298,7 @@ impl World {
         self.history.say(said);
     }
 
-    /// The store loses something. Nobody loses the only copy: then nobody could know what was there.
+    /// The store loses something. The only copy is never lost: then its content could not be known.
     async fn disturb_store(&self, act: &Act) {
         let _turn = self.turn.lock().await;
         self.recovered().await;
@@ -359,7 +359,7 @@ impl World {
     }
 }
 
-/// What exists at first.
+/// The things that exist at first.
 fn begin_truth(seed: Seed, truth: &mut Truth) {
     let mut dice = seed.dice("first");
     for set in Set::LISTS {

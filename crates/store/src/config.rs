@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    KeyedStore, Store,
+    KeyedStore, Store, StoreError,
     keyed::KeySource,
     redis::{Address, RedisStore, StoreProbe},
 };
@@ -57,6 +57,17 @@ fn timeout() -> HumanDuration {
     HumanDuration(std::time::Duration::from_millis(200))
 }
 
+/// Why a store cannot be tried, or not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// Its configuration has errors, which were reported.
+    #[error("its configuration has errors")]
+    Configuration,
+    /// It cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 impl StoreConfig {
     /// The store. Does not connect yet. Problems are noted at `path`.
     pub fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<RedisStore> {
@@ -85,14 +96,14 @@ impl StoreConfig {
     ///
     /// # Errors
     /// Why the store cannot be used, for the operator.
-    pub async fn probe(&self, base: &BaseDir) -> Result<StoreProbe, String> {
-        let store = self.build(base, &Path::root(), &mut Problems::default()).ok_or("its configuration has errors")?;
-        let mut probe = store.probe().await.map_err(|error| error.to_string())?;
+    pub async fn probe(&self, base: &BaseDir) -> Result<StoreProbe, ProbeError> {
+        let store = self.build(base, &Path::root(), &mut Problems::default()).ok_or(ProbeError::Configuration)?;
+        let mut probe = store.probe().await?;
         // Without ids of its own, the store's key is only read.
         if let Ok(Some(other)) = store.name_key(&[]).await
             && let Err(problem) = KeySource::compare(self.keys(base).as_ref(), &other)
         {
-            probe.problems.push(problem);
+            probe.problems.push(problem.to_string());
         }
         Ok(probe)
     }

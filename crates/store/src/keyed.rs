@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::{
     history::{History, Written},
-    ring::{KeyRing, Place},
+    ring::{KeyRing, KeyRingError, Place},
     rotation::Rotation,
 };
 use super::{
@@ -28,19 +28,53 @@ use super::{
 use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
-    secret::SecretRef,
+    secret::{SecretError, SecretRef},
 };
 use telemetry::metrics::StoreMetrics;
 
 /// How often the keys are read again, and compared with the key that the store names.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 
-/// Where the keys are: in a file with one on each line, say.
+/// Where the keys are, such as in a file with one on each line.
 #[derive(Debug, Clone)]
 pub struct KeySource {
     prefix: String,
     secret: SecretRef,
     base: BaseDir,
+}
+
+/// Why there are no keys, or not those of the other replicas.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeySourceError {
+    /// The secret cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The secret has no keys.
+    #[error("{secret}: {cause}")]
+    Keys {
+        /// The reference to the secret.
+        secret: SecretRef,
+        /// Why it has none.
+        #[source]
+        cause: KeyRingError,
+    },
+    /// Other replicas use another key.
+    #[error(
+        "its records are made with the key {other}, which is not in `cache.shared.key` ({own}). \
+         Give every replica the same keys: docs/replicas.md, \"Change the key\""
+    )]
+    OtherKey {
+        /// The id of their key.
+        other: String,
+        /// The ids of the own keys.
+        own: String,
+    },
+}
+
+impl From<KeySourceError> for StoreError {
+    fn from(error: KeySourceError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
 }
 
 impl KeySource {
@@ -57,17 +91,17 @@ impl KeySource {
         }
     }
 
-    fn parse(&self, text: &str) -> Result<KeyRing, String> {
-        KeyRing::parse(&self.prefix, text).map_err(|why| format!("{}: {why}", self.secret))
+    fn parse(&self, text: &str) -> Result<KeyRing, KeySourceError> {
+        KeyRing::parse(&self.prefix, text).map_err(|cause| KeySourceError::Keys { secret: self.secret.clone(), cause })
     }
 
     /// Checks that one of these keys has the id `other`, which other replicas use. Returns the reason otherwise.
-    pub(super) fn compare(source: Option<&Self>, other: &str) -> Result<(), String> {
+    pub(super) fn compare(source: Option<&Self>, other: &str) -> Result<(), KeySourceError> {
         let ids = source.map(Self::read).transpose()?.map(|ring| ring.ids()).unwrap_or_default();
         if ids.iter().any(|id| id == other) { Ok(()) } else { Err(wrong_key(other, &ids)) }
     }
 
-    fn read(&self) -> Result<KeyRing, String> {
+    fn read(&self) -> Result<KeyRing, KeySourceError> {
         self.parse(self.secret.read(&self.base)?.expose())
     }
 }
@@ -112,16 +146,16 @@ impl<S: Store> KeyedStore<S> {
         if self.state.lock().compared.is_some_and(|at| at.elapsed() < COMPARE_EVERY) {
             return Ok(());
         }
-        let ids = self.read_again().map_err(StoreError::Unavailable)?;
+        let ids = self.read_again()?;
         if let Some(other) = self.inner.name_key(&ids).await? {
-            return Err(StoreError::Unavailable(wrong_key(&other, &ids)));
+            return Err(wrong_key(&other, &ids).into());
         }
         self.state.lock().compared = Some(Instant::now());
         Ok(())
     }
 
     /// The ids of the keys now. If they cannot be read now, the earlier ones.
-    fn read_again(&self) -> Result<Vec<String>, String> {
+    fn read_again(&self) -> Result<Vec<String>, KeySourceError> {
         let Some(source) = &self.source else { return Ok(Vec::new()) };
         let read = source.read();
         let mut state = self.state.lock();
@@ -182,12 +216,9 @@ impl<S: Store> KeyedStore<S> {
     }
 }
 
-fn wrong_key(other: &str, ids: &[String]) -> String {
+fn wrong_key(other: &str, ids: &[String]) -> KeySourceError {
     let own = if ids.is_empty() { "this replica has none".to_owned() } else { format!("here: {}", ids.join(", ")) };
-    format!(
-        "its records are made with the key {other}, which is not in `cache.shared.key` ({own}). \
-         Give every replica the same keys: docs/replicas.md, \"Change the key\""
-    )
+    KeySourceError::OtherKey { other: other.to_owned(), own }
 }
 
 /// The content of `record`, if a replica wrote all of its fields. Otherwise none of them can be read.

@@ -123,7 +123,7 @@ pub enum CopyState {
     Complete,
     /// All of it, when the process that wrote the file was last in contact.
     Filed,
-    /// All that a gateway without a store has answered. What the store has may be older or newer.
+    /// All that a gateway without a store has answered. The store's own answers may be older or newer.
     Alone,
     /// Some of it.
     Partial,
@@ -138,7 +138,7 @@ pub struct SyncReply {
     pub now: Timestamp,
     /// The id of all that the store holds. Another epoch: the store has lost writes.
     pub epoch: String,
-    /// Whether replicas still offer what was lost. Nothing can be committed meanwhile, and nothing is read.
+    /// Whether replicas still offer lost records. Nothing can be committed meanwhile, and nothing is read.
     pub is_recovering: bool,
     /// When records were lost for good, so that an absent record may be a lost one.
     pub lost_at: Option<Timestamp>,
@@ -169,7 +169,7 @@ pub enum Lease {
     Ours(u64),
     /// Another replica, for this long unless it renews its lease.
     Theirs(Duration),
-    /// Nobody yet: the record has changed since the version that the caller has.
+    /// No replica yet: the record has changed since the version that the caller has.
     Behind,
 }
 
@@ -218,23 +218,14 @@ pub struct Page {
 }
 
 /// Why the store refused a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// It cannot be reached, refuses, or does not answer in time.
+    #[error("{0}")]
     Unavailable(String),
     /// It holds another epoch than the replica, or recovers.
+    #[error("it was emptied, replaced or failed over, and the replicas restore its content")]
     OtherEpoch,
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(why) => f.write_str(why),
-            Self::OtherEpoch => {
-                f.write_str("it was emptied, replaced or failed over, and the replicas restore its content")
-            }
-        }
-    }
 }
 
 /// A replica's offer to a store that has lost writes.
@@ -250,7 +241,7 @@ pub struct Offer {
 /// another one.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Reports that the replica lives, and returns what has changed. Begins an epoch if there is none, if the store has lost
+    /// Reports that the replica lives, and returns the changes. Begins an epoch if there is none, if the store has lost
     /// writes, or if it is in pieces. Ends a recovery once all replicas have offered their copies.
     async fn sync(&self, request: &SyncRequest) -> Result<SyncReply, StoreError>;
 

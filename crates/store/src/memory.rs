@@ -78,7 +78,7 @@ impl MemoryStore {
         self.notify();
     }
 
-    /// Goes back to what the standby has, as if nothing had happened.
+    /// Goes back to the standby's copy, without an error.
     pub fn roll_back(&self) {
         let data = &mut *self.data.lock();
         data.epoch.clone_from(&data.replicated);

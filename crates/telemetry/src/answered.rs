@@ -1,5 +1,5 @@
 //! The log line of an answered request. Each request has one, so that it is written straight into the buffer: by way of
-//! `tracing` it would be a large part of what a cache hit costs. Both ways write the same bytes.
+//! `tracing` it would be a large part of the cost of a cache hit. Both ways write the same bytes.
 
 use std::{
     fmt::{self, Write as _},

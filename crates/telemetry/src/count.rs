@@ -1,4 +1,4 @@
-//! Counts of what exists right now. A [`CountGuard`] adds one, and takes it off again when it is dropped.
+//! Counts of things that exist right now. A [`CountGuard`] adds one, and takes it off again when it is dropped.
 
 use std::{
     ops::Deref,

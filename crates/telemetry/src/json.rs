@@ -129,7 +129,7 @@ impl Visit for Fields<'_, '_> {
     }
 }
 
-/// Escapes text inside a JSON string, also what a terminal would obey and what would deceive an eye.
+/// Escapes text inside a JSON string, also characters that a terminal would obey or that deceive a reader.
 pub(super) struct Escaped<'a, W>(pub(super) &'a mut W);
 
 /// Whether `byte` begins a character that may have to be escaped.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::aws_lc_rs,
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use x509_cert::{Certificate, der::Decode as _};
 
-use crate::pem::{content, pair, trusted};
+use crate::pem::{PemError, content, pair, trusted};
 use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
@@ -119,7 +119,7 @@ impl ServerTls {
 
     /// Reads the files again. Valid content replaces the old one. Otherwise the old content stays, and the problem is logged.
     pub fn refresh(&self) {
-        let read = Loaded::read(&self.config);
+        let read = Loaded::read(&self.config).map_err(|error| error.to_string());
         let mut trouble = self.trouble.lock();
         match read {
             Ok(loaded) => {
@@ -150,17 +150,36 @@ impl ServerTls {
     }
 }
 
+/// Why a listener has no TLS with its files.
+#[derive(Debug, thiserror::Error)]
+enum TlsError {
+    /// A file cannot be used.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// The library refuses the versions of TLS.
+    #[error(transparent)]
+    Versions(#[from] rustls::Error),
+    /// No client certificate can be verified with the CA.
+    #[error("the CA file {}: {cause}", .file.display())]
+    Verifier {
+        /// The CA's file.
+        file: PathBuf,
+        /// The library's error.
+        #[source]
+        cause: VerifierBuilderError,
+    },
+}
+
 impl Loaded {
-    fn read(config: &TlsConfig) -> Result<Self, String> {
+    fn read(config: &TlsConfig) -> Result<Self, TlsError> {
         let TlsConfig { cert, key, client_ca, require_client_certificate } = config;
         let (of_cert, of_key) = (content(cert, "certificate")?, content(key, "key")?);
         let own = pair("server's", cert, &of_cert, key, &of_key)?;
         let mut hash = Sha256::new_with_prefix(Sha256::digest(&of_cert)).chain_update(Sha256::digest(&of_key));
         let not_after = not_after(&own);
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
+        let builder =
+            ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
         let builder = match client_ca {
             None => builder.with_no_client_auth(),
             Some(file) => {
@@ -171,7 +190,7 @@ impl Loaded {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 let verifier = if *require_client_certificate { verifier } else { verifier.allow_unauthenticated() };
                 let verifier: Arc<dyn ClientCertVerifier> =
-                    verifier.build().map_err(|error| format!("the CA file {}: {error}", file.display()))?;
+                    verifier.build().map_err(|cause| TlsError::Verifier { file: file.clone(), cause })?;
                 builder.with_client_cert_verifier(verifier)
             }
         };

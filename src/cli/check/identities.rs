@@ -1,4 +1,4 @@
-//! Which identity each source uses, for `check`; and who that is, for `check --connect`.
+//! Which identity each source uses, for `check`; and its name at the cloud, for `check --connect`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,10 +13,10 @@ use crate::config::Loaded;
 use oci::RegistryConfig;
 use outbound::{Identities, Identity};
 
-/// How long a cloud may take to say who an identity is.
+/// How long a cloud may take to name an identity.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the configuration says of identities.
+/// The identities of a configuration.
 pub(super) struct Wanted {
     registries: BTreeMap<String, RegistryConfig>,
     /// The routes as they are written, by name.
@@ -30,7 +30,7 @@ struct Use {
 }
 
 impl Wanted {
-    /// What `loaded` says.
+    /// Those of `loaded`.
     pub(super) fn of(loaded: &Loaded) -> Self {
         let registries = loaded.config.as_ref().map(|config| config.registries.clone()).unwrap_or_default();
         let own = loaded.raw.get("routes").and_then(Value::as_array).into_iter().flatten();
@@ -51,7 +51,7 @@ impl Wanted {
         lines.chain(unused).collect()
     }
 
-    /// Asks the clouds who the identities are, and prints to standard error what they say. Returns whether all said so.
+    /// Asks the clouds who the identities are, and prints their answers to standard error. Returns whether all answered.
     pub(super) async fn ask(&self, identities: &Identities) -> bool {
         let mut all: Vec<Arc<dyn Identity>> = Vec::new();
         let named = identities.all().values().map(Arc::clone);
@@ -96,7 +96,7 @@ impl Wanted {
     }
 }
 
-/// What a route names.
+/// The names in a route.
 #[derive(Default)]
 struct Found {
     /// Identities of credentials.

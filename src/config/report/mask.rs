@@ -1,4 +1,4 @@
-//! Hides what may be a secret in reports, which are printed to terminals and logs.
+//! Hides texts that may be secrets in reports, which are printed to terminals and logs.
 
 use std::sync::LazyLock;
 

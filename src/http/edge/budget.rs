@@ -1,4 +1,4 @@
-//! Memory budgets. Each listener has one for all connections on which nobody has authenticated yet, and one for the bodies of
+//! Memory budgets. Each listener has one for all connections that are not authenticated yet, and one for the bodies of
 //! authenticated requests. When a budget is used up, the oldest share must go. A good caller sends its token and its body at once, so its
 //! share is never among the oldest for long.
 //!
@@ -57,7 +57,7 @@ impl Held {
 pub(crate) struct Share {
     budget: Arc<Budget>,
     number: u64,
-    /// Whether the share can be crowded out: nobody has authenticated on the connection, or the body is still arriving.
+    /// Whether the share can be crowded out: the connection is not authenticated, or the body is still arriving.
     counts: AtomicBool,
     /// How many bytes count although the share can no longer be crowded out.
     kept: AtomicUsize,

@@ -32,7 +32,7 @@ impl ConnectionInfo {
         self.share.admit();
     }
 
-    /// A share for a body. Until its sender has proven who it is, the body counts against the budget of unauthenticated clients. That also holds on a
+    /// A share for a body. Until its sender has authenticated, the body counts against the budget of unauthenticated clients. That also holds on a
     /// connection that others have authenticated on: a proxy sends the requests of others on it, too.
     pub(crate) fn body(&self, is_proven: bool) -> Share {
         if is_proven { self.bodies.body() } else { self.share.budget().body() }

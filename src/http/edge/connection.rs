@@ -236,7 +236,7 @@ fn size(answer: &Response) -> usize {
 }
 
 impl Stay {
-    /// Runs `http` until it ends or times out, and returns the reason. `deadline` says what the connection waits for and until when. When
+    /// Runs `http` until it ends or times out, and returns the reason. `deadline` is the step that the connection waits for, and its end. When
     /// the connection is to end, `announce_end` is called; it returns whether the graceful shutdown may start now.
     async fn watch<C>(
         self,

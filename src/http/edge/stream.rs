@@ -1,4 +1,4 @@
-//! The bytes of a connection, and what the connection waits for: a request's head, our answer, or the client that reads the answer.
+//! The bytes of a connection, and the step that it waits for: a request's head, our answer, or the client that reads the answer.
 
 use std::{
     io::{self, IoSlice},

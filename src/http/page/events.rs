@@ -1,4 +1,4 @@
-//! The last deliveries of hooks: what they were about, and what came of them.
+//! The last deliveries of hooks: their subjects, and their effects.
 
 use maud::{Markup, html};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The held answers: what each would delete, why it is held, and the form to decide.
+//! The held answers: the sets that each would delete, why it is held, and the form to decide.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Views without data: signing in, what was done, and what went wrong.
+//! Views without data: signing in, the result of a decision, and errors.
 
 use maud::{Markup, html};
 
 use super::text::{outside, prose};
 
-/// Why nobody can sign in here.
+/// Why signing in is impossible here.
 const NEEDS_TLS: &str = "A session travels only where nobody can read it, and this connection is not encrypted.";
 
 /// The form to sign in. `to` is where it leads, `problem` why the last attempt failed, and `is_private` whether a session may begin here.

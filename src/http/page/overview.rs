@@ -1,4 +1,4 @@
-//! The first view: what is wrong now, in plain words, and a few numbers.
+//! The first view: the present troubles, in plain words, and a few numbers.
 
 use maud::{Markup, html};
 

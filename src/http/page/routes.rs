@@ -1,4 +1,4 @@
-//! The routes: their state, what they serve now and served over the last day, how they were called, and by which ApplicationSets.
+//! The routes: their state, their answers now and over the last day, how they were called, and by which ApplicationSets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the gateway asks: whether requests are sent, how the last one ended, and what accounts may still send.
+//! The sources: whether requests are sent, how the last one ended, and how many more the accounts may send.
 
 use std::time::Duration;
 

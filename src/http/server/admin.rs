@@ -46,7 +46,7 @@ const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 /// The message for callers that may not read either.
 const NO_VIEWER: &str = "this needs a token with `role: admin` or `role: viewer`, see `auth`";
 
-/// How many bytes all connections together may hold on which nobody has authenticated yet.
+/// How many bytes all connections together may hold that are not authenticated yet.
 const UNAUTHENTICATED: usize = 8 * 1024 * 1024;
 
 /// The edge of the admin listener: as on the main listener, but with a certificate of its own and a smaller budget for unauthenticated clients.
@@ -62,7 +62,7 @@ pub fn edge(app: &App) -> Edge {
 
 /// The present problems.
 const STATUS: &str = "/admin/status";
-/// The routes, and what each serves.
+/// The routes, and the answers that each serves.
 const ROUTES: &str = "/admin/routes";
 /// The destinations of the gateway's own requests.
 const SOURCES: &str = "/admin/sources";

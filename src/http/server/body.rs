@@ -27,7 +27,7 @@ const UNCOUNTED_BYTES: usize = 16 * 1024;
 pub(crate) enum Sender {
     /// A caller that has authenticated.
     Known,
-    /// Anybody: the body itself must prove its sender.
+    /// Any client: the body itself must prove its sender.
     Unproven,
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn read(extensions: &Extensions, body: Body, sender: Sender) ->
     Ok(ReadBody { bytes, _share: share })
 }
 
-/// Reads `body` piece by piece. Counts what it takes in `share`, except for the first `uncounted` bytes.
+/// Reads `body` piece by piece. Counts its memory in `share`, except for the first `uncounted` bytes.
 async fn grow(mut body: Body, share: Option<&Share>, uncounted: usize) -> Result<Bytes, ApiError> {
     let mut bytes = BytesMut::new();
     let mut counted = 0;
@@ -125,7 +125,7 @@ pub(crate) fn too_large() -> ApiError {
     ApiError::new(Code::PayloadTooLarge, format!("the body is larger than {MAX_BODY_BYTES} bytes"))
 }
 
-/// Whether `Content-Length` says that the body is too large.
+/// Whether the body is too large by its `Content-Length`.
 pub(crate) fn is_too_large(headers: &HeaderMap) -> bool {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     length.is_some_and(|length| length > MAX_BODY_BYTES as u64)

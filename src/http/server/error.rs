@@ -184,7 +184,7 @@ impl ApiError {
         Self { message: cut(error.message, MAX_MESSAGE_CHARS.saturating_sub(rest.chars().count())) + &rest, ..error }
     }
 
-    /// A route's command did not say whether it wants a call.
+    /// A route's command did not answer whether it wants a call.
     #[must_use]
     pub(crate) fn of_match(route: &Route, error: BackendError) -> Self {
         Self::of_backend(error.within(format_args!("route {}: whether it wants this call is not known", route.name)))

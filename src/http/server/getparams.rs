@@ -152,7 +152,7 @@ async fn resolve(
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<ResolvedQuery, ApiError> {
-    let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
+    let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
     completion.namespace.clone_from(&call.namespace);
     if !caller.may_ask_for(&call.application_set) {

@@ -97,7 +97,7 @@ async fn serve(
     }
 }
 
-/// Takes a delivery. Returns what became of it. A sender without proof always gets the same answer, whether there is such a hook or not.
+/// Takes a delivery. Returns the result. A sender without proof always gets the same answer, whether there is such a hook or not.
 async fn take(app: &App, name: &str, token: Option<&str>, request: Request) -> Result<&'static str, ApiError> {
     let (head, body) = request.into_parts();
     let setup = app.setup();
@@ -198,14 +198,14 @@ async fn may_send(auth: &Auth, head: &Parts, names: &NameGlob) -> Result<(), Api
     Err(ApiError::new(Code::Forbidden, message))
 }
 
-/// `error` with the answer for everybody who proves nothing.
+/// `error` with the answer for each sender without a proof.
 fn with_one_answer(mut error: ApiError) -> ApiError {
     let why = std::mem::replace(&mut error.message, NOT_PROVEN.to_owned());
     error.reason = error.reason.or(Some(why.into()));
     error
 }
 
-/// The error for a sender who proves nothing. The reason is for the operator: it would reveal which hooks there are.
+/// The error for a sender without a proof. The reason is for the operator: it would reveal which hooks there are.
 fn not_proven(why: String) -> ApiError {
     let mut error = ApiError::new(Code::Forbidden, NOT_PROVEN);
     error.reason = Some(why.into());

@@ -3,9 +3,32 @@
 use std::sync::Arc;
 
 use domain::{
-    document::{self, Document, Object},
+    document::{self, Document, DocumentError, Object},
     generator::Parameters,
 };
+
+/// Why a body is not a request of Argo CD's plugin generator.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// It is not JSON.
+    #[error(
+        "the body is not one JSON document: {0}; expected {{\"applicationSetName\":\"…\",\"input\":{{\"parameters\":{{…}}}}}}"
+    )]
+    NotJson(#[source] DocumentError),
+    /// It is JSON of this type.
+    #[error("the body must be an object, not {0}")]
+    NotAnObject(&'static str),
+    /// A key has a value of another type.
+    #[error("`{key}` must be {expected}, not {found}")]
+    Type {
+        /// The key.
+        key: &'static str,
+        /// The type that it must have.
+        expected: &'static str,
+        /// Its type.
+        found: &'static str,
+    },
+}
 
 /// The request of Argo CD's plugin generator. Other keys are ignored, because later versions may add some.
 #[derive(Debug, PartialEq)]
@@ -23,12 +46,10 @@ impl GetParamsRequest {
     ///
     /// # Errors
     /// When the body is not such a request; the text has the reason and the place.
-    pub fn parse(body: &[u8]) -> Result<Self, String> {
-        let document = document::read(body).map_err(|error| {
-            format!("the body is not one JSON document: {error}; expected {{\"applicationSetName\":\"…\",\"input\":{{\"parameters\":{{…}}}}}}")
-        })?;
+    pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
+        let document = document::read(body).map_err(RequestError::NotJson)?;
         let Document::Object(mut body) = document else {
-            return Err(format!("the body must be an object, not {}", document.kind()));
+            return Err(RequestError::NotAnObject(document.kind()));
         };
         let application_set = name(body.take("applicationSetName"), "applicationSetName")?.unwrap_or_default();
         let namespace = name(body.take("applicationSetNamespace"), "applicationSetNamespace")?;
@@ -38,19 +59,19 @@ impl GetParamsRequest {
     }
 }
 
-fn name(value: Option<Document<'_>>, key: &str) -> Result<Option<Arc<str>>, String> {
+fn name(value: Option<Document<'_>>, key: &'static str) -> Result<Option<Arc<str>>, RequestError> {
     match value {
         None | Some(Document::Null) => Ok(None),
         Some(Document::Text(name)) => Ok(Some(Arc::from(name))),
-        Some(other) => Err(format!("`{key}` must be a string, not {}", other.kind())),
+        Some(other) => Err(RequestError::Type { key, expected: "a string", found: other.kind() }),
     }
 }
 
-fn object<'a>(value: Option<Document<'a>>, path: &str) -> Result<Object<'a>, String> {
+fn object<'a>(value: Option<Document<'a>>, key: &'static str) -> Result<Object<'a>, RequestError> {
     match value {
         None | Some(Document::Null) => Ok(Object::default()),
         Some(Document::Object(object)) => Ok(object),
-        Some(other) => Err(format!("`{path}` must be an object, not {}", other.kind())),
+        Some(other) => Err(RequestError::Type { key, expected: "an object", found: other.kind() }),
     }
 }
 
@@ -88,7 +109,7 @@ mod tests {
             (r#"{"input":{"parameters":{"a":1,"a":2}}}"#, "the key `a` stands twice at line 1"),
             ("branch=main", "line 1 column 1"),
         ] {
-            let error = GetParamsRequest::parse(body.as_bytes()).unwrap_err();
+            let error = GetParamsRequest::parse(body.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(says), "{body}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! Finds what is wrong.
+//! Finds the troubles of a running gateway.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

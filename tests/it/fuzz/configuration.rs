@@ -65,7 +65,7 @@ pub(super) fn template(data: &[u8]) {
         let template = match Template::parse(source, context_kind, &NameScope::input()) {
             Ok(template) => template,
             Err(error) => {
-                assert!(!error.is_empty());
+                assert!(!error.to_string().is_empty());
                 continue;
             }
         };
@@ -77,8 +77,8 @@ pub(super) fn template(data: &[u8]) {
             }
         };
         let rendered = template.render(&context("one"));
-        if let Err(error) = &rendered {
-            is_one_line(error);
+        if let Err(refusal) = &rendered {
+            is_one_line(&refusal.message);
         }
         let names: Vec<&str> = template.names().collect();
         // `params` alone names all parameters.
@@ -107,7 +107,7 @@ pub(super) fn expression(data: &[u8]) {
     let variables = [("body", &Document::from(&document)), ("params", &Document::from(&*DOCUMENT))];
     let result = expression.evaluate(&variables);
     if let Err(error) = &result {
-        is_one_line(error);
+        is_one_line(&error.to_string());
     }
     let Ok(wrapped) = Expression::compile(&format!("[{source}\n][0]")) else { return };
     if let (Ok(result), Ok(wrapped)) = (&result, &wrapped.evaluate(&variables)) {

@@ -1,5 +1,5 @@
-//! Checks a token's claims (RFC 7519, section 4.1): issuer, audience and time. Only genuine tokens are checked, so the sender may be told what
-//! is wrong.
+//! Checks a token's claims (RFC 7519, section 4.1): issuer, audience and time. Only genuine tokens are checked, so the sender may get
+//! the reason.
 
 use std::time::Duration;
 
@@ -12,6 +12,58 @@ use domain::{
 
 /// How far the issuer's clock may be from ours.
 const LEEWAY: Duration = Duration::from_secs(30);
+
+/// Why a token's claims do not make it valid for the gateway.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ClaimsError {
+    /// It is from another issuer.
+    #[error("the token is from another issuer (`iss`)")]
+    OtherIssuer,
+    /// It names no audience. It must name one of these.
+    #[error("the token names no audience (`aud`); it must be for {0}")]
+    NoAudience(String),
+    /// It is for others.
+    #[error("the token is for another audience (`{named}`); it must be for {expected}")]
+    OtherAudience {
+        /// Its audiences.
+        named: String,
+        /// The accepted audiences.
+        expected: String,
+    },
+    /// It is not valid yet.
+    #[error("the token is valid from {} (`nbf`){}", .from.to_date(), by_our_clock(*.now))]
+    TooEarly {
+        /// When it becomes valid.
+        from: Timestamp,
+        /// The time now.
+        now: Timestamp,
+    },
+    /// It has no expiry.
+    #[error("the token never expires (`exp`), and such tokens are not accepted")]
+    NeverExpires,
+    /// It has expired.
+    #[error("the token has expired at {}{}", .expires.to_date(), by_our_clock(*.now))]
+    Expired {
+        /// When it expired.
+        expires: Timestamp,
+        /// The time now.
+        now: Timestamp,
+    },
+    /// A time has another type.
+    #[error("the token's `{name}` is {kind}, not a number")]
+    NotANumber {
+        /// The claim.
+        name: &'static str,
+        /// The type.
+        kind: &'static str,
+    },
+    /// This claim is a number that is not a time.
+    #[error("the token's `{0}` is not a time")]
+    NotATime(&'static str),
+    /// It has no signature, or is signed by no algorithm.
+    #[error("the token is not signed")]
+    NotSigned,
+}
 
 /// The claims that a token must have.
 #[derive(Debug)]
@@ -27,16 +79,14 @@ impl Expected {
     ///
     /// # Errors
     /// When the token is for another audience, or not valid at `now`. The text has the reason.
-    pub(super) fn check(&self, claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
+    pub(super) fn check(&self, claims: &Value, now: Timestamp) -> Result<Timestamp, ClaimsError> {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
-            return Err("the token is from another issuer (`iss`)".to_owned());
+            return Err(ClaimsError::OtherIssuer);
         }
         check_audience(&self.audiences, claims.get("aud"))?;
         let expires = check_expiry(claims, now)?;
         match time(claims, "nbf")? {
-            Some(from) if now.plus(LEEWAY) < from => {
-                Err(format!("the token is valid from {} (`nbf`){}", from.to_date(), by_our_clock(now)))
-            }
+            Some(from) if now.plus(LEEWAY) < from => Err(ClaimsError::TooEarly { from, now }),
             _ => Ok(expires),
         }
     }
@@ -46,30 +96,30 @@ impl Expected {
 ///
 /// # Errors
 /// When it does not.
-pub(crate) fn check_audience(audiences: &[String], audience: Option<&Value>) -> Result<(), String> {
+pub(crate) fn check_audience(audiences: &[String], audience: Option<&Value>) -> Result<(), ClaimsError> {
     let expected = || format!("`{}`", audiences.join("`, `"));
     let named: Vec<&str> = match audience {
         Some(Value::String(one)) => vec![one],
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
-        _ => return Err(format!("the token names no audience (`aud`); it must be for {}", expected())),
+        _ => return Err(ClaimsError::NoAudience(expected())),
     };
     if named.iter().any(|named| audiences.iter().any(|audience| audience == named)) {
         return Ok(());
     }
     let named = excerpt(named.join("`, `").as_bytes(), 200);
-    Err(format!("the token is for another audience (`{named}`); it must be for {}", expected()))
+    Err(ClaimsError::OtherAudience { named, expected: expected() })
 }
 
 /// When the token with these `claims` expires.
 ///
 /// # Errors
 /// When the token never expires, or has expired by `now`.
-pub(crate) fn check_expiry(claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
-    let expires = time(claims, "exp")?.ok_or("the token never expires (`exp`), and such tokens are not accepted")?;
+pub(crate) fn check_expiry(claims: &Value, now: Timestamp) -> Result<Timestamp, ClaimsError> {
+    let expires = time(claims, "exp")?.ok_or(ClaimsError::NeverExpires)?;
     if now < expires.plus(LEEWAY) {
         return Ok(expires);
     }
-    Err(format!("the token has expired at {}{}", expires.to_date(), by_our_clock(now)))
+    Err(ClaimsError::Expired { expires, now })
 }
 
 fn by_our_clock(now: Timestamp) -> String {
@@ -77,14 +127,14 @@ fn by_our_clock(now: Timestamp) -> String {
 }
 
 /// The claim `name`, seconds since 1970-01-01 UTC.
-pub(super) fn time(claims: &Value, name: &str) -> Result<Option<Timestamp>, String> {
+pub(super) fn time(claims: &Value, name: &'static str) -> Result<Option<Timestamp>, ClaimsError> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let Value::Number(seconds) = value else {
-        return Err(format!("the token's `{name}` is {}, not a number", kind_of(value)));
+        return Err(ClaimsError::NotANumber { name, kind: kind_of(value) });
     };
     let time = seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
-    time.map(|time| Some(Timestamp(time))).ok_or_else(|| format!("the token's `{name}` is not a time"))
+    time.map(|time| Some(Timestamp(time))).ok_or(ClaimsError::NotATime(name))
 }
 
 #[cfg(test)]
@@ -95,7 +145,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    fn check(more: &Value) -> Result<Timestamp, String> {
+    fn check(more: &Value) -> Result<Timestamp, ClaimsError> {
         let mut claims = json!({"iss": "https://i.example", "aud": "gateway", "exp": NOW + 60});
         for (name, value) in more.as_object().unwrap() {
             if value.is_null() {
@@ -145,7 +195,7 @@ mod tests {
             (json!({"nbf": NOW + 31}), "is valid from 2027-01-15T08:00:31Z (`nbf`); the gateway's clock"),
             (json!({"nbf": true}), "`nbf` is a boolean, not a number"),
         ] {
-            let why = check(&bad).unwrap_err();
+            let why = check(&bad).unwrap_err().to_string();
             assert!(why.contains(says), "{bad}: {why}");
         }
     }

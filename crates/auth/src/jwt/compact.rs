@@ -7,7 +7,7 @@ use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::claims::{check_audience, check_expiry, time};
+use super::claims::{ClaimsError, check_audience, check_expiry, time};
 use domain::{
     clock::Timestamp,
     document::{excerpt, parse, parse_object},
@@ -23,6 +23,17 @@ pub(crate) struct Compact<'a> {
     /// All claims: an object.
     pub claims: Value,
     header: Header,
+}
+
+/// Why a token's header is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeaderError {
+    /// It requires something that is not supported.
+    #[error("its header requires extensions (`crit`), and none is supported")]
+    Extensions,
+    /// It names this algorithm, which the issuer does not use.
+    #[error("its `alg` is `{0}`, which is not among the issuer's `algorithms`")]
+    Algorithm(String),
 }
 
 /// The fields of a token's header that are used. Keys and their addresses (`jwk`, `jku`, `x5c`, `x5u`) are ignored, because the sender chose
@@ -65,10 +76,10 @@ impl<'a> Compact<'a> {
     ///
     /// # Errors
     /// When it cannot be good. The text is for the log.
-    pub(crate) fn check_likely(&self, audiences: &[String], now: Timestamp) -> Result<(), String> {
+    pub(crate) fn check_likely(&self, audiences: &[String], now: Timestamp) -> Result<(), ClaimsError> {
         let is_signed = URL_SAFE_NO_PAD.decode(self.signature).is_ok_and(|signature| !signature.is_empty());
         if !is_signed || self.header.alg.eq_ignore_ascii_case("none") {
-            return Err("the token is not signed".to_owned());
+            return Err(ClaimsError::NotSigned);
         }
         check_expiry(&self.claims, now)?;
         self.claims.get("aud").map_or(Ok(()), |audience| check_audience(audiences, Some(audience)))
@@ -88,15 +99,12 @@ impl<'a> Compact<'a> {
     ///
     /// # Errors
     /// When it is not, or when the header requires an extension (`crit`).
-    pub(crate) fn algorithm(&self, pinned: &[Algorithm]) -> Result<Algorithm, String> {
+    pub(crate) fn algorithm(&self, pinned: &[Algorithm]) -> Result<Algorithm, HeaderError> {
         if self.header.crit.is_some() {
-            return Err("its header requires extensions (`crit`), and none is supported".to_owned());
+            return Err(HeaderError::Extensions);
         }
         let named = Algorithm::from_str(&self.header.alg).ok().filter(|algorithm| pinned.contains(algorithm));
-        named.ok_or_else(|| {
-            let shown = excerpt(self.header.alg.as_bytes(), 20);
-            format!("its `alg` is `{shown}`, which is not among the issuer's `algorithms`")
-        })
+        named.ok_or_else(|| HeaderError::Algorithm(excerpt(self.header.alg.as_bytes(), 20)))
     }
 }
 
@@ -164,7 +172,7 @@ mod tests {
             (signed, r#"{"exp":1800000001,"aud":[]}"#, "c2ln", "another audience"),
             (signed, r#"{"exp":1800000001,"aud":null}"#, "c2ln", "names no audience"),
         ] {
-            let why = likely(header, claims, signature).unwrap_err();
+            let why = likely(header, claims, signature).unwrap_err().to_string();
             assert!(why.contains(says), "{claims}: {why}");
         }
     }
@@ -177,9 +185,9 @@ mod tests {
         };
         assert_eq!(algorithm(r#"{"alg":"EdDSA"}"#), Ok(Algorithm::EdDSA));
         for bad in ["none", "None", "NONE", "", "HS256", "RS512", "rs256", "ES512"] {
-            let why = algorithm(&format!(r#"{{"alg":"{bad}"}}"#)).unwrap_err();
+            let why = algorithm(&format!(r#"{{"alg":"{bad}"}}"#)).unwrap_err().to_string();
             assert!(why.contains(&format!("`alg` is `{bad}`")), "{why}");
         }
-        assert!(algorithm(r#"{"alg":"RS256","crit":["exp"],"exp":1}"#).unwrap_err().contains("`crit`"));
+        assert!(algorithm(r#"{"alg":"RS256","crit":["exp"],"exp":1}"#).unwrap_err().to_string().contains("`crit`"));
     }
 }

@@ -83,13 +83,14 @@ impl Issuer {
     /// Verifies `token`, which must be genuine and valid now.
     ///
     /// # Errors
-    /// When it is not. Only for a genuine token does the message say why.
+    /// When it is not. The message has the reason only for a genuine token.
     pub(super) async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<KnownToken, Refused> {
         let path = &self.path;
         let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{path}: {why}")))?;
         let set = self.verify(token, algorithm).await?;
         let expires = self.expected.check(&token.claims, clock.now());
-        let expires = expires.map_err(|why| Refused::Unfit { who: self.mapping.name(&token.claims).ok(), why })?;
+        let expires = expires
+            .map_err(|why| Refused::Unfit { who: self.mapping.name(&token.claims).ok(), why: why.to_string() })?;
         let caller = self.mapping.caller(&token.claims).map_err(|why| {
             tracing::warn!(issuer = self.expected.issuer, %why, "a token's claims do not fit {path}");
             Refused::unfit(format!(

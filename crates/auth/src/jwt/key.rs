@@ -19,6 +19,49 @@ const P384: usize = 97;
 /// The length of an Ed25519 key, in bytes.
 const ED25519: usize = 32;
 
+/// Why a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    /// It is not a key of a known kind.
+    #[error("it is malformed, or of an unknown kind")]
+    Form(#[source] serde_json::Error),
+    /// It is for something else.
+    #[error("it is not for signatures (`use`)")]
+    Use,
+    /// It may not be used to verify.
+    #[error("it is not for verifying (`key_ops`)")]
+    Operations,
+    /// Its numbers cannot be read.
+    #[error("it is malformed")]
+    Material(#[source] jsonwebtoken::errors::Error),
+    /// The file has another content. A certificate or a private key would be read as a key that verifies nothing.
+    #[error("it holds no public key in PEM form, with `-----BEGIN PUBLIC KEY-----`")]
+    NotPem,
+    /// No reader of public keys accepts it. Without a cause, as each reader has its own.
+    #[error("it holds no RSA, EC or Ed25519 key that can be read")]
+    Unreadable,
+    /// It is a shared secret of this many bytes, where more are needed.
+    #[error("it has {length} bytes, and its `algorithms` need at least {least}")]
+    ShortSecret {
+        /// Its length, in bytes.
+        length: usize,
+        /// The least length, in bytes.
+        least: usize,
+    },
+    /// It cannot be used with any algorithm of the configuration.
+    #[error("it fits none of the `algorithms`")]
+    NoAlgorithm,
+    /// Its RSA modulus is too short.
+    #[error("it is an RSA key of less than 2048 bits")]
+    ShortRsa,
+    /// Its curve is not supported.
+    #[error("its curve is not P-256, P-384 or Ed25519")]
+    Curve,
+    /// It is not public.
+    #[error("it is a shared secret, which does not belong into a set of public keys")]
+    Shared,
+}
+
 /// A key that verifies tokens.
 #[derive(Debug)]
 pub(super) struct VerificationKey {
@@ -33,16 +76,16 @@ impl VerificationKey {
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub(crate) fn of_jwk(jwk: &Value, pinned: &[Algorithm]) -> Result<Self, String> {
-        let jwk: Jwk = serde_json::from_value(jwk.clone()).map_err(|_| "it is malformed, or of an unknown kind")?;
+    pub(crate) fn of_jwk(jwk: &Value, pinned: &[Algorithm]) -> Result<Self, KeyError> {
+        let jwk: Jwk = serde_json::from_value(jwk.clone()).map_err(KeyError::Form)?;
         let common = &jwk.common;
         if common.public_key_use.as_ref().is_some_and(|is_for| *is_for != PublicKeyUse::Signature) {
-            return Err("it is not for signatures (`use`)".to_owned());
+            return Err(KeyError::Use);
         }
         if common.key_operations.as_ref().is_some_and(|may| !may.contains(&KeyOperations::Verify)) {
-            return Err("it is not for verifying (`key_ops`)".to_owned());
+            return Err(KeyError::Operations);
         }
-        let key = DecodingKey::from_jwk(&jwk).map_err(|_| "it is malformed")?;
+        let key = DecodingKey::from_jwk(&jwk).map_err(KeyError::Material)?;
         let is_meant =
             |algorithm: &Algorithm| common.key_algorithm.is_none_or(|own| own == KeyAlgorithm::from(*algorithm));
         let algorithms = fitting(&key)?.iter().copied().filter(is_meant);
@@ -53,16 +96,15 @@ impl VerificationKey {
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub(super) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
-        // A certificate or a private key would be read as a key that verifies nothing.
+    pub(super) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, KeyError> {
         if !["-----BEGIN PUBLIC KEY-----", "-----BEGIN RSA PUBLIC KEY-----"].iter().any(|begin| pem.contains(begin)) {
-            return Err("it holds no public key in PEM form, with `-----BEGIN PUBLIC KEY-----`".to_owned());
+            return Err(KeyError::NotPem);
         }
         let pem = pem.as_bytes();
         let key = DecodingKey::from_rsa_pem(pem)
             .or_else(|_| DecodingKey::from_ec_pem(pem))
             .or_else(|_| DecodingKey::from_ed_pem(pem))
-            .map_err(|_| "it holds no RSA, EC or Ed25519 key that can be read")?;
+            .map_err(|_| KeyError::Unreadable)?;
         Self::new(None, fitting(&key)?.iter().copied(), key, pinned)
     }
 
@@ -70,7 +112,7 @@ impl VerificationKey {
     ///
     /// # Errors
     /// When it is shorter than the longest hash of its algorithms.
-    pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, KeyError> {
         let secret = secret.expose().as_bytes();
         let least = |algorithm: &Algorithm| match algorithm {
             Algorithm::HS512 => 64,
@@ -79,8 +121,7 @@ impl VerificationKey {
         };
         let least = pinned.iter().map(least).max().unwrap_or_default();
         if secret.len() < least {
-            let length = secret.len();
-            return Err(format!("it has {length} bytes, and its `algorithms` need at least {least}"));
+            return Err(KeyError::ShortSecret { length: secret.len(), least });
         }
         let fitting = AlgorithmFamily::Hmac.algorithms();
         Self::new(None, fitting.iter().copied(), DecodingKey::from_secret(secret), pinned)
@@ -91,10 +132,10 @@ impl VerificationKey {
         fitting: impl Iterator<Item = Algorithm>,
         material: DecodingKey,
         pinned: &[Algorithm],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, KeyError> {
         let algorithms: Vec<_> = fitting.filter(|algorithm| pinned.contains(algorithm)).collect();
         if algorithms.is_empty() {
-            return Err("it fits none of the `algorithms`".to_owned());
+            return Err(KeyError::NoAlgorithm);
         }
         Ok(Self { id, algorithms, material })
     }
@@ -107,19 +148,19 @@ impl VerificationKey {
 }
 
 /// The algorithms that a public key of this kind can be used with.
-fn fitting(key: &DecodingKey) -> Result<&'static [Algorithm], &'static str> {
+fn fitting(key: &DecodingKey) -> Result<&'static [Algorithm], KeyError> {
     let length = match key.kind() {
         DecodingKeyKind::SecretOrDer(bytes) => bytes.len(),
         DecodingKeyKind::RsaModulusExponent { n, .. } => n.len(),
     };
     match (key.family(), length) {
         (AlgorithmFamily::Rsa, MIN_RSA_BYTES..) => Ok(AlgorithmFamily::Rsa.algorithms()),
-        (AlgorithmFamily::Rsa, _) => Err("it is an RSA key of less than 2048 bits"),
+        (AlgorithmFamily::Rsa, _) => Err(KeyError::ShortRsa),
         (AlgorithmFamily::Ec, P256) => Ok(&[Algorithm::ES256]),
         (AlgorithmFamily::Ec, P384) => Ok(&[Algorithm::ES384]),
         (AlgorithmFamily::Ed, ED25519) => Ok(&[Algorithm::EdDSA]),
-        (AlgorithmFamily::Ec | AlgorithmFamily::Ed, _) => Err("its curve is not P-256, P-384 or Ed25519"),
-        (AlgorithmFamily::Hmac, _) => Err("it is a shared secret, which does not belong into a set of public keys"),
+        (AlgorithmFamily::Ec | AlgorithmFamily::Ed, _) => Err(KeyError::Curve),
+        (AlgorithmFamily::Hmac, _) => Err(KeyError::Shared),
     }
 }
 
@@ -175,11 +216,11 @@ mod tests {
             (pair.serialize_pem(), "holds no public key"),
             (garbage, "that can be read"),
         ] {
-            let why = VerificationKey::of_pem(&pem, &ALL).unwrap_err();
+            let why = VerificationKey::of_pem(&pem, &ALL).unwrap_err().to_string();
             assert!(why.contains(says), "{why}");
         }
         let why = VerificationKey::of_pem(&pair.public_key_pem(), &[Algorithm::RS256]).unwrap_err();
-        assert_eq!(why, "it fits none of the `algorithms`");
+        assert_eq!(why.to_string(), "it fits none of the `algorithms`");
     }
 
     #[test]
@@ -190,7 +231,7 @@ mod tests {
         let of = |more: Value| {
             let mut jwk = json!({"kty": "EC", "crv": "P-256", "x": x, "y": y});
             jwk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            VerificationKey::of_jwk(&jwk, &ALL).map(|key| key.algorithms)
+            VerificationKey::of_jwk(&jwk, &ALL).map(|key| key.algorithms).map_err(|error| error.to_string())
         };
         for good in [json!({}), json!({"use": "sig", "alg": "ES256", "kid": "k"}), json!({"key_ops": ["verify"]})] {
             assert_eq!(of(good), Ok(vec![Algorithm::ES256]));
@@ -217,7 +258,8 @@ mod tests {
     #[test]
     fn a_secret_is_at_least_as_long_as_the_hash() {
         let of = |length: usize, algorithm| {
-            VerificationKey::of_secret(&Secret::from("x".repeat(length)), &[algorithm]).err()
+            let key = VerificationKey::of_secret(&Secret::from("x".repeat(length)), &[algorithm]);
+            key.err().map(|error| error.to_string())
         };
         for (algorithm, least) in [(Algorithm::HS256, 32), (Algorithm::HS384, 48), (Algorithm::HS512, 64)] {
             assert_eq!(of(least, algorithm), None);

@@ -145,7 +145,7 @@ impl Keys {
     /// Reads local keys again. A repeated error is logged only once.
     pub(crate) fn reread(&self) {
         let KeySource::Local(local) = &self.source else { return };
-        let read = local.read(&self.algorithms).map_err(BackendError::unavailable);
+        let read = local.read(&self.algorithms).map_err(BackendError::from);
         let before = self.backoffs().failed.as_ref().map(|(_, error)| error.message.clone());
         if read.as_ref().err().is_some_and(|error| before.as_ref() == Some(&error.message)) {
             self.metrics.failed();
@@ -177,7 +177,7 @@ impl Keys {
             let work = move |seat: FlightGuard<_, _, _>| async move {
                 let fetched = match &keys.source {
                     KeySource::Published(published) => published.fetch(&keys.algorithms, deadline).await,
-                    KeySource::Local(local) => local.read(&keys.algorithms).map_err(BackendError::unavailable),
+                    KeySource::Local(local) => local.read(&keys.algorithms).map_err(BackendError::from),
                 };
                 seat.finish(|_| keys.store(fetched))
             };

@@ -8,11 +8,14 @@ use serde_json::Value;
 use super::config::JwtConfig;
 use crate::{Allowance, Caller, Role, Scope};
 use domain::{
-    document::{kind_of, read_object},
+    document::{DocumentError, kind_of, read_object},
     glob::escaped,
     problem::{Path, Problems},
 };
-use lang::{expression::Expression, scope::NameScope};
+use lang::{
+    expression::{Expression, ExpressionError},
+    scope::NameScope,
+};
 
 /// The longest name of a caller, in characters.
 const MAX_NAME_CHARS: usize = 200;
@@ -20,6 +23,43 @@ const MAX_NAME_CHARS: usize = 200;
 const SCOPES: [&str; 2] = ["routes", "applicationSets"];
 /// The most globs that one token's claims may give.
 const MAX_GLOBS: usize = 256;
+
+/// Why no caller can be made of a token's claims. The text may repeat them and is for the log only.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MappingError {
+    /// `name` has no value.
+    #[error("`name`: {0}")]
+    Name(#[source] ClaimError),
+    /// The value of `name` has this type.
+    #[error("`name` gives {0}, not a string")]
+    NameType(&'static str),
+    /// The value of `name` is unfit.
+    #[error("`name` gives a name that is empty, not printable or longer than {MAX_NAME_CHARS} characters")]
+    UnfitName,
+    /// `scopes` gives no scope.
+    #[error("`scopes`: {0}")]
+    Scopes(#[source] ClaimError),
+}
+
+/// Why an expression makes nothing of a token's claims.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    /// It does not fit them.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    /// It is not cheap with them.
+    #[error("it takes too much time or memory with so large a token")]
+    TooCostly,
+    /// It gives something else than a scope.
+    #[error("it must give {{'routes': [globs], 'applicationSets': [globs]}}: {0}")]
+    NotAScope(#[source] DocumentError),
+    /// It gives too many globs.
+    #[error("it gives more than {MAX_GLOBS} globs")]
+    TooManyGlobs,
+    /// It gives texts that are not globs; the text has the reasons.
+    #[error("{0}")]
+    Globs(String),
+}
 
 /// From claims to a caller.
 #[derive(Debug)]
@@ -83,16 +123,14 @@ impl Mapping {
     /// The name of the caller with these `claims`.
     ///
     /// # Errors
-    /// When the claims do not fit. The text may repeat them and is for the log only.
-    pub(super) fn name(&self, claims: &Value) -> Result<String, String> {
-        let name = evaluate(&self.name, claims).map_err(|why| format!("`name`: {why}"))?;
+    /// When the claims do not fit.
+    pub(super) fn name(&self, claims: &Value) -> Result<String, MappingError> {
+        let name = evaluate(&self.name, claims).map_err(MappingError::Name)?;
         let Value::String(name) = name else {
-            return Err(format!("`name` gives {}, not a string", kind_of(&name)));
+            return Err(MappingError::NameType(kind_of(&name)));
         };
         if name.is_empty() || name.chars().any(char::is_control) || name.chars().count() > MAX_NAME_CHARS {
-            return Err(format!(
-                "`name` gives a name that is empty, not printable or longer than {MAX_NAME_CHARS} characters"
-            ));
+            return Err(MappingError::UnfitName);
         }
         Ok(name)
     }
@@ -100,14 +138,14 @@ impl Mapping {
     /// The caller with these `claims`.
     ///
     /// # Errors
-    /// When the claims do not fit. The text may repeat them and is for the log only.
-    pub(super) fn caller(&self, claims: &Value) -> Result<Caller, String> {
+    /// When the claims do not fit.
+    pub(super) fn caller(&self, claims: &Value) -> Result<Caller, MappingError> {
         let name = self.name(claims)?;
         let scope = match &self.scope {
             ScopeOf::Issuer(scope) => scope.clone(),
             ScopeOf::Claims(expression) => {
                 let evaluated = scopes(expression, claims).and_then(scope_of);
-                evaluated.map_err(|why| format!("`scopes`: {why}"))?
+                evaluated.map_err(MappingError::Scopes)?
             }
         };
         Ok(Caller::new(name, self.role, scope, Arc::clone(&self.allowance)))
@@ -116,7 +154,7 @@ impl Mapping {
 
 /// The value of `scopes`. A claim that is a glob by itself counts as one: the issuer wrote it. In a glob that the expression puts together, such as
 /// `group + '-*'`, a claim matches itself only: a group called `*` does not match all groups.
-fn scopes(expression: &Expression, claims: &Value) -> Result<Value, String> {
+fn scopes(expression: &Expression, claims: &Value) -> Result<Value, ClaimError> {
     let mut evaluated = evaluate(expression, claims)?;
     let made: Vec<&str> = SCOPES.into_iter().filter(|key| expression.composes(key)).collect();
     let literal = literal_claims(claims);
@@ -142,22 +180,21 @@ fn literal_claims(claims: &Value) -> Value {
     }
 }
 
-fn scope_of(evaluated: Value) -> Result<Scope, String> {
-    let EvaluatedScope { routes, application_sets } = read_object(evaluated)
-        .map_err(|why| format!("it must give {{'routes': [globs], 'applicationSets': [globs]}}: {why}"))?;
+fn scope_of(evaluated: Value) -> Result<Scope, ClaimError> {
+    let EvaluatedScope { routes, application_sets } = read_object(evaluated).map_err(ClaimError::NotAScope)?;
     if routes.len().max(application_sets.as_ref().map_or(0, Vec::len)) > MAX_GLOBS {
-        return Err(format!("it gives more than {MAX_GLOBS} globs"));
+        return Err(ClaimError::TooManyGlobs);
     }
     let mut problems = Problems::default();
     let scope = Scope::build(Role::Caller, Some(&routes), application_sets.as_deref(), &Path::root(), &mut problems);
     let messages = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
-    scope.ok_or_else(|| messages.collect::<Vec<_>>().join("; "))
+    scope.ok_or_else(|| ClaimError::Globs(messages.collect::<Vec<_>>().join("; ")))
 }
 
 /// Evaluates `expression` over `claims`, if that is cheap. A token may have very large claims.
-fn evaluate(expression: &Expression, claims: &Value) -> Result<Value, String> {
+fn evaluate(expression: &Expression, claims: &Value) -> Result<Value, ClaimError> {
     let value = expression.evaluate_at_once(&[("claims", &claims.into())]);
-    value.unwrap_or_else(|| Err("it takes too much time or memory with so large a token".to_owned()))
+    Ok(value.ok_or(ClaimError::TooCostly)??)
 }
 
 /// Compiles an expression that any token may be evaluated with.
@@ -191,7 +228,7 @@ mod tests {
     fn caller(config: &Value, claims: &Value) -> Result<Caller, String> {
         let (mapping, messages) = build(config);
         assert_eq!(messages, Vec::<String>::new(), "{config}");
-        mapping.unwrap().caller(claims)
+        mapping.unwrap().caller(claims).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Keys that an issuer publishes: at a URL of the configuration, or at the URL in its discovery document ("`OpenID` Connect Discovery 1.0",
-//! section 4). Whoever can change the keys decides who may call, so they are fetched by https.
+//! section 4). Anyone who can change the keys can let callers in, so the keys are fetched by https.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt::Display, net::IpAddr, str::FromStr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::Algorithm;
@@ -10,20 +10,57 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{config::JwksConfig, set::KeySet};
-use crate::{AuthContext, url_policy::safe_url};
+use crate::{
+    AuthContext,
+    url_policy::{UrlPolicyError, safe_url},
+};
 use domain::{
-    document::{excerpt, parse_object},
+    document::{DocumentError, excerpt, parse_object},
     error::BackendError,
     file::base_dir::BaseDir,
     problem::{Path, Problems},
     secret::SecretRef,
 };
-use outbound::{Call, HttpClient, Reply, TlsKeys, check_link, fixed_url, is_safe, stays};
+use outbound::{Call, HttpClient, Reply, TlsKeys, UrlError, check_link, fixed_url, is_safe, stays};
 
 /// The largest set of keys that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 /// The shortest allowed `refresh`.
 const MIN_REFRESH: Duration = Duration::from_secs(1);
+
+/// Why a discovery document cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum DiscoveryError {
+    /// The issuer is not a URL.
+    #[error("the issuer is not a URL that can be fetched: {0}")]
+    Issuer(#[source] UrlError),
+    /// The issuer has parts that the URL of an issuer cannot have.
+    #[error("the URL of an issuer has no query and no fragment")]
+    IssuerParts,
+    /// Its own URL may not decide who is a caller.
+    #[error(transparent)]
+    Url(#[from] UrlPolicyError),
+    /// It has another form.
+    #[error("it is not a discovery document: {0}")]
+    Form(#[source] DocumentError),
+    /// It is for another issuer.
+    #[error("it is for the issuer `{found}`, not for `{issuer}`")]
+    OtherIssuer {
+        /// Its issuer.
+        found: String,
+        /// The issuer of the configuration.
+        issuer: String,
+    },
+    /// The URL of the keys is not a URL.
+    #[error("its `jwks_uri` is not a URL: {0}")]
+    KeysUrl(#[source] <Url as FromStr>::Err),
+    /// The URL of the keys is not one that may be followed; the text has the reason.
+    #[error("its `jwks_uri` {0}")]
+    KeysLink(String),
+    /// The URL of the keys is neither https nor on this machine.
+    #[error("its `jwks_uri` is not https")]
+    KeysNotHttps,
+}
 
 /// The source of published keys.
 #[derive(Debug)]
@@ -53,7 +90,7 @@ impl Published {
         problems: &mut Problems,
     ) -> Option<Self> {
         let (key, url) = match &config.url {
-            Some(url) => ("url", safe_url(url)),
+            Some(url) => ("url", safe_url(url).map_err(DiscoveryError::from)),
             None => ("discovery", discovery(issuer)),
         };
         let url = problems.note(&path.key(key), url);
@@ -94,11 +131,11 @@ impl Published {
     }
 
     /// Fetches the JSON document at `url` and parses it with `read`.
-    async fn get<T>(
+    async fn get<T, E: Display>(
         &self,
         url: &Url,
         deadline: Instant,
-        read: impl FnOnce(&Reply) -> Result<T, String>,
+        read: impl FnOnce(&Reply) -> Result<T, E>,
     ) -> Result<T, BackendError> {
         let accept = HeaderValue::from_static("application/jwk-set+json, application/json");
         let mut headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
@@ -110,7 +147,8 @@ impl Published {
         let shown = call.to_string();
         let reply = self.client.fetch(call).await?;
         let is_whole = if reply.status.as_u16() == 200 { reply.check_json() } else { Err(reply.refusal()) };
-        let found = is_whole.and_then(|()| read(&reply).map_err(BackendError::invalid_output));
+        let wrong = |error: E| BackendError::invalid_output(error.to_string());
+        let found = is_whole.and_then(|()| read(&reply).map_err(wrong));
         found.map_err(|error| error.within(shown))
     }
 
@@ -121,25 +159,24 @@ impl Published {
 }
 
 /// The URL of the discovery document of `issuer`.
-fn discovery(issuer: &str) -> Result<Url, String> {
-    let url = fixed_url(issuer).map_err(|why| format!("the issuer is not a URL that can be fetched: {why}"))?;
+fn discovery(issuer: &str) -> Result<Url, DiscoveryError> {
+    let url = fixed_url(issuer).map_err(DiscoveryError::Issuer)?;
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("the URL of an issuer has no query and no fragment".to_owned());
+        return Err(DiscoveryError::IssuerParts);
     }
-    safe_url(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))
+    Ok(safe_url(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?)
 }
 
 /// The URL of the keys, by the discovery document from `from`.
-fn keys_of(reply: &Reply, issuer: &str, from: &Url, allows: impl Fn(IpAddr) -> bool) -> Result<Url, String> {
-    let document: Discovery =
-        parse_object(&reply.body).map_err(|why| format!("it is not a discovery document: {why}"))?;
+fn keys_of(reply: &Reply, issuer: &str, from: &Url, allows: impl Fn(IpAddr) -> bool) -> Result<Url, DiscoveryError> {
+    let document: Discovery = parse_object(&reply.body).map_err(DiscoveryError::Form)?;
     if document.issuer != issuer {
-        let shown = excerpt(document.issuer.as_bytes(), 200);
-        return Err(format!("it is for the issuer `{shown}`, not for `{issuer}`"));
+        let found = excerpt(document.issuer.as_bytes(), 200);
+        return Err(DiscoveryError::OtherIssuer { found, issuer: issuer.to_owned() });
     }
-    let url = Url::parse(&document.jwks_uri).map_err(|error| format!("its `jwks_uri` is not a URL: {error}"))?;
-    check_link(&url, from, allows).map_err(|why| format!("its `jwks_uri` {why}"))?;
-    if is_safe(&url) { Ok(url) } else { Err("its `jwks_uri` is not https".to_owned()) }
+    let url = Url::parse(&document.jwks_uri).map_err(DiscoveryError::KeysUrl)?;
+    check_link(&url, from, allows).map_err(DiscoveryError::KeysLink)?;
+    if is_safe(&url) { Ok(url) } else { Err(DiscoveryError::KeysNotHttps) }
 }
 
 #[cfg(test)]
@@ -174,7 +211,8 @@ mod tests {
                 retry_after: None,
                 attempts: 1,
             };
-            keys_of(&reply, "https://i.example", &Url::parse(from).unwrap(), |_| false).map(|url| url.to_string())
+            let url = keys_of(&reply, "https://i.example", &Url::parse(from).unwrap(), |_| false);
+            url.map(|url| url.to_string()).map_err(|error| error.to_string())
         };
         let discovery = |jwks_uri: &str| format!(r#"{{"issuer":"https://i.example","jwks_uri":"{jwks_uri}","x":1}}"#);
         let from = "https://i.example/.well-known/openid-configuration";

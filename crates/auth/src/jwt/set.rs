@@ -4,14 +4,37 @@ use jsonwebtoken::Algorithm;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{compact::Compact, key::VerificationKey};
+use super::{
+    compact::Compact,
+    key::{KeyError, VerificationKey},
+};
 use domain::{
-    document::{excerpt, parse},
+    document::{DocumentError, excerpt, parse},
     secret::Secret,
 };
 
 /// The most keys of a set. A token that names no key is tried with each.
 const MAX_KEYS: usize = 256;
+
+/// Why there are no keys.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeySetError {
+    /// The set is not JSON.
+    #[error("it is not one JSON document: {0}")]
+    NotJson(#[source] DocumentError),
+    /// The set has another form.
+    #[error("it is not a set of keys: it has no list `keys`")]
+    NoList,
+    /// The set has this many keys.
+    #[error("it has {0} keys, and at most {MAX_KEYS} are allowed")]
+    TooMany(usize),
+    /// The set has no keys, or only unusable ones; the text has the reasons.
+    #[error("it has no usable key: {0}")]
+    NoneUsable(String),
+    /// The only key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
 
 /// A set of an issuer's keys.
 pub(super) struct KeySet {
@@ -38,12 +61,12 @@ impl KeySet {
     ///
     /// # Errors
     /// When it is not a set, or has no usable key.
-    pub(crate) fn of_jwks(body: &[u8], pinned: &[Algorithm]) -> Result<Self, String> {
-        let document = parse(body).map_err(|why| format!("it is not one JSON document: {why}"))?;
+    pub(crate) fn of_jwks(body: &[u8], pinned: &[Algorithm]) -> Result<Self, KeySetError> {
+        let document = parse(body).map_err(KeySetError::NotJson)?;
         let listed = document.get("keys").and_then(Value::as_array);
-        let listed = listed.ok_or("it is not a set of keys: it has no list `keys`")?;
+        let listed = listed.ok_or(KeySetError::NoList)?;
         if listed.len() > MAX_KEYS {
-            return Err(format!("it has {} keys, and at most {MAX_KEYS} are allowed", listed.len()));
+            return Err(KeySetError::TooMany(listed.len()));
         }
         let (mut keys, mut unusable) = (Vec::new(), Vec::new());
         for (index, jwk) in listed.iter().enumerate() {
@@ -56,7 +79,7 @@ impl KeySet {
         }
         if keys.is_empty() {
             let why = if unusable.is_empty() { "it is empty".to_owned() } else { unusable.join("; ") };
-            return Err(format!("it has no usable key: {}", excerpt(why.as_bytes(), 500)));
+            return Err(KeySetError::NoneUsable(excerpt(why.as_bytes(), 500)));
         }
         Ok(Self { keys, digest: Sha256::digest(body).into(), unusable })
     }
@@ -65,7 +88,7 @@ impl KeySet {
     ///
     /// # Errors
     /// When it cannot be used.
-    pub(super) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(super) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, KeySetError> {
         Ok(Self::of_one(VerificationKey::of_pem(pem, pinned)?, pem.as_bytes()))
     }
 
@@ -73,7 +96,7 @@ impl KeySet {
     ///
     /// # Errors
     /// When it cannot be used.
-    pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, KeySetError> {
         Ok(Self::of_one(VerificationKey::of_secret(secret, pinned)?, secret.expose().as_bytes()))
     }
 

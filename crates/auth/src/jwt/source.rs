@@ -7,13 +7,14 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use super::{
     config::{JwksConfig, JwtConfig},
     published::Published,
-    set::KeySet,
+    set::{KeySet, KeySetError},
 };
 use crate::AuthContext;
 use domain::{
-    file::{self, base_dir::BaseDir},
+    error::BackendError,
+    file::{self, FileError, base_dir::BaseDir},
     problem::{Path, Problems},
-    secret::SecretRef,
+    secret::{SecretError, SecretRef},
 };
 
 /// The source of an issuer's keys.
@@ -34,6 +35,38 @@ pub(super) enum Local {
     PublicKey(PathBuf),
     /// The shared secret.
     Secret(SecretRef, BaseDir),
+}
+
+/// Why local keys cannot be used. The text names their source.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LocalKeysError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {cause}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be read.
+        #[source]
+        cause: FileError,
+    },
+    /// The secret cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// They are no keys for the issuer's algorithms.
+    #[error("{place}: {cause}")]
+    Unusable {
+        /// The file, or the reference to the secret.
+        place: String,
+        /// Why they cannot be used.
+        #[source]
+        cause: KeySetError,
+    },
+}
+
+impl From<LocalKeysError> for BackendError {
+    fn from(error: LocalKeysError) -> Self {
+        Self::unavailable(error.to_string())
+    }
 }
 
 impl KeySource {
@@ -103,20 +136,20 @@ impl Local {
     ///
     /// # Errors
     /// When they cannot be read or used; the text names the source.
-    pub(super) fn read(&self, pinned: &[Algorithm]) -> Result<KeySet, String> {
+    pub(super) fn read(&self, pinned: &[Algorithm]) -> Result<KeySet, LocalKeysError> {
         match self {
             Self::Set(path) | Self::PublicKey(path) => {
-                let shown = path.display();
-                let text = file::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+                let text = file::read(path).map_err(|cause| LocalKeysError::File { path: path.clone(), cause })?;
                 let set = match self {
                     Self::Set(_) => KeySet::of_jwks(text.as_bytes(), pinned),
                     _ => KeySet::of_pem(&text, pinned),
                 };
-                set.map_err(|why| format!("{shown}: {why}"))
+                set.map_err(|cause| LocalKeysError::Unusable { place: path.display().to_string(), cause })
             }
             Self::Secret(reference, base) => {
                 let secret = reference.read(base)?;
-                KeySet::of_secret(&secret, pinned).map_err(|why| format!("{reference}: {why}"))
+                KeySet::of_secret(&secret, pinned)
+                    .map_err(|cause| LocalKeysError::Unusable { place: reference.to_string(), cause })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use domain::document::{excerpt, parse_object};
+use domain::document::{DocumentError, excerpt, parse_object};
 
 /// The holder of a token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -23,6 +23,17 @@ pub(super) enum ReviewAnswer {
     ForOthers,
     /// It is not good. The text is the server's.
     Nobodys(String),
+}
+
+/// Why an answer of the API server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReviewError {
+    /// It has another form.
+    #[error("the answer is not a TokenReview: {0}")]
+    Form(#[source] DocumentError),
+    /// The user has no usable name. This is the beginning of the name.
+    #[error("the answer is no TokenReview: the user's name is `{0}`")]
+    UserName(String),
 }
 
 #[derive(Deserialize)]
@@ -46,8 +57,8 @@ impl ReviewAnswer {
     ///
     /// # Errors
     /// When it is not a `TokenReview`.
-    pub(super) fn read(body: &[u8], audiences: &[String]) -> Result<Self, String> {
-        let Review { status } = parse_object(body).map_err(|why| format!("the answer is not a TokenReview: {why}"))?;
+    pub(super) fn read(body: &[u8], audiences: &[String]) -> Result<Self, ReviewError> {
+        let Review { status } = parse_object(body).map_err(ReviewError::Form)?;
         if !status.authenticated {
             return Ok(Self::Nobodys(status.error));
         }
@@ -56,7 +67,7 @@ impl ReviewAnswer {
         }
         let name = &status.user.username;
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(format!("the answer is no TokenReview: the user's name is `{}`", excerpt(name.as_bytes(), 80)));
+            return Err(ReviewError::UserName(excerpt(name.as_bytes(), 80)));
         }
         Ok(Self::Theirs(status.user))
     }
@@ -71,7 +82,7 @@ mod tests {
     fn read(status: &Value) -> Result<ReviewAnswer, String> {
         let body =
             json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}, "status": status});
-        ReviewAnswer::read(body.to_string().as_bytes(), &["gateway".to_owned()])
+        ReviewAnswer::read(body.to_string().as_bytes(), &["gateway".to_owned()]).map_err(|error| error.to_string())
     }
 
     #[test]

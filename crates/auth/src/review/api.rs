@@ -126,8 +126,9 @@ impl ReviewApi {
         let (shown, reply) = server.send(call).await;
         let mut reply = reply?;
         reply.secrets.push(token.clone());
-        let answer = check(&reply)
-            .and_then(|()| ReviewAnswer::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));
+        let read = || ReviewAnswer::read(&reply.body, &self.audiences);
+        let answer =
+            check(&reply).and_then(|()| read().map_err(|error| BackendError::invalid_output(error.to_string())));
         answer
             .map(|answer| match answer {
                 ReviewAnswer::Nobodys(why) => ReviewAnswer::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),

@@ -10,8 +10,28 @@ use domain::{
     clock::Timestamp,
     file::base_dir::BaseDir,
     problem::{Path, Problems},
-    secret::SecretRef,
+    secret::{SecretError, SecretRef},
 };
+
+/// Why an entry of `auth.tokens` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    /// This text is not a time.
+    #[error("`{0}` is not a time such as 2026-11-21T10:00:00Z")]
+    Time(String),
+    /// The hash is not one of SHA-256.
+    #[error("`sha256` is 64 hexadecimal digits; `appset-gateway hash-token` prints them")]
+    Hash,
+    /// It has no source, or several.
+    #[error("a token has exactly one of `file`, `env` and `sha256`")]
+    Sources,
+    /// The token cannot be read.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// The token at this place has white space around it.
+    #[error("the token in {0} begins or ends with white space, which no header can carry")]
+    WhiteSpace(SecretRef),
+}
 
 /// One entry of `auth.tokens`, without the token's hash, which may change.
 #[derive(Debug)]
@@ -50,7 +70,7 @@ impl StaticToken {
     ///
     /// # Errors
     /// When the token cannot be read or used; the text names the file.
-    pub(super) fn read(&self, base: &BaseDir) -> Result<TokenHash, String> {
+    pub(super) fn read(&self, base: &BaseDir) -> Result<TokenHash, TokenError> {
         hash(&self.config, base)
     }
 
@@ -91,10 +111,10 @@ fn limits(
     (not_before, not_after)
 }
 
-fn timestamp(text: &str) -> Result<Timestamp, String> {
+fn timestamp(text: &str) -> Result<Timestamp, TokenError> {
     let time = humantime::parse_rfc3339_weak(text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
-    time.map(Timestamp).ok_or_else(|| format!("`{text}` is not a time such as 2026-11-21T10:00:00Z"))
+    time.map(Timestamp).ok_or_else(|| TokenError::Time(text.to_owned()))
 }
 
 /// The path of the key that names a token's source; the entry's path if there is not exactly one.
@@ -107,20 +127,18 @@ pub(super) fn source_path(token: &TokenConfig, path: &Path) -> Path {
     }
 }
 
-fn hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, String> {
+fn hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, TokenError> {
     let reference = match (&token.file, &token.env, &token.sha256) {
         (Some(file), None, None) => SecretRef::File(file.clone()),
         (None, Some(name), None) => SecretRef::Env(name.clone()),
         (None, None, Some(hash)) => {
-            return parse_hash(hash).ok_or_else(|| {
-                "`sha256` is 64 hexadecimal digits; `appset-gateway hash-token` prints them".to_owned()
-            });
+            return parse_hash(hash).ok_or(TokenError::Hash);
         }
-        _ => return Err("a token has exactly one of `file`, `env` and `sha256`".to_owned()),
+        _ => return Err(TokenError::Sources),
     };
     let secret = reference.read(base)?;
     if secret.expose() != secret.expose().trim() {
-        return Err(format!("the token in {reference} begins or ends with white space, which no header can carry"));
+        return Err(TokenError::WhiteSpace(reference));
     }
     Ok(Sha256::digest(secret.expose().as_bytes()).into())
 }

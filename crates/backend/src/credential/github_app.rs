@@ -25,7 +25,7 @@ use domain::{
     file::base_dir::BaseDir,
     secret::{SecretRef, Secrets},
 };
-use outbound::{Call, HttpClient, fixed_url};
+use outbound::{Call, HttpClient, UrlError, fixed_url};
 
 /// GitHub's own API.
 const GITHUB: &str = "https://api.github.com";
@@ -100,8 +100,8 @@ impl GithubApp {
     ///
     /// # Errors
     /// When the key cannot be read, or is not an RSA private key. The text names the source of the key and does not quote it.
-    pub fn check(&self) -> Result<(), String> {
-        self.jwt(Timestamp(0)).map(drop).map_err(|error| error.message)
+    pub fn check(&self) -> Result<(), BackendError> {
+        self.jwt(Timestamp(0)).map(drop)
     }
 
     /// A new JWT that proves at `now` that the gateway is the App.
@@ -181,8 +181,8 @@ pub fn headers() -> HeaderMap {
 ///
 /// # Errors
 /// When `api` is not a URL that can be asked.
-pub(crate) fn api_url(api: Option<&str>) -> Result<Url, String> {
-    Ok(fixed_url(api.unwrap_or(GITHUB))?)
+pub(crate) fn api_url(api: Option<&str>) -> Result<Url, UrlError> {
+    fixed_url(api.unwrap_or(GITHUB))
 }
 
 impl fmt::Debug for GithubApp {

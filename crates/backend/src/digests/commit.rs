@@ -11,6 +11,22 @@ use lang::{evaluator::Context, template::Template};
 /// The fewest digits of a shortened commit in a label.
 const SHORTEST_LABEL: usize = 7;
 
+/// Why a text is not a full commit.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// It is empty.
+    #[error("the commit is empty; is the parameter that names it set?")]
+    Empty,
+    /// It is this shortened commit.
+    #[error(
+        "`{0}` is a shortened commit, which several may share; use the full one, such as the pull request generator's `head_sha`"
+    )]
+    Shortened(String),
+    /// It begins like this, and is something else.
+    #[error("`{}` is not a commit: 40 or 64 hexadecimal digits", .0.escape_debug())]
+    Other(String),
+}
+
 /// 40 hexadecimal digits (SHA-1) or 64 (SHA-256), in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
@@ -21,23 +37,17 @@ impl Commit {
     ///
     /// # Errors
     /// When `text` is empty, shortened, or not a commit at all; the text has an alternative.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, CommitError> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match text.len() {
             40 | 64 if is_hex => Ok(Self(text.to_ascii_lowercase())),
-            0 => Err("the commit is empty; is the parameter that names it set?".to_owned()),
-            1..40 if is_hex => Err(format!(
-                "`{text}` is a shortened commit, which several may share; use the full one, such as the pull request generator's \
-                 `head_sha`"
-            )),
-            _ => {
-                let shown: String = text.chars().take(80).collect();
-                Err(format!("`{}` is not a commit: 40 or 64 hexadecimal digits", shown.escape_debug()))
-            }
+            0 => Err(CommitError::Empty),
+            1..40 if is_hex => Err(CommitError::Shortened(text.to_owned())),
+            _ => Err(CommitError::Other(text.chars().take(80).collect())),
         }
     }
 
-    /// The template `source` of a commit. Notes what is wrong with it, or with the commit if that is written out.
+    /// The template `source` of a commit. Notes its mistakes, or those of the commit if that is written out.
     pub(super) fn template(source: &str, building: &mut Building<'_>) -> Option<Template> {
         let template = building.template(source)?;
         if template.fixed_prefix() == source {
@@ -52,7 +62,7 @@ impl Commit {
     /// When a value is missing, or the result is not a full commit.
     pub async fn render(template: &Template, context: &Context) -> Result<Self, BackendError> {
         let text = context.render(template).await;
-        let parsed = text.and_then(|text| Ok(Self::parse(text.trim())?));
+        let parsed = text.and_then(|text| Self::parse(text.trim()).map_err(|error| error.to_string().into()));
         parsed.map_err(|error| error.into_backend_error(BackendError::invalid_input))
     }
 
@@ -82,9 +92,9 @@ impl Commit {
 }
 
 impl TryFrom<String> for Commit {
-    type Error = String;
+    type Error = CommitError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, CommitError> {
         Self::parse(&text)
     }
 }
@@ -112,7 +122,7 @@ mod tests {
             ("main", "is not a commit"),
             (&"g".repeat(40), "is not a commit"),
         ] {
-            assert!(Commit::parse(bad).unwrap_err().contains(says), "{bad}");
+            assert!(Commit::parse(bad).unwrap_err().to_string().contains(says), "{bad}");
         }
     }
 }

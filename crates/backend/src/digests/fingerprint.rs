@@ -1,7 +1,7 @@
 //! The fingerprint of a route's `digests`. A build of one configuration is never served under another.
 //!
-//! The fingerprint covers everything that decides which images belong to a commit: the images, the revision, and what the
-//! gate checks. It leaves out how the gate is reached, its timeout, who must have signed, and what is answered meanwhile. It is made from the
+//! The fingerprint covers everything that decides which images belong to a commit: the images, the revision, and the
+//! checks of the gate. It leaves out how the gate is reached, its timeout, the signers, and the answers meanwhile. It is made from the
 //! configuration's text, so a new key counts unless it is excluded here or in a gate's `ACCESS_KEYS`.
 
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub(super) fn fingerprint(digests: &Value) -> String {
     Digest::of(digests.to_string().as_bytes()).hex()[..16].to_owned()
 }
 
-/// Removes from a gate, and from the gates within it, everything but what must have passed.
+/// Removes from a gate, and from the gates within it, everything but the names that must have passed.
 fn reduce_gate(gate: &mut Value) {
     for (kind, config) in gate.as_object_mut().into_iter().flatten() {
         match config {
@@ -68,7 +68,7 @@ mod tests {
         object["properties"].as_object().unwrap_or_else(|| panic!("no definition `{definition}`"))
     }
 
-    /// Every key of the schema outside of gates: what counts, and after the bar what does not.
+    /// Every key of the schema outside of gates: the keys that count, and after the bar those that do not.
     #[test]
     fn each_key_counts_or_does_not() {
         let schema = schemars::schema_for!(Config).to_value();

@@ -166,11 +166,11 @@ pub struct GateQuery<'a> {
 pub struct CiVerdict {
     /// The verdict.
     pub state: CiState,
-    /// The commit, if the gate knows it.
+    /// The commit, if the gate has it.
     pub commit: Option<Commit>,
     /// Whether the gate walked back to an earlier commit than the requested one.
     pub is_earlier: bool,
-    /// The queries and the answers: *present* for what passed, *absent* for what failed or is pending.
+    /// The queries and the answers: *present* for a part that passed, *absent* for one that failed or is pending.
     pub evidence: Vec<Evidence>,
     /// The page of the deciding run.
     pub run_url: Option<String>,

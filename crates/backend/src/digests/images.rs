@@ -252,7 +252,7 @@ impl Backend for Images {
     }
 }
 
-/// The type of the one item: a part for each image, and what the checks say.
+/// The type of the one item: a part for each image, and the results of the checks.
 fn item(images: &IndexMap<String, ImageConfig>) -> ValueType {
     // The last three are there if the image is opened.
     let keys = ["registry", "repository", "tag", "digest", "pinned", "revision", "created", "platforms"];

@@ -1,5 +1,5 @@
 //! The fourth check: who signed an image, and which commit its signed provenance names. [`signature`] checks documents;
-//! [`oci`] finds them. What is *proven* stays proven for a digest as long as keys and roots are the same. *Not signed* and
+//! [`oci`] finds them. A *proven* result stays proven for a digest as long as keys and roots are the same. *Not signed* and
 //! *bad* are remembered briefly, since CI may sign at any time.
 
 mod lookup;
@@ -25,7 +25,7 @@ use signature::{KeysInUse, Policy, Proof, ProvenanceConfig, SignatureConfig};
 /// How long *bad* is remembered, as a gate remembers *failed*.
 const BAD_FOR: Duration = Duration::from_mins(1);
 
-/// The signers, the provenance that they must have signed, and what is known of images.
+/// The signers, the provenance that they must have signed, and the results about images.
 #[derive(Debug)]
 pub(super) struct Signatures {
     policy: Arc<Policy>,
@@ -233,7 +233,7 @@ impl Signatures {
         }
         let wrong = |why: String| BackendError::invalid_output(format!("the signed provenance: {why}"));
         let commit = commit.ok_or_else(|| wrong("it names no commit".to_owned()))?;
-        let commit = Commit::parse(&commit).map_err(wrong)?;
+        let commit = Commit::parse(&commit).map_err(|error| wrong(error.to_string()))?;
         if expected.is_some_and(|expected| *expected != commit) {
             return Err(wrong(format!("it names {commit}")));
         }

@@ -89,7 +89,7 @@ pub(super) struct ImageLookup<'a> {
 }
 
 impl ImageLookup<'_> {
-    /// The contents of `digest`: from memory, otherwise as noted, otherwise from the registry. What is noted has no annotations, which lists
+    /// The contents of `digest`: from memory, otherwise as noted, otherwise from the registry. A note has no annotations, which lists
     /// need, so it does not go into memory.
     async fn contents(&self, reference: &Reference, digest: &Digest) -> Result<Arc<Contents>, BackendError> {
         // A note of an earlier version does not say what else an index holds.

@@ -26,7 +26,7 @@ use domain::{
 };
 use lang::{
     evaluator::{Context, Evaluator, Variables},
-    expression::Expression,
+    expression::{Expression, ExpressionError},
     scope::{NameScope, UnfitValue, ValueType},
     template::value_of,
 };
@@ -222,7 +222,7 @@ impl Json {
         let (found, page) = reading.map_err(|_| BackendError::timeout("there was no time left to read it"))??;
         let (mapping, invalid) = (&self.mapping, BackendError::invalid_output);
         let parameters = if let Some(value) = found.parameters {
-            value.map_err(invalid)
+            value.map_err(|error| invalid(error.to_string()))
         } else {
             let variables = page.variables(&mapping.parameters);
             let value = self.evaluator.evaluate(&mapping.parameters, &variables, deadline).await;
@@ -234,7 +234,7 @@ impl Json {
             Some(paging) => {
                 let value = match (paging.expression(), found.next) {
                     (None, _) => None,
-                    (Some(_), Some(value)) => Some(value.map_err(invalid)),
+                    (Some(_), Some(value)) => Some(value.map_err(|error| invalid(error.to_string()))),
                     (Some(next), None) => {
                         let variables = page.variables(next).value("page", Value::from(number));
                         let value = self.evaluator.evaluate(next, &variables, deadline).await;
@@ -325,8 +325,8 @@ fn call_variables(query: &Query, expression: &Expression) -> Variables {
 
 /// The results of a page that were computed in this process. An expression that is not cheap has no result yet (`None`).
 struct LocalResults {
-    parameters: Option<Result<Value, String>>,
-    next: Option<Result<Value, String>>,
+    parameters: Option<Result<Value, ExpressionError>>,
+    next: Option<Result<Value, ExpressionError>>,
     /// Whether the page can be the last one.
     is_last: Result<(), BackendError>,
     counted: Result<Option<Counted>, BackendError>,

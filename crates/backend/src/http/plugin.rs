@@ -14,7 +14,7 @@ use domain::{
     generator::Query,
     secret::{SecretRef, Secrets},
 };
-use outbound::{Call, fixed_url, is_inner_name, warn_of_cleartext};
+use outbound::{Call, UrlError, fixed_url, is_inner_name, warn_of_cleartext};
 
 /// The path that Argo CD adds to a plugin's `baseUrl`.
 const PATH: &str = "api/v1/getparams.execute";
@@ -83,19 +83,34 @@ impl Plugin {
     }
 }
 
+/// Why a base URL cannot be that of a plugin.
+#[derive(Debug, thiserror::Error)]
+enum BaseUrlError {
+    /// It cannot be fetched.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// It has a query or a fragment.
+    #[error("it has a `?` or `#`, and Argo CD adds its path to the end; name the plugin's address only")]
+    Parts,
+    /// It has the path that is added.
+    #[error("leave `/{PATH}` out: it is added")]
+    WithPath,
+    /// With the path it is not a URL.
+    #[error(transparent)]
+    Joined(#[from] url::ParseError),
+}
+
 /// The URL of the plugin with the base URL `base`. Joins the path as Argo CD does: keeps a prefix, and adds a missing `/`.
-fn address(base: &str) -> Result<Url, String> {
+fn address(base: &str) -> Result<Url, BaseUrlError> {
     let url = fixed_url(base)?;
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(
-            "it has a `?` or `#`, and Argo CD adds its path to the end; name the plugin's address only".to_owned()
-        );
+        return Err(BaseUrlError::Parts);
     }
     if url.path().trim_end_matches('/').ends_with("/getparams.execute") {
-        return Err(format!("leave `/{PATH}` out: it is added"));
+        return Err(BaseUrlError::WithPath);
     }
     let slash = if base.ends_with('/') { "" } else { "/" };
-    Url::parse(&format!("{base}{slash}{PATH}")).map_err(|error| error.to_string())
+    Ok(Url::parse(&format!("{base}{slash}{PATH}"))?)
 }
 
 #[cfg(test)]
@@ -119,7 +134,7 @@ mod tests {
             ("https://h/#a", "`?` or `#`"),
             ("https://h/api/v1/getparams.execute", "leave"),
         ] {
-            let error = address(base).unwrap_err();
+            let error = address(base).unwrap_err().to_string();
             assert!(error.contains(says), "{base}: {error}");
         }
     }

@@ -37,6 +37,22 @@ impl Join {
     }
 }
 
+/// Why an item has no key.
+#[derive(Debug, thiserror::Error)]
+enum KeyError {
+    /// The value of a key is of a type that no key has.
+    #[error("the key `{name}` is {kind}, which no other equals")]
+    Type {
+        /// The name of the key.
+        name: String,
+        /// The type.
+        kind: &'static str,
+    },
+    /// It lacks the key of this name.
+    #[error("the key `{0}` is missing")]
+    Missing(String),
+}
+
 /// The values of an item's keys, as texts. Argo CD also receives numbers as text.
 type Key = Vec<String>;
 
@@ -70,13 +86,13 @@ pub fn join(lists: Vec<Vec<ParameterSet>>, keys: &[String], join: Join) -> Resul
     Ok(joined.into_values().filter(|(_, found)| stays(*found)).map(|(set, _)| ParameterSet(set)).collect())
 }
 
-fn key(set: &Parameters, keys: &[String]) -> Result<Key, String> {
+fn key(set: &Parameters, keys: &[String]) -> Result<Key, KeyError> {
     let value = |name: &String| match find(set, name) {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Number(number)) => Ok(as_text(number)),
         Some(Value::Bool(value)) => Ok(value.to_string()),
-        Some(other) => Err(format!("the key `{name}` is {}, which no other equals", kind_of(other))),
-        None => Err(format!("the key `{name}` is missing")),
+        Some(other) => Err(KeyError::Type { name: name.clone(), kind: kind_of(other) }),
+        None => Err(KeyError::Missing(name.clone())),
     };
     keys.iter().map(value).collect()
 }

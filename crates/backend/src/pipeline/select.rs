@@ -29,7 +29,7 @@ pub struct Select {
 }
 
 impl Select {
-    /// Compiles `source`, and notes what is wrong with it.
+    /// Compiles `source`, and notes its mistakes.
     pub fn build(source: &str, building: &mut Building<'_>) -> Option<Self> {
         let scope = building.context.scope.only(&[ITEMS, "params"]);
         let (expression, item) = Expression::build_objects(source, &scope, &building.path, building.problems)?;

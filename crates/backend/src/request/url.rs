@@ -103,7 +103,7 @@ impl UrlTemplate {
             url.set_query(Some(query));
             return Ok(url);
         }
-        check(&text, self.is_folder)?;
+        check(&text, self.is_folder).map_err(|error| error.to_string())?;
         let url = Url::parse(&text).map_err(|error| error.to_string())?;
         let Some(allowed) = &self.allowed else { return Ok(url) };
         if names_user(&url) {

@@ -100,7 +100,7 @@ fn check_settings(config: &Config, building: &mut Building<'_>) {
     }
 }
 
-/// Finds the program that is the first of `words`, and checks what interprets it.
+/// Finds the program that is the first of `words`, and checks its interpreter.
 fn find_command(words: &[String], help: &str, building: &mut Building<'_>) -> Option<First> {
     let BuildContext { base, package, .. } = building.context;
     let Some((program, arguments)) = words.split_first() else {
@@ -138,32 +138,48 @@ fn program(main: First, first: Option<First>, context: BuildContext<'_>) -> Prog
     Program { path: main.path, arguments: main.arguments, folder, first, copy }
 }
 
+/// Why a command has no program.
+#[derive(Debug, thiserror::Error)]
+enum ProgramError {
+    /// The package has it, and it cannot be run.
+    #[error("{} is not an executable file", .0.display())]
+    NotExecutable(PathBuf),
+    /// It is a file that may not be run.
+    #[error("{path} is not an executable file; try `chmod +x {path}`", path = .0.display())]
+    NoRight(PathBuf),
+    /// It is not there.
+    #[error("{} does not exist; a relative path starts from {}", .path.display(), .base.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+        /// The folder from which relative paths start.
+        base: PathBuf,
+    },
+    /// The search path has no program of this name.
+    #[error("there is no program `{0}` in PATH; install it where the gateway runs, or write its path")]
+    NotInPath(String),
+}
+
 /// The program's absolute path. A run has a cleared environment and could not look up a bare name. An unknown program is reported
 /// at the start.
-fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result<PathBuf, String> {
+fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result<PathBuf, ProgramError> {
     if let Some(program) = package.and_then(|package| package.find(name)) {
-        return program;
+        return program.map_err(ProgramError::NotExecutable);
     }
     if name.contains('/') {
         let path = base.resolve(name);
         let shown = base.resolve(name.strip_prefix("./").unwrap_or(name));
         return match () {
             () if is_executable(&path) => Ok(path),
-            () if path.exists() => Err(format!("{0} is not an executable file; try `chmod +x {0}`", shown.display())),
-            () => Err(format!(
-                "{} does not exist; a relative path starts from {}",
-                shown.display(),
-                base.as_path().display()
-            )),
+            () if path.exists() => Err(ProgramError::NoRight(shown)),
+            () => Err(ProgramError::Missing { path: shown, base: base.as_path().to_owned() }),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))
         .find(|candidate| candidate.is_absolute() && is_executable(candidate))
-        .ok_or_else(|| {
-            format!("there is no program `{name}` in PATH; install it where the gateway runs, or write its path")
-        })
+        .ok_or_else(|| ProgramError::NotInPath(name.to_owned()))
 }
 
 /// Whether `path` is a file that some user may execute.

@@ -57,13 +57,15 @@ impl Package {
     }
 
     /// The program called `name`, if it is one of the package's own or one in the copy.
+    ///
+    /// # Errors
+    /// Its path, if that is not an executable file.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<Result<PathBuf, String>> {
+    pub fn find(&self, name: &str) -> Option<Result<PathBuf, PathBuf>> {
         if name.contains('/') {
             let source = self.source.as_ref().filter(|_| !FilePath::new(name).is_absolute())?;
             let program = source.folder.join(name);
-            let missing = || format!("{} is not an executable file", program.display());
-            return Some(if is_executable(&program) { Ok(name.into()) } else { Err(missing()) });
+            return Some(if is_executable(&program) { Ok(name.into()) } else { Err(program) });
         }
         let program = self.folder.join(BIN).join(name);
         is_executable(&program).then_some(Ok(program))

@@ -16,7 +16,7 @@ pub fn is_error_key(key: &str) -> bool {
     ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name))
 }
 
-/// Whether `value` says anything. `null`, `false`, `0`, `""`, `[]` and `{}` do not.
+/// Whether `value` has any content. `null`, `false`, `0`, `""`, `[]` and `{}` do not.
 #[must_use]
 pub fn has_content(value: &Document<'_>) -> bool {
     match value {

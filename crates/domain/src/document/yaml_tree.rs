@@ -1,4 +1,4 @@
-//! A YAML value as serde-saphyr reads it, with the position of each node. The caller decides what to do about numbers
+//! A YAML value as serde-saphyr reads it, with the position of each node. The caller decides about numbers
 //! and about repeated keys.
 
 use std::{fmt, marker::PhantomData};

@@ -41,7 +41,7 @@ impl View {
         self.places.push(place);
     }
 
-    /// The ranges that are text. What is decoded from something else is hardly ever text.
+    /// The ranges that are text. Bytes decoded from something else are hardly ever text.
     fn texts(&self) -> Vec<Range<usize>> {
         let (mut texts, mut begin) = (Vec::new(), 0);
         for chunk in self.bytes.utf8_chunks() {
@@ -125,7 +125,7 @@ struct Digits {
     value: fn(u8) -> Option<u8>,
     /// The bytes that may be between digits.
     skips: fn(u8) -> bool,
-    /// How many digits a group has. What is encoded may begin at any digit, behind others that belong to the text around it.
+    /// How many digits a group has. An encoded text may begin at any digit, behind others that belong to the text around it.
     group: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Answers of a replica that has another configuration of a route than the store names: what the store has, and no runs.
+//! Answers of a replica that has another configuration of a route than the store names: it serves the store's answers, and starts no runs.
 
 use crate::{
     answer::{Answer, AnswerSource, Engine, Unknown, last_good::fallback},

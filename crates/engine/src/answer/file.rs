@@ -35,7 +35,7 @@ impl Engine {
         self.known.answers.keep_on(disk);
     }
 
-    /// Takes over from the file what each route served before the start, for metrics and views. Reads the whole file, if there is one.
+    /// Takes over from the file the last answer that each route served before the start, for metrics and views. Reads the whole file, if there is one.
     pub fn restore_served(&self, routes: &RouteTable) {
         for (key, answer) in self.answers().disk().map(Disk::list).into_iter().flatten() {
             let Some(resolved) = live(routes, &answer.question).filter(|resolved| resolved.lineage() == key) else {

@@ -158,7 +158,7 @@ pub(crate) fn question_size(question: &Question) -> usize {
     question.application_set.as_ref().map_or(0, |name| PIECE + name.len()) + memory_of(&question.parameters)
 }
 
-/// An answer and what is known of it.
+/// An answer and its facts.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The answer.

@@ -9,6 +9,20 @@ const MIN_DIGITS: usize = 6;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyStart(String);
 
+/// Why a text is not a [`KeyStart`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyStartError {
+    /// It is empty.
+    #[error("an id has {MIN_DIGITS} to {max} hexadecimal digits, and this one is empty", max = Key::TEXT)]
+    Empty,
+    /// It has this many digits.
+    #[error("an id has {MIN_DIGITS} to {max} hexadecimal digits, and this one has {0}", max = Key::TEXT)]
+    Digits(usize),
+    /// It has characters that are not digits.
+    #[error("an id has {MIN_DIGITS} to {max} hexadecimal digits, and this one has other characters", max = Key::TEXT)]
+    Characters,
+}
+
 /// Why a [`KeyStart`] does not name one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotOne {
@@ -23,17 +37,16 @@ impl KeyStart {
     ///
     /// # Errors
     /// When it is not 6 to 32 hexadecimal digits.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, KeyStartError> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_hex && (MIN_DIGITS..=Key::TEXT).contains(&text.len()) {
             return Ok(Self(text.to_ascii_lowercase()));
         }
-        let found = match text.chars().count() {
-            0 => "this one is empty".to_owned(),
-            count if is_hex => format!("this one has {count}"),
-            _ => "this one has other characters".to_owned(),
-        };
-        Err(format!("an id has {MIN_DIGITS} to {} hexadecimal digits, and {found}", Key::TEXT))
+        Err(match text.chars().count() {
+            0 => KeyStartError::Empty,
+            count if is_hex => KeyStartError::Digits(count),
+            _ => KeyStartError::Characters,
+        })
     }
 
     /// The one of `all` whose key begins so.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use domain::clock::Timestamp;
 
 /// When a caller last got an answer, and whether the answer was prefetched since. It lives in memory only, and is
-/// changed without a lock by each call: the time in milliseconds, shifted by one bit, which says *prefetched*.
+/// changed without a lock by each call: the time in milliseconds, shifted by one bit, which means *prefetched*.
 #[derive(Debug, Default)]
 pub struct LastServed(AtomicU64);
 

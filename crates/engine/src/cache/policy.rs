@@ -116,7 +116,7 @@ impl Policy {
     }
 
     /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, plus or minus a tenth, so
-    /// that answers that came together do not expire together. If the source says how long, that time, less up to a tenth.
+    /// that answers that came together do not expire together. If the source names a time, that time, less up to a tenth.
     #[must_use]
     pub fn life(&self, key: &Key, own: Option<Lasting>, now: Timestamp) -> Life {
         let spread = key.spread(now);

@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_hours(1);
 /// How many counts are stored; beyond that the two smallest are merged.
 const MAX_COUNTS: usize = 16;
 
-/// How many sets an answer loses against what was accepted.
+/// How many sets an answer loses against the accepted ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// Sets of the last accepted answer that are gone.

@@ -3,7 +3,7 @@
 
 use crate::{
     cache::Key,
-    guard::{Baseline, Decision, Guard, Held},
+    guard::{Baseline, Decision, Guard, Held, InvalidAnswer},
 };
 use domain::{
     clock::Timestamp,
@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 impl Guard {
-    /// Checks `new` at `now`. `baseline` and `last` are what was accepted before, as for [`Guard::evaluate`]. `before` is the answer that
+    /// Checks `new` at `now`. `baseline` and `last` are of the last accepted answer, as for [`Guard::evaluate`]. `before` is the answer that
     /// is held now.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Guard {
         before: Option<&Held>,
         new: &[ParameterSet],
         now: Timestamp,
-    ) -> Result<Verdict, String> {
+    ) -> Result<Verdict, InvalidAnswer> {
         // Without a baseline, a loss is held because of a lost record, which is remembered for a week. It still counts as lost while that loss is held.
         let is_lost = |baseline: &&Baseline| baseline.is_of_nothing() && before.is_some_and(|held| held.breach.is_loss);
         let evaluation = self.evaluate(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;

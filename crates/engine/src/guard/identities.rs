@@ -30,7 +30,7 @@ impl Identities {
         Some(Self { count: sets.len(), keys: keys.to_vec(), sorted })
     }
 
-    /// `sets` alone, as `identity` says. They are counted if its keys do not identify them.
+    /// `sets` alone, by `identity`. They are counted if its keys do not identify them.
     #[must_use]
     pub(super) fn of(identity: &Identity, sets: &[ParameterSet]) -> Self {
         let identities = match identity {

@@ -25,6 +25,32 @@ use domain::{
 /// How many of the lost sets are named.
 pub(super) const MAX_NAMED: usize = 100;
 
+/// Why an answer cannot be intended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAnswer {
+    /// It is empty, and the configuration calls that an error.
+    #[error("an empty list, which the route's `guard.onEmpty` calls an error")]
+    Empty,
+    /// A set lacks a key that identifies it.
+    #[error("parameter set {index}: it has no `{key}`, which `guard.identity` needs")]
+    NoKey {
+        /// The place of the set in the list, from 0.
+        index: usize,
+        /// The key.
+        key: String,
+    },
+    /// Two sets have one identity.
+    #[error("the parameter sets {first} and {second} are both {label}")]
+    Duplicates {
+        /// The place of one set in the list, from 0.
+        first: usize,
+        /// The place of the other one.
+        second: usize,
+        /// Their identity.
+        label: String,
+    },
+}
+
 /// The result of comparing an answer with the baseline.
 #[derive(Debug)]
 pub struct Evaluation {
@@ -46,7 +72,7 @@ impl Guard {
         last: impl Fn() -> Vec<ParameterSet>,
         new: &[ParameterSet],
         now: Timestamp,
-    ) -> Result<Evaluation, String> {
+    ) -> Result<Evaluation, InvalidAnswer> {
         let own = self.identify(new)?;
         let Some(baseline) = baseline else {
             let breach = self.unknown(new.len()).map(|reason| Breach {
@@ -76,9 +102,9 @@ impl Guard {
     }
 
     /// Identifies the sets of an answer by themselves. Refuses an invalid answer.
-    fn identify(&self, new: &[ParameterSet]) -> Result<Identities, String> {
+    fn identify(&self, new: &[ParameterSet]) -> Result<Identities, InvalidAnswer> {
         if new.is_empty() && self.0.on_empty == OnEmpty::Error {
-            return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
+            return Err(InvalidAnswer::Empty);
         }
         let identities = Identities::of(&self.0.identity, new);
         let keys = self.explicit_keys();
@@ -89,14 +115,14 @@ impl Guard {
         }
         for (index, set) in new.iter().enumerate() {
             if let Some(key) = keys.iter().find(|key| !set.0.contains_key(*key)) {
-                return Err(format!("parameter set {index}: it has no `{key}`, which `guard.identity` needs"));
+                return Err(InvalidAnswer::NoKey { index, key: key.clone() });
             }
         }
         let duplicates = if keys.is_empty() { duplicates_as_a_whole(new) } else { duplicates_by(new, keys) };
         let Some((first, second)) = duplicates else { return Ok(identities) };
         let set = &new[second];
         let label = if set.0.is_empty() { "empty".to_owned() } else { format!("`{}`", label(set, keys)) };
-        Err(format!("the parameter sets {first} and {second} are both {label}"))
+        Err(InvalidAnswer::Duplicates { first, second, label })
     }
 
     fn explicit_keys(&self) -> &[String] {
@@ -149,7 +175,7 @@ impl Guard {
         compared.unwrap_or_else(|| (own, counted()))
     }
 
-    /// Why an answer with `count` sets and this `loss` is held, and whether that is for what was there before; `None` if it passes.
+    /// Why an answer with `count` sets and this `loss` is held, and whether it is held for a loss; `None` if it passes.
     fn reason(&self, baseline: &Baseline, loss: &Loss, count: usize, now: Timestamp) -> Option<(String, bool)> {
         let (rules, before, peak) = (&self.0, baseline.count(), baseline.peak(now));
         if count == 0 && before > 0 {
@@ -198,7 +224,7 @@ impl Guard {
         self.0.on_empty == OnEmpty::Allow && self.0.min_items == 0
     }
 
-    /// Whether only an operator can release an answer with `count` sets; `loses` says that sets are gone.
+    /// Whether only an operator can release an answer with `count` sets; `loses`: whether sets are gone.
     fn is_kept(&self, count: usize, loses: bool) -> bool {
         if count == 0 { self.0.on_empty == OnEmpty::Keep } else { loses && self.0.on_shrink == OnShrink::Keep }
     }

@@ -15,7 +15,7 @@ use crate::{
 };
 use domain::{clock::Timestamp, generator::Question};
 
-/// A failure longer ago says nothing about now: no caller came since.
+/// A failure longer ago proves nothing about now: no caller came since.
 pub const RECENT: Duration = Duration::from_hours(1);
 
 /// A question whose last run failed within the last hour. Held answers are not among these.

@@ -53,7 +53,7 @@ struct Stored {
 }
 
 impl Engine {
-    /// Calls the backend of `resolved` once, and reports what a caller would get now. Changes nothing here.
+    /// Calls the backend of `resolved` once, and reports the answer that a caller would get now. Changes nothing here.
     pub async fn explain(&self, resolved: &ResolvedQuery) -> Explained {
         let stored = self.stored(resolved);
         let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());
@@ -116,7 +116,7 @@ impl Engine {
         match guard.check(of, baseline.as_deref(), last, before.as_ref(), sets, now) {
             Ok(Verdict::Held(held)) => Some(Failure::Held(held)),
             Ok(Verdict::Passed(_) | Verdict::Cleared(..) | Verdict::Accepted(..)) => None,
-            Err(error) => Some(Failure::Backend(BackendError::invalid_output(error))),
+            Err(error) => Some(Failure::Backend(BackendError::invalid_output(error.to_string()))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Lists what is known about questions.
+//! Lists the known questions with their facts.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -114,7 +114,7 @@ impl Engine {
         found.into_list()
     }
 
-    /// Gives what is remembered in memory the names that routes have now.
+    /// Gives the records in memory the names that routes have now.
     pub fn rename(&self, routes: &RouteTable) {
         let renamed = |question: &Question, key: &Key| {
             if routes.by_name(&question.route).is_some() {

@@ -5,7 +5,7 @@
 //! change is also acknowledged [`ANSWERING`] after it was seen: this is longer, as clocks differ a little.
 //!
 //! An answer is chosen first. Then it must be acknowledged, and this replica in contact. So it makes no difference how long the process was
-//! stopped in between: an answer that was the last one when it was chosen may have been overtaken since, but nobody else has served
+//! stopped in between: an answer that was the last one when it was chosen may have been overtaken since, but no other replica has served
 //! another one while this replica was in contact.
 
 use std::sync::atomic::Ordering;

@@ -98,7 +98,7 @@ impl Replica {
         self.wanted.notify_one();
     }
 
-    /// Waits until the next sync is due, after one with this result. Nobody can hasten the one after a failure.
+    /// Waits until the next sync is due, after one with this result. Nothing hastens the one after a failure.
     pub async fn due(&self, result: &Result<(), StoreError>) {
         if result.is_err() {
             sleep(SYNC_EVERY).await;

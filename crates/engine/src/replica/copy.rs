@@ -21,7 +21,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(31 * 24);
 /// How often versions are forgotten.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
 
-/// The store when a copy held all of it. It is in the file too, so that another process can say how old the file is.
+/// The store when a copy held all of it. It is in the file too, so that another process can compute how old the file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WhenComplete {
     /// How many replicas were live, this one included.

@@ -13,7 +13,7 @@ use store::StoreError;
 pub(crate) enum Refusal {
     /// It is out of contact with the store, for this reason. It serves nothing.
     OutOfContact(String),
-    /// The store names another configuration of the route. It serves what the store has, and starts no run.
+    /// The store names another configuration of the route. This replica serves the store's answers, and starts no run.
     Outdated(String),
 }
 
@@ -74,7 +74,7 @@ impl Peers {
         self.0.as_ref().is_some_and(|replica| replica.is_lost(lineage, key, has_baseline))
     }
 
-    /// Whether no later run than `number`, of any replica, has stored its answer to `key`. `own` says this of the runs of this process.
+    /// Whether no later run than `number`, of any replica, has stored its answer to `key`. `own` answers this for the runs of this process.
     pub(crate) fn is_latest_run(&self, key: &Key, number: u64, own: impl FnOnce() -> bool) -> bool {
         self.0.as_ref().map_or_else(own, |replica| replica.is_latest_run(key, number))
     }

@@ -1,5 +1,5 @@
 //! The form of a record's fields in the shared store. Each is sealed with a format version and a checksum, as records on disk are
-//! (`engine::cache::disk::record`). What does not fit cannot be read, which never counts as "there was nothing".
+//! (`engine::cache::disk::record`). A record that does not fit cannot be read, which never counts as "there was nothing".
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use domain::{document, generator::Selector};
 #[derive(Debug, Serialize, Deserialize)]
 struct SharedHead {
     answer: Head,
-    /// The epoch in which a run stored it. In another epoch nobody serves it, because a later answer may be lost.
+    /// The epoch in which a run stored it. In another epoch no replica serves it, because a later answer may be lost.
     epoch: String,
     /// The number of the last invalidation before it. A later one ends its life.
     invalidation: u64,

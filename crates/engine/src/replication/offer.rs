@@ -1,5 +1,5 @@
-//! Offers this replica's copy to a store that has lost writes, or that never had any. Nobody serves an answer that was offered: another
-//! replica may have served a later one. It is what the guard and the backends compare with.
+//! Offers this replica's copy to a store that has lost writes, or that never had any. No replica serves an answer that was offered: another
+//! replica may have served a later one. It is only the baseline of the guard and of backends.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use store::{CopyState, Field, Offer, Record, RecordKey, StoreError};
 
 /// How many records one request offers.
 const BATCH: usize = 64;
-/// The epoch of an answer that nobody serves.
+/// The epoch of an answer that no replica serves.
 const OF_NO_EPOCH: &str = "";
 
 impl Engine {

@@ -71,7 +71,7 @@ impl Engine {
         ours
     }
 
-    /// Notes that nobody needs to make the refresh `receipt` any more.
+    /// Notes that the refresh `receipt` is no longer needed.
     pub async fn note_refreshed(&self, receipt: &str) {
         self.note_done(receipt, LEFT_FOR).await;
     }

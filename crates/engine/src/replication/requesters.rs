@@ -25,7 +25,7 @@ impl Engine {
         self.known.notices.follow(dropped)
     }
 
-    /// Writes the requesters since the last call, and what they were served, to the file and for the other replicas.
+    /// Writes the requesters since the last call, and the answers that they were served, to the file and for the other replicas.
     pub async fn publish_requesters(&self) {
         let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
         let now = self.clock.now();
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// The requesters of `question`, at any replica, that were not served the answer that is stored now, and a hash of question
-    /// and answer. Nobody if there is no answer that can be served.
+    /// and answer. None if there is no answer that can be served.
     pub async fn served_other(&self, routes: &RouteTable, question: &Question) -> (Vec<Arc<str>>, u64) {
         let Some(resolved) = live(routes, question) else { return Default::default() };
         let usable = self.known.usable(&resolved.route, &resolved.key, self.clock.now());

@@ -26,7 +26,7 @@ use store::{CopyState, Field, MAX_INVALIDATIONS, Record, StoreError, SyncReply, 
 
 /// The longest pause between two requests that brought nothing.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// How many requests of a sync only acknowledge what the one before brought.
+/// How many requests of a sync only acknowledge the changes of the one before.
 const MAX_ACKNOWLEDGEMENTS: usize = 2;
 /// If no live replica has the revisions that the store names, another one names its own after this time.
 const ORPHANED_FOR: Duration = Duration::from_secs(10);

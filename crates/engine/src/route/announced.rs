@@ -14,7 +14,7 @@ use crate::route::{
 };
 use domain::{
     clock::{Clock, Timestamp},
-    document,
+    document::{self, DocumentError},
     error::BackendError,
     generator::{Parameters, Query},
     problem::{Path, Problems},
@@ -25,6 +25,20 @@ use source::Probe;
 const FRESH: Duration = Duration::from_mins(1);
 /// When a command that failed is run again, if an earlier output is known.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why an output is not a list of announcements.
+#[derive(Debug, thiserror::Error)]
+enum AnnouncedError {
+    /// It is not JSON.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// It has another form.
+    #[error(transparent)]
+    Form(#[from] serde_json::Error),
+    /// It announces parameters that cannot be; the text has the reasons.
+    #[error("{0}")]
+    Problems(String),
+}
 
 /// The parameters of a route, some of which a command announces.
 pub struct Announced {
@@ -84,9 +98,9 @@ impl Announced {
 }
 
 /// The parameters that `output` announces, without the `fixed` ones.
-fn read(output: &[u8], fixed: &[InputParameter]) -> Result<Input, String> {
+fn read(output: &[u8], fixed: &[InputParameter]) -> Result<Input, AnnouncedError> {
     let document = document::parse(output)?;
-    let announced: Vec<Announcement> = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    let announced: Vec<Announcement> = serde_json::from_value(document)?;
     let (mut all, mut problems) = (fixed.to_vec(), Problems::default());
     for (index, one) in announced.iter().enumerate() {
         let parameter = one.parameter(&Path::root().index(index), &mut problems);
@@ -97,7 +111,7 @@ fn read(output: &[u8], fixed: &[InputParameter]) -> Result<Input, String> {
     let input = Input::build(&all, &Path::root(), &mut problems);
     let problems: Vec<String> =
         problems.into_vec().iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
-    if problems.is_empty() { Ok(input) } else { Err(problems.join("; ")) }
+    if problems.is_empty() { Ok(input) } else { Err(AnnouncedError::Problems(problems.join("; "))) }
 }
 
 #[cfg(test)]
@@ -115,7 +129,10 @@ mod tests {
         let output =
             br#"[{"name": "zone", "string": "a"}, {"name": "sizes", "collectionType": "array", "array": ["s"]}]"#;
         let input = read(output, &fixed()).unwrap();
-        let accept = |parameters: Value| input.accept(parameters.as_object().unwrap().clone()).map(Value::Object);
+        let accept = |parameters: Value| {
+            let accepted = input.accept(parameters.as_object().unwrap().clone());
+            accepted.map(Value::Object).map_err(|error| error.to_string())
+        };
         assert_eq!(accept(json!({})), Ok(json!({"zone": 1, "sizes": ["s"]})));
         assert_eq!(accept(json!({"zone": "2", "sizes": []})), Ok(json!({"zone": 2, "sizes": []})));
         assert!(accept(json!({"other": 1})).unwrap_err().contains("this route knows: zone, sizes"));
@@ -133,7 +150,7 @@ mod tests {
             (r#"[{"name": "a"}, {"name": "a"}]"#, "two parameters are called `a`"),
             (r#"[{"name": "a", "itemType": "number", "string": "x"}]"#, "must be a number"),
         ] {
-            let error = read(output.as_bytes(), &fixed()).unwrap_err();
+            let error = read(output.as_bytes(), &fixed()).unwrap_err().to_string();
             assert!(error.contains(says), "{output}: {error}");
         }
     }

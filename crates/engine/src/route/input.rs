@@ -1,6 +1,8 @@
 //! `input`: the parameters that a route understands, as a Config Management Plugin announces its own:
 //! checked, converted where Argo CD could only send text, and completed with defaults.
 
+use std::fmt;
+
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -86,6 +88,75 @@ impl Type {
     }
 }
 
+/// Why a value is not one of a declared parameter.
+#[derive(Debug, thiserror::Error)]
+pub enum ValueError {
+    /// It has another type.
+    #[error("must be {expected}, is {found}")]
+    Type {
+        /// The declared type.
+        expected: &'static str,
+        /// Its type.
+        found: &'static str,
+    },
+    /// It is empty, and the parameter is required.
+    #[error("is required and empty")]
+    Empty,
+    /// It does not match the parameter's pattern.
+    #[error("`{}` does not match `{pattern}`", .text.escape_debug())]
+    Pattern {
+        /// Its beginning.
+        text: String,
+        /// The pattern.
+        pattern: String,
+    },
+}
+
+/// The mistake in one parameter of a call.
+#[derive(Debug, thiserror::Error)]
+pub enum ParameterError {
+    /// Its value is refused.
+    #[error("parameter `{name}`{title}: {cause}")]
+    Value {
+        /// The name.
+        name: String,
+        /// The title in parentheses, or nothing.
+        title: String,
+        /// Why the value is refused.
+        #[source]
+        cause: ValueError,
+    },
+    /// It is required, and the call does not have it.
+    #[error("parameter `{name}`{title} is missing")]
+    Missing {
+        /// The name.
+        name: String,
+        /// The title in parentheses, or nothing.
+        title: String,
+    },
+    /// The call has parameters that are not declared.
+    #[error("unknown parameter `{}`; this route knows: {known}", .names.escape_debug())]
+    Unknown {
+        /// Some of their names.
+        names: String,
+        /// The names of the declared parameters.
+        known: String,
+    },
+}
+
+/// All mistakes in the parameters of a call.
+#[derive(Debug)]
+pub struct InputError(Vec<ParameterError>);
+
+impl std::error::Error for InputError {}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&texts.join("; "))
+    }
+}
+
 /// All declared parameters of a route.
 #[derive(Debug)]
 pub struct Input {
@@ -144,32 +215,30 @@ impl Input {
     /// The parameters of a call: checked, converted, with defaults.
     ///
     /// # Errors
-    /// All problems of the parameters, in one text.
-    pub fn accept(&self, mut parameters: Parameters) -> Result<Parameters, String> {
+    /// All problems of the parameters.
+    pub fn accept(&self, mut parameters: Parameters) -> Result<Parameters, InputError> {
         let mut accepted = Parameters::new();
         let mut wrong = Vec::new();
         for entry in &self.declared {
             let parameter = &entry.0;
-            let name = &parameter.name;
-            match parameters.shift_remove(name).filter(|value| !value.is_null()) {
+            let name = || parameter.name.clone();
+            match parameters.shift_remove(&parameter.name).filter(|value| !value.is_null()) {
                 Some(value) => match check(entry, value) {
-                    Ok(value) => _ = accepted.insert(name.clone(), value),
-                    Err(error) => wrong.push(format!("parameter `{name}`{}: {error}", title(parameter))),
+                    Ok(value) => _ = accepted.insert(name(), value),
+                    Err(cause) => wrong.push(ParameterError::Value { name: name(), title: title(parameter), cause }),
                 },
-                None if parameter.required => wrong.push(format!("parameter `{name}`{} is missing", title(parameter))),
-                None => accepted.extend(parameter.default.clone().map(|value| (name.clone(), value))),
+                None if parameter.required => {
+                    wrong.push(ParameterError::Missing { name: name(), title: title(parameter) });
+                }
+                None => accepted.extend(parameter.default.clone().map(|value| (name(), value))),
             }
         }
         if !parameters.is_empty() {
             let unknown: Vec<&str> = parameters.keys().map(String::as_str).take(5).collect();
             let known: Vec<&str> = self.declared.iter().map(|(parameter, _)| parameter.name.as_str()).collect();
-            wrong.push(format!(
-                "unknown parameter `{}`; this route knows: {}",
-                unknown.join("`, `").escape_debug(),
-                known.join(", ")
-            ));
+            wrong.push(ParameterError::Unknown { names: unknown.join("`, `"), known: known.join(", ") });
         }
-        if wrong.is_empty() { Ok(accepted) } else { Err(wrong.join("; ")) }
+        if wrong.is_empty() { Ok(accepted) } else { Err(InputError(wrong)) }
     }
 }
 
@@ -177,22 +246,18 @@ fn title(parameter: &InputParameter) -> String {
     parameter.title.as_ref().map(|title| format!(" ({title})")).unwrap_or_default()
 }
 
-fn check((parameter, pattern): &(InputParameter, Option<Regex>), value: Value) -> Result<Value, String> {
+fn check((parameter, pattern): &(InputParameter, Option<Regex>), value: Value) -> Result<Value, ValueError> {
     let value = parameter
         .kind
         .convert(value)
-        .map_err(|value| format!("must be {}, is {}", parameter.kind.article(), kind_of(&value)))?;
+        .map_err(|value| ValueError::Type { expected: parameter.kind.article(), found: kind_of(&value) })?;
     if parameter.required && value.as_str().is_some_and(str::is_empty) {
-        return Err("is required and empty".to_owned());
+        return Err(ValueError::Empty);
     }
     match (pattern, value.as_str()) {
         (Some(pattern), Some(text)) if !pattern.is_match(text) => {
-            let shown: String = text.chars().take(80).collect();
-            Err(format!(
-                "`{}` does not match `{}`",
-                shown.escape_debug(),
-                parameter.pattern.as_deref().unwrap_or_default()
-            ))
+            let pattern = parameter.pattern.clone().unwrap_or_default();
+            Err(ValueError::Pattern { text: text.chars().take(80).collect(), pattern })
         }
         _ => Ok(value),
     }
@@ -213,7 +278,8 @@ mod tests {
     }
 
     fn accept(input: &Input, parameters: &Value) -> Result<String, String> {
-        input.accept(parameters.as_object().unwrap().clone()).map(|map| Value::Object(map).to_string())
+        let accepted = input.accept(parameters.as_object().unwrap().clone());
+        accepted.map(|map| Value::Object(map).to_string()).map_err(|error| error.to_string())
     }
 
     #[test]

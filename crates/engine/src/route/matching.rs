@@ -1,6 +1,10 @@
 //! Whether a route takes a call: by globs over the ApplicationSet's name and parameters, by a folder, and by asking a program.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -9,6 +13,23 @@ use source::Probe;
 
 /// How many files and folders are searched at most.
 const MAX_ENTRIES: usize = 100_000;
+
+/// Why a folder cannot be searched.
+#[derive(Debug, thiserror::Error)]
+enum SearchError {
+    /// It, or a folder in it, cannot be read.
+    #[error("{}: {cause}", .path.display())]
+    Io {
+        /// The folder that cannot be read.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// This folder holds too many files.
+    #[error("{} holds more than {MAX_ENTRIES} files, too many to search", .0.display())]
+    TooMany(PathBuf),
+}
 
 /// Conditions that must all hold. Without conditions, every call fits.
 #[derive(Debug, Default)]
@@ -40,7 +61,7 @@ impl Matcher {
         if let Some((folder, glob)) = self.file.clone() {
             let found = tokio::task::spawn_blocking(move || holds(&folder, &glob));
             let found = found.await.map_err(|error| BackendError::unavailable(error.to_string()))?;
-            if !found.map_err(BackendError::unavailable)? {
+            if !found.map_err(|error| BackendError::unavailable(error.to_string()))? {
                 return Ok(false);
             }
         }
@@ -67,21 +88,21 @@ impl Matcher {
 }
 
 /// Whether `folder` holds a file or folder whose path fits.
-fn holds(folder: &std::path::Path, glob: &NameGlob) -> Result<bool, String> {
+fn holds(folder: &Path, glob: &NameGlob) -> Result<bool, SearchError> {
     let (mut folders, mut count) = (vec![PathBuf::new()], 0);
     while let Some(inner) = folders.pop() {
-        let message = |error: std::io::Error| format!("{}: {error}", folder.join(&inner).display());
-        for entry in folder.join(&inner).read_dir().map_err(message)? {
-            let entry = entry.map_err(message)?;
+        let failed = |cause| SearchError::Io { path: folder.join(&inner), cause };
+        for entry in folder.join(&inner).read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
             let path = inner.join(entry.file_name());
             if glob.matches_bytes(path.as_os_str().as_encoded_bytes()) {
                 return Ok(true);
             }
             count += 1;
             if count > MAX_ENTRIES {
-                return Err(format!("{} holds more than {MAX_ENTRIES} files, too many to search", folder.display()));
+                return Err(SearchError::TooMany(folder.to_owned()));
             }
-            if entry.file_type().map_err(message)?.is_dir() {
+            if entry.file_type().map_err(failed)?.is_dir() {
                 folders.push(path);
             }
         }

@@ -93,7 +93,7 @@ impl ResolvedQuery {
         self.others.get_or_init(|| self.route.other_prefixes.iter().map(keys).collect()).iter().copied()
     }
 
-    /// Whether what is remembered under `key` is found as that of the query or of its lineage.
+    /// Whether records under `key` are found as those of the query or of its lineage.
     #[must_use]
     pub(crate) fn is_remembered_under(&self, key: &Key) -> bool {
         let is_other = |other: OtherKeys| other.key == *key || other.lineage == *key;
@@ -115,7 +115,7 @@ impl ResolvedQuery {
     }
 }
 
-/// A [`ResolvedQuery`] without the deadline of its request: what is the same for each request with these bytes.
+/// A [`ResolvedQuery`] without the deadline of its request: the part that is the same for each request with these bytes.
 #[derive(Debug)]
 pub struct RepeatedQuery {
     route: Arc<Route>,

@@ -128,7 +128,7 @@ impl Run {
             began,
         };
         let check = guard.check(of, baseline.as_deref(), last, before, &found.sets, now);
-        check.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))
+        check.map_err(|error| Failure::Backend(BackendError::invalid_output(error.to_string())))
     }
 
     fn new_answer(
@@ -171,7 +171,7 @@ impl Run {
         NewAnswer { entry: Arc::new(entry), is_latest, head: is_head.then(|| Arc::new(next)) }
     }
 
-    /// Makes `changes` in this process. Returns what the run's callers get.
+    /// Makes `changes` in this process. Returns the result for the run's callers.
     pub(crate) fn apply(&self, known: &EngineState, changes: Changes) -> Finished {
         let lineage = self.resolved.lineage();
         if !matches!(changes.held, HeldChange::None) {
@@ -257,7 +257,7 @@ impl Run {
         );
     }
 
-    /// Logs that `held` is accepted, and sends a notice. Nobody may have seen it if further runs have confirmed it.
+    /// Logs that `held` is accepted, and sends a notice. If further runs have confirmed it, perhaps no operator has seen it.
     fn report_acceptance(&self, known: &EngineState, held: &Held) {
         const RELEASED: &str = "what was held is accepted: an operator released it";
         if held.decision.is_some() {
@@ -322,7 +322,7 @@ impl Run {
     }
 }
 
-/// The backoff after `failure`. A held answer is confirmed again when the guard's rules say so.
+/// The backoff after `failure`. A held answer is confirmed again at the time that the guard's rules set.
 fn delay_after(failure: &Failure, now: Timestamp) -> Delay {
     if let Some(least) = failure.retry_after() {
         return Delay::AtLeast(least);

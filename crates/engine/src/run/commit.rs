@@ -1,4 +1,4 @@
-//! Commits what a run changes: to the store that replicas share, if there is one, and then here.
+//! Commits the changes of a run: to the store that replicas share, if there is one, and then here.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use store::{Commit, Committed, Field, StoreError, Write};
 
 /// How often changes are decided again because another commit came first.
 const MAX_ATTEMPTS: usize = 8;
-/// After a conflict there is at least this time to read what has changed.
+/// After a conflict there is at least this time to read the changes.
 const MARGIN: Duration = Duration::from_millis(100);
 
 impl Run {
-    /// Commits the changes of `ended`. If another commit comes first, decides again with what is known then. If the store does not answer,
-    /// tries again until `until`: nobody gets the answer before it is stored.
+    /// Commits the changes of `ended`. If another commit comes first, decides again with the records of that time. If the store does not answer,
+    /// tries again until `until`: no caller gets the answer before it is stored.
     pub(super) async fn commit(
         &self,
         known: &EngineState,

@@ -147,7 +147,7 @@ impl Replica {
         while self.basis(keys) == *before && timeout_at(until, synced.changed()).await.is_ok() {}
     }
 
-    /// Reads what has changed, since a request about the records under `keys` was refused for that. If nothing has, waits before the next
+    /// Reads the changes, since a request about the records under `keys` was refused for that. If nothing has, waits before the next
     /// attempt. Returns whether there is time for one.
     pub(super) async fn catch_up(&self, keys: &[Key], pauses: &mut Pauses, until: Instant) -> bool {
         let known = |shared: &Self| {

@@ -14,13 +14,13 @@ use crate::{
 };
 use domain::bounded_cache::Recent;
 
-/// The size of what is remembered for one route, in bytes. The answers of the cache are counted, but not stored twice.
+/// The size of the memory for one route, in bytes. The answers of the cache are counted, but not stored twice.
 const LARGEST: usize = 8 * 1024 * 1024;
 /// The size of a question beside its answer and its values, in bytes.
 const BESIDE: usize = 512;
 /// The size of one value that varied, in bytes.
 const VALUE: usize = 64;
-/// How many values are remembered for one question. What varies beyond that is compared.
+/// How many values are remembered for one question. Further values that vary are compared.
 const MAX_VALUES: usize = 20_000;
 /// How many keys are listed for one route.
 const MAX_KEYS: usize = 256;

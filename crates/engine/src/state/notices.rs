@@ -39,7 +39,7 @@ pub enum What {
     Held(String),
     /// The guard no longer holds an answer, for this reason.
     HoldEnded(&'static str),
-    /// The guard has accepted a held answer because further runs agreed. Nobody released it.
+    /// The guard has accepted a held answer because further runs agreed. No operator released it.
     Confirmed(String),
     /// The source has failed several times, the last time for this reason.
     Failing(String),

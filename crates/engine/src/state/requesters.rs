@@ -1,4 +1,4 @@
-//! The recent requesters of each question, ApplicationSets, and what each was served: for operators, and to notify an ApplicationSet
+//! The recent requesters of each question, ApplicationSets, and the answer that each was served: for operators, and to notify an ApplicationSet
 //! of another answer. Where the answer does not depend on the ApplicationSet, neither the question nor its key names one.
 //!
 //! A cache hit costs one hash and one load: a table of atomic numbers shows that the requester was recorded within the hour, with the
@@ -96,7 +96,7 @@ impl Default for Requesters {
 }
 
 impl Requesters {
-    /// Notes that the ApplicationSet `name` sent the question with `key` at `now`, and was served what `run` brought. `served` is called
+    /// Notes that the ApplicationSet `name` sent the question with `key` at `now`, and was served the answer of `run`. `served` is called
     /// only if that was not noted yet.
     pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp, run: u64, served: impl FnOnce() -> Fingerprint) {
         let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS));

@@ -1,17 +1,19 @@
 //! Errors of evaluations.
 
-use crate::template::{Misfit, Refusal};
+use crate::template::{JsonError, Misfit, Refusal};
 use domain::{
     error::{BackendError, ErrorKind},
     visible::one_line,
 };
 
 /// Why an evaluation has no result.
-#[derive(Debug, Clone)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct EvaluationError {
     /// `None` if the expression or template itself is the cause.
     kind: Option<ErrorKind>,
     message: String,
+    #[source]
     misfit: Option<Misfit>,
 }
 
@@ -113,8 +115,8 @@ impl From<Refusal> for EvaluationError {
     }
 }
 
-impl std::fmt::Display for EvaluationError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
+impl From<JsonError> for EvaluationError {
+    fn from(error: JsonError) -> Self {
+        Self::from(error.to_string())
     }
 }

@@ -2,7 +2,7 @@
 //! middle of a task.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     io::{self, stdin, stdout},
     os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,8 +14,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::wire::{self, EvaluatorAnswer, START_FAILED, Task};
 use crate::{
-    expression::Expression,
-    template::{Refusal, Template, ValueContext, value_of},
+    expression::{Expression, SyntaxError},
+    template::{Refusal, Template, TemplateError, ValueContext, value_of},
 };
 use domain::document;
 
@@ -81,40 +81,39 @@ impl Compiled {
     fn answer(&mut self, task: &Task<'_>) -> EvaluatorAnswer {
         match task {
             Task::Expression { source, variables } => {
-                let json = self
-                    .expression(source)
-                    .and_then(|expression| expression.evaluate_json(variables, MAX_RESULT_BYTES));
+                let expression = self.expression(source).map_err(|error| error.to_string());
+                let json = expression.and_then(|expression| expression.evaluate_json(variables, MAX_RESULT_BYTES));
                 json.transpose().map_or(EvaluatorAnswer::TooLarge, EvaluatorAnswer::Value)
             }
-            Task::Template { source, place, context } => {
-                let parsed = document::parse(context).map_err(String::from);
-                let known = parsed.and_then(|values| Ok((values, self.template(source, *place)?)));
-                let known = known.map_err(|message| Refusal { message, misfit: None });
-                let text = known.and_then(|(values, template)| template.try_render(&value_of(&values)));
-                EvaluatorAnswer::Text(text)
-            }
+            Task::Template { source, place, context } => EvaluatorAnswer::Text(self.render(source, *place, context)),
         }
     }
 
-    fn expression(&mut self, source: &str) -> Result<&Expression, String> {
-        if !self.expressions.contains_key(source) {
-            // All at once: routes have few expressions, so this happens only after many reloads.
-            if self.expressions.len() >= MAX_COMPILED {
-                self.expressions.clear();
-            }
-            self.expressions.insert(source.to_owned(), Expression::compile(source)?);
-        }
-        self.expressions.get(source).ok_or_else(String::new)
+    fn render(&mut self, source: &str, place: ValueContext, context: &[u8]) -> Result<String, Refusal> {
+        let refusal = |error: &dyn std::error::Error| Refusal { message: error.to_string(), misfit: None };
+        let values = document::parse(context).map_err(|error| refusal(&error))?;
+        self.template(source, place).map_err(|error| refusal(&error))?.render(&value_of(&values))
     }
 
-    fn template(&mut self, source: &str, place: ValueContext) -> Result<&Template, String> {
+    fn expression(&mut self, source: &str) -> Result<&Expression, SyntaxError> {
+        // All at once: routes have few expressions, so this happens only after many reloads.
+        if self.expressions.len() >= MAX_COMPILED && !self.expressions.contains_key(source) {
+            self.expressions.clear();
+        }
+        Ok(match self.expressions.entry(source.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => free.insert(Expression::compile(source)?),
+        })
+    }
+
+    fn template(&mut self, source: &str, place: ValueContext) -> Result<&Template, TemplateError> {
         let key = (source.to_owned(), place);
-        if !self.templates.contains_key(&key) {
-            if self.templates.len() >= MAX_COMPILED {
-                self.templates.clear();
-            }
-            self.templates.insert(key.clone(), Template::parse_again(source, place)?);
+        if self.templates.len() >= MAX_COMPILED && !self.templates.contains_key(&key) {
+            self.templates.clear();
         }
-        self.templates.get(&key).ok_or_else(String::new)
+        Ok(match self.templates.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => free.insert(Template::parse_again(source, place)?),
+        })
     }
 }

@@ -61,7 +61,7 @@ impl Task<'_> {
 /// The answer to a task.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum EvaluatorAnswer {
-    /// The expression's value as JSON, or the mistake.
+    /// The expression's value as JSON, or the mistake: its text, since errors of CEL cannot be sent.
     Value(Result<String, String>),
     /// The template's text, or the mistake.
     Text(Result<String, Refusal>),
@@ -111,18 +111,18 @@ impl Variables {
         self
     }
 
-    /// The value of `expression` with these variables, if that is provably cheap.
+    /// The value of `expression` with these variables, if that is provably cheap; or the mistake, as an evaluator would report it.
     #[must_use]
     pub fn evaluate_small(&self, expression: &Expression) -> Option<Result<Value, String>> {
         let mut documents = Vec::new();
         for (name, source) in self.mentioned(expression) {
             match source.read() {
                 Ok(document) => documents.push((*name, document)),
-                Err(why) => return Some(Err(why.into())),
+                Err(why) => return Some(Err(why.to_string())),
             }
         }
         let variables: Vec<_> = documents.iter().map(|(name, document)| (*name, document)).collect();
-        expression.evaluate_small(&variables)
+        Some(expression.evaluate_small(&variables)?.map_err(|error| error.to_string()))
     }
 
     /// The variables that `expression` mentions, as JSON.

@@ -7,7 +7,7 @@ use domain::problem::{Path, Problems};
 impl Expression {
     /// Compiles `source`, and notes at `path` everything that is wrong with it. Also returns the type of its result.
     pub fn build(source: &str, scope: &NameScope, path: &Path, problems: &mut Problems) -> Option<(Self, ValueType)> {
-        let expression = match Self::parse(source) {
+        let expression = match Self::compile(source) {
             Ok(expression) => expression,
             Err(wrong) => {
                 wrong.note(path, problems);

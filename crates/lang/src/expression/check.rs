@@ -166,7 +166,7 @@ impl Walk<'_> {
         self.known_call(name, METHODS, call, result)
     }
 
-    /// Notes that `call` of a macro has another form than the macro, and says which.
+    /// Notes that `call` of a macro has another form than the macro, with the right form.
     fn wrong_macro(&mut self, name: &str, call: &CallExpr) -> ValueType {
         let mut parts: Vec<String> = call.target.as_deref().into_iter().chain(&call.args).filter_map(dotted).collect();
         parts.extend(["body.items".to_owned(), "item".to_owned()].into_iter().skip(parts.len()));
@@ -376,7 +376,8 @@ mod tests {
     fn the_lists_are_those_of_cel() {
         let document = Document::Text("a".into());
         let is_unknown = |source: &str, name: &str| {
-            let error = Expression::compile(source).unwrap().evaluate(&[("body", &document)]).err().unwrap_or_default();
+            let error = Expression::compile(source).unwrap().evaluate(&[("body", &document)]).err();
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
             error.contains(&format!("Undeclared reference to '{name}'"))
         };
         for name in FUNCTIONS {

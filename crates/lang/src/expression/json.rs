@@ -23,10 +23,9 @@ use domain::document::{
 };
 
 /// Reads a document that was checked before, so that it has no repeated keys.
-pub(super) fn read(json: &[u8]) -> Result<Box<dyn Val + '_>, String> {
+pub(super) fn read(json: &[u8]) -> Result<Box<dyn Val + '_>, serde_json::Error> {
     let numbers = WrittenNumbers::of(json);
-    let read = Reader(&numbers).deserialize(&mut serde_json::Deserializer::from_slice(json));
-    read.map_err(|error| error.to_string())
+    Reader(&numbers).deserialize(&mut serde_json::Deserializer::from_slice(json))
 }
 
 /// Reads a value that borrows its texts unless they have escapes.

@@ -1,6 +1,6 @@
 //! Numbers of documents in CEL. Whole numbers become `int`, so that `n + 1` works. Only larger ones become `uint`, and all others
 //! `double`. A `double` that was read keeps its text: an expression that only passes it on returns it as it was written, and
-//! so does `string(n)`. What is calculated from it is a new number.
+//! so does `string(n)`. The result of a calculation is a new number.
 
 use std::any::Any;
 
@@ -54,11 +54,14 @@ pub(super) fn written(value: &dyn Val) -> Option<Number> {
 ///
 /// # Errors
 /// When it is so large that digits may be lost.
-pub(super) fn calculated(value: f64) -> Result<Number, String> {
-    let number = Number::from_f64(value).filter(|_| value.abs() < INEXACT);
-    number
-        .ok_or_else(|| format!("{value:e} was calculated, and is too large to be exact; calculate with whole numbers"))
+pub(super) fn calculated(value: f64) -> Result<Number, Inexact> {
+    Number::from_f64(value).filter(|_| value.abs() < INEXACT).ok_or(Inexact(value))
 }
+
+/// A number was calculated that may have lost digits.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:e} was calculated, and is too large to be exact; calculate with whole numbers")]
+pub(super) struct Inexact(f64);
 
 /// Makes `string(n)` return the text in which `n` was written.
 pub(super) fn add_to(environment: &mut Env) -> Result<(), cel::DeclarationError> {
@@ -200,6 +203,7 @@ mod tests {
         let expression = Expression::compile(source).unwrap();
         let here =
             expression.evaluate(&[("body", &document::read(body.as_bytes()).unwrap())]).map(|value| value.to_string());
+        let here = here.map_err(|error| error.to_string());
         let there = expression.evaluate_json(&[("body", body.as_bytes())], usize::MAX).map(Option::unwrap);
         assert_eq!(here, there, "{source}");
         here

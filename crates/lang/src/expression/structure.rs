@@ -84,7 +84,7 @@ pub(super) fn composes(expression: &IdedExpr) -> bool {
     is_made || parts(expression).into_iter().any(composes)
 }
 
-/// Whether `call` adds a list with one item to what a macro has collected.
+/// Whether `call` adds a list with one item to the items that a macro has collected.
 fn collects(call: &CallExpr) -> bool {
     matches!(&call.args[..], [found, next] if matches!((&found.expr, &next.expr), (Expr::Ident(name), Expr::List(_)) if name.starts_with('@')))
 }

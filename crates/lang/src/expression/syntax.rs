@@ -6,14 +6,14 @@ use domain::problem::{Path, Problems};
 
 /// Why a text is not an expression.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub struct SyntaxError {
     /// The character at which it is wrong, from 0; `None` if it is wrong as a whole.
     at: Option<usize>,
     message: String,
     help: Option<String>,
 }
 
-impl Wrong {
+impl SyntaxError {
     pub(super) const fn whole(message: String) -> Self {
         Self { at: None, message, help: None }
     }
@@ -33,7 +33,9 @@ impl Wrong {
     }
 }
 
-impl fmt::Display for Wrong {
+impl std::error::Error for SyntaxError {}
+
+impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.placed())?;
         self.help.iter().try_for_each(|help| write!(f, " ({help})"))
@@ -41,21 +43,21 @@ impl fmt::Display for Wrong {
 }
 
 /// The first of the parser's `errors`, each with its line and column from 1. Those that follow are most often consequences.
-pub(super) fn explain(source: &str, errors: &[((isize, isize), &str)]) -> Wrong {
+pub(super) fn explain(source: &str, errors: &[((isize, isize), &str)]) -> SyntaxError {
     if source.trim().is_empty() {
-        return Wrong::whole("the expression is empty".to_owned());
+        return SyntaxError::whole("the expression is empty".to_owned());
     }
     let errors = errors.iter().map(|(place, message)| (offset(source, *place), *message));
     // It only repeats that a part of the expression is missing.
     let first = errors.clone().filter(|(_, message)| !message.starts_with("Incomplete ")).min_by_key(|(at, _)| *at);
     let Some((at, message)) = first.or_else(|| errors.clone().next()) else {
-        return Wrong::whole("it is not an expression".to_owned());
+        return SyntaxError::whole("it is not an expression".to_owned());
     };
     let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
     let is_dot = message.starts_with("no viable alternative at input '.");
     let (before, rest) = split(source, at);
     let message = if is_dot { "a name is expected after the `.`".to_owned() } else { in_words(message, rest) };
-    Wrong { at: Some(at), message, help: meant(source, before, rest, is_dot) }
+    SyntaxError { at: Some(at), message, help: meant(source, before, rest, is_dot) }
 }
 
 /// The characters before the place, from 0.
@@ -233,7 +235,7 @@ mod tests {
             ("body.items\n  .map(i, i.)", "column 24: a name is expected after the `.`"),
             (" ", "the expression is empty"),
         ] {
-            let error = Expression::compile(source).unwrap_err();
+            let error = Expression::compile(source).unwrap_err().to_string();
             assert_eq!(error, why, "{source}");
             assert!(!error.contains("EOF") && !error.contains("IDENTIFIER") && !error.contains("token"), "{error}");
         }

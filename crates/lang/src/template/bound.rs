@@ -202,7 +202,7 @@ fn expression(expr: &Expr<'_>) -> Formula {
     }
 }
 
-/// One side, repeated as often as the other side says.
+/// One side, repeated as often as the number on the other side.
 fn repeated(left: &Expr<'_>, right: &Expr<'_>) -> Formula {
     let number = |side: &Expr<'_>| if let Expr::Const(side) = side { side.value.as_i64() } else { None };
     let (count, text) = match (number(right), number(left)) {

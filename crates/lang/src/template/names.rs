@@ -1,12 +1,39 @@
 //! The names that CI and Argo CD make from a branch or a commit: the filters `tag`, `ref_slug`, `slug` and `sha8`.
 
-use super::slug::nothing_left;
 pub(super) use super::slug::slug;
 
 /// The longest tag, in characters (OCI distribution specification 1.1).
 const MAX_TAG_CHARS: usize = 128;
 /// The longest `CI_COMMIT_REF_SLUG`, in characters.
 const MAX_REF_SLUG_CHARS: usize = 63;
+/// The most characters of a refused text that a message shows.
+const MAX_SHOWN: usize = 80;
+
+/// Why a filter makes no name. The texts are the beginnings of those that were refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NameError {
+    /// The tag has this many characters.
+    #[error("the tag of this branch has {0} characters, and a tag at most {MAX_TAG_CHARS}")]
+    TooLong(usize),
+    /// The text has no character that the name may begin with. An empty name would be shared by all such texts.
+    #[error("`{}` has no character that a {kind} may begin with", .text.escape_debug())]
+    NothingLeft {
+        /// The text.
+        text: String,
+        /// The kind of name.
+        kind: &'static str,
+    },
+    /// The text is not a commit.
+    #[error("`{}` is not a commit: 8 to 64 hexadecimal digits", .0.escape_debug())]
+    NotACommit(String),
+}
+
+impl NameError {
+    /// `text` has no character that a `kind` may begin with.
+    pub(super) fn nothing_left(text: &str, kind: &'static str) -> Self {
+        Self::NothingLeft { text: text.chars().take(MAX_SHOWN).collect(), kind }
+    }
+}
 
 /// The tag that CI sets on an image of the branch `name`: as docker/metadata-action's `type=ref`, all runs of characters outside
 /// `[a-zA-Z0-9._-]` become a dash, and nothing else is changed. So the result may begin with a dash or a dot, as that of `#1` does. Such a result
@@ -15,7 +42,7 @@ const MAX_REF_SLUG_CHARS: usize = 63;
 ///
 /// # Errors
 /// When nothing is left, or the tag has more than 128 characters: a cut tag could belong to another branch.
-pub(super) fn tag(name: &str) -> Result<String, String> {
+pub(super) fn tag(name: &str) -> Result<String, NameError> {
     let name = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/")).unwrap_or(name);
     let mut tag = String::with_capacity(name.len());
     let mut in_run = false;
@@ -29,9 +56,9 @@ pub(super) fn tag(name: &str) -> Result<String, String> {
         in_run = !fits;
     }
     if tag.len() > MAX_TAG_CHARS {
-        return Err(format!("the tag of this branch has {} characters, and a tag at most {MAX_TAG_CHARS}", tag.len()));
+        return Err(NameError::TooLong(tag.len()));
     }
-    if tag.is_empty() { Err(nothing_left(name, "tag")) } else { Ok(tag) }
+    if tag.is_empty() { Err(NameError::nothing_left(name, "tag")) } else { Ok(tag) }
 }
 
 /// The branch `name` as GitLab's `CI_COMMIT_REF_SLUG` (predefined CI/CD variables): in lower case, each character outside `[a-z0-9]` as
@@ -39,12 +66,12 @@ pub(super) fn tag(name: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// When nothing is left.
-pub(super) fn ref_slug(name: &str) -> Result<String, String> {
+pub(super) fn ref_slug(name: &str) -> Result<String, NameError> {
     let lower = name.chars().flat_map(char::to_lowercase);
     let dashed = lower.map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' });
     let slug: String = dashed.take(MAX_REF_SLUG_CHARS).collect();
     let slug = slug.trim_matches('-');
-    if slug.is_empty() { Err(nothing_left(name, "slug")) } else { Ok(slug.to_owned()) }
+    if slug.is_empty() { Err(NameError::nothing_left(name, "slug")) } else { Ok(slug.to_owned()) }
 }
 
 /// The first 8 digits of a commit, as Argo CD's `head_short_sha`. Git and CI write them in lower case, so a tag in capitals would be
@@ -52,10 +79,9 @@ pub(super) fn ref_slug(name: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// When `commit` is not a commit: 8 to 64 hexadecimal digits.
-pub(super) fn sha8(commit: &str) -> Result<String, String> {
+pub(super) fn sha8(commit: &str) -> Result<String, NameError> {
     if !(8..=64).contains(&commit.len()) || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let shown: String = commit.chars().take(80).collect();
-        return Err(format!("`{}` is not a commit: 8 to 64 hexadecimal digits", shown.escape_debug()));
+        return Err(NameError::NotACommit(commit.chars().take(MAX_SHOWN).collect()));
     }
     Ok(commit[..8].to_ascii_lowercase())
 }
@@ -99,9 +125,9 @@ mod tests {
         ] {
             assert_eq!(tag(branch).unwrap(), expected, "{branch}");
         }
-        assert!(tag(&"x".repeat(129)).unwrap_err().contains("129 characters"));
+        assert!(tag(&"x".repeat(129)).unwrap_err().to_string().contains("129 characters"));
         for nothing in ["", "refs/heads/", "refs/tags/"] {
-            assert_eq!(tag(nothing), Err("`` has no character that a tag may begin with".to_owned()));
+            assert_eq!(tag(nothing).unwrap_err().to_string(), "`` has no character that a tag may begin with");
         }
     }
 
@@ -118,7 +144,7 @@ mod tests {
             assert_eq!(ref_slug(branch).unwrap(), expected, "{branch}");
         }
         for nothing in ["", "///", "\u{fc}"] {
-            assert!(ref_slug(nothing).unwrap_err().contains("that a slug may begin with"));
+            assert!(ref_slug(nothing).unwrap_err().to_string().contains("that a slug may begin with"));
         }
     }
 
@@ -127,7 +153,7 @@ mod tests {
         assert_eq!(sha8("0123456789abcdef0123456789abcdef01234567").unwrap(), "01234567");
         assert_eq!(sha8("ABCDEF0123").unwrap(), "abcdef01");
         for bad in ["", "main", "1234567", "0123456g", &"0".repeat(65)] {
-            assert!(sha8(bad).unwrap_err().contains("is not a commit"), "{bad}");
+            assert!(sha8(bad).unwrap_err().to_string().contains("is not a commit"), "{bad}");
         }
     }
 }

@@ -14,6 +14,8 @@ use minijinja::{
 };
 use serde_json::{Map, Number, Value as Json};
 
+use super::{JsonError, refused};
+
 /// Filters that use a number as a text, or pass it on. All others calculate.
 const OF_TEXTS: &[&str] = &[
     "attr",
@@ -105,25 +107,22 @@ pub(super) fn text(value: &Value) -> Option<&str> {
 ///
 /// # Errors
 /// When it holds a value that JSON cannot express.
-pub fn json_of(value: &Value) -> Result<Json, String> {
+pub fn json_of(value: &Value) -> Result<Json, JsonError> {
     if let Some(written) = value.downcast_object_ref::<Written>() {
         return Ok(Json::Number(written.0.clone()));
     }
     Ok(match value.kind() {
         ValueKind::Seq => Json::Array(items(value)?.iter().map(json_of).collect::<Result<_, _>>()?),
         ValueKind::Map => {
-            let entry = |key: &Value| {
-                let inner = value.get_item(key).map_err(|error| error.to_string())?;
-                Ok::<_, String>((key.to_string(), json_of(&inner)?))
-            };
+            let entry = |key: &Value| Ok::<_, JsonError>((key.to_string(), json_of(&value.get_item(key)?)?));
             Json::Object(items(value)?.iter().map(entry).collect::<Result<_, _>>()?)
         }
-        _ => serde_json::to_value(value).map_err(|error| error.to_string())?,
+        _ => serde_json::to_value(value)?,
     })
 }
 
-fn items(value: &Value) -> Result<Vec<Value>, String> {
-    Ok(value.try_iter().map_err(|error| error.to_string())?.collect())
+fn items(value: &Value) -> Result<Vec<Value>, Error> {
+    Ok(value.try_iter()?.collect())
 }
 
 /// `value` with `change` in place of each number that prints its own text. `None` if there is none.
@@ -172,15 +171,15 @@ pub(super) fn with_floats<T>(context: &Value, render: impl FnOnce(&Value) -> T) 
 ///
 /// # Errors
 /// When it was written in two ways.
-pub(super) fn text_of_float(value: &Value) -> Result<Option<String>, String> {
+pub(super) fn text_of_float(value: &Value) -> Result<Option<String>, Error> {
     if value.is_integer() || value.kind() != ValueKind::Number {
         return Ok(None);
     }
     let float = f64::try_from(value.clone()).unwrap_or_default();
     match TEXTS.with_borrow(|texts| texts.get(&float.to_bits()).cloned()) {
-        Some(None) => Err(format!(
+        Some(None) => Err(refused(format!(
             "{value} is written in two ways, so a template that compares or calculates cannot choose one of them; print it in a template of its own"
-        )),
+        ))),
         known => Ok(known.flatten()),
     }
 }
@@ -197,7 +196,7 @@ pub(super) fn tojson(value: &Value, indent: Option<Value>, options: Kwargs) -> R
     };
     let is_marked = |text: &str| text.contains('\u{e000}');
     if is_marked(&value.to_string()) {
-        return Err(super::refused("a text with U+E000 cannot stand beside a number such as `1.10` in `tojson`"));
+        return Err(refused("a text with U+E000 cannot stand beside a number such as `1.10` in `tojson`"));
     }
     let mut text = minijinja::filters::tojson(&marked, indent, options)?.to_string();
     for (place, number) in written.iter().enumerate() {
@@ -275,7 +274,7 @@ mod tests {
 
     fn render(source: &str) -> Result<String, String> {
         let values = document::parse(VALUES.as_bytes()).unwrap();
-        Template::parse_open(source).unwrap().render(&value_of(&values))
+        Template::parse_open(source).unwrap().render(&value_of(&values)).map_err(|refusal| refusal.message)
     }
 
     #[test]

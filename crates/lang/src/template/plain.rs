@@ -7,7 +7,11 @@ use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value as Json};
 
-use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, names, number, reference_part, refused};
+use super::{
+    MAX_TEXT_BYTES, RESERVED, ValueContext,
+    names::{self, NameError},
+    number, reference_part, refused,
+};
 
 /// The longest text that goes through a filter here, in bytes. minijinja filters longer ones, which its limits count.
 const MAX_FILTERED_BYTES: usize = 1024;
@@ -24,7 +28,7 @@ enum Piece {
 }
 
 /// A filter for names, which takes a text and returns a text.
-type Filter = fn(&str) -> Result<String, String>;
+type Filter = fn(&str) -> Result<String, NameError>;
 
 /// A variable that is known as JSON.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +155,7 @@ fn printable(value: &Value) -> Result<String, Error> {
         ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
         // Jinja writes `True`; the input, Argo CD and most APIs write `true`.
         ValueKind::Bool => Ok(value.is_true().to_string()),
-        ValueKind::Number => match number::text_of_float(value).map_err(refused)? {
+        ValueKind::Number => match number::text_of_float(value)? {
             Some(text) => Ok(text),
             None => Ok(value.to_string()),
         },

@@ -1,29 +1,20 @@
 //! Why a template makes no text, and whether a value in an image's name is the cause.
 
-use std::{error::Error as _, fmt};
+use std::error::Error as _;
 
 use minijinja::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 /// The mistake of a value in an image's name. It is the source of minijinja's error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Misfit {
     /// No tag can be made of it.
+    #[error("no tag can be made of it")]
     NoTag,
     /// It has characters that no part of an image reference may have.
+    #[error("no image reference can hold it")]
     NotInReference,
 }
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoTag => "no tag can be made of it",
-            Self::NotInReference => "no image reference can hold it",
-        })
-    }
-}
-
-impl std::error::Error for Misfit {}
 
 impl Misfit {
     /// minijinja's error with `message` about `value`. An empty value is an unset parameter, and no misfit.
@@ -45,11 +36,13 @@ impl Misfit {
     }
 }
 
-/// Why a template makes no text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Why a template makes no text. Evaluators send it to the gateway, so of its causes only the misfit is kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
 pub struct Refusal {
     /// The reason, for a message.
     pub message: String,
     /// The mistake of a value in an image's name, if that is the cause.
+    #[source]
     pub misfit: Option<Misfit>,
 }

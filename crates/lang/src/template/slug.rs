@@ -6,6 +6,8 @@
 
 use std::sync::LazyLock;
 
+use super::names::NameError;
+
 /// The longest slug, in characters, as Argo CD's pull request generator sets it.
 const MAX_CHARS: usize = 50;
 /// The first character of the table.
@@ -48,7 +50,7 @@ impl Table {
 ///
 /// # Errors
 /// When nothing is left.
-pub(super) fn slug(name: &str) -> Result<String, String> {
+pub(super) fn slug(name: &str) -> Result<String, NameError> {
     let mut slug = String::with_capacity(name.len());
     let mut push = |text: &str| {
         for c in text.chars() {
@@ -70,16 +72,10 @@ pub(super) fn slug(name: &str) -> Result<String, String> {
     }
     let slug = slug.trim_matches(['-', '_']);
     if slug.is_empty() {
-        return Err(nothing_left(name, "slug"));
+        return Err(NameError::nothing_left(name, "slug"));
     }
     let end = if slug.len() <= MAX_CHARS { slug.len() } else { slug[..=MAX_CHARS].rfind('-').unwrap_or(MAX_CHARS) };
     Ok(slug[..end].to_owned())
-}
-
-/// The message for a `name` without any character of a `what`. An empty name would be shared by all such names.
-pub(super) fn nothing_left(name: &str, what: &str) -> String {
-    let shown: String = name.chars().take(80).collect();
-    format!("`{}` has no character that a {what} may begin with", shown.escape_debug())
 }
 
 #[cfg(test)]
@@ -140,7 +136,7 @@ mod tests {
         }
         for nothing in ["", "///", "_", "\u{2026}\n", "\u{1f600}"] {
             let expected = format!("`{}` has no character that a slug may begin with", nothing.escape_debug());
-            assert_eq!(slug(nothing), Err(expected));
+            assert_eq!(slug(nothing).unwrap_err().to_string(), expected);
         }
     }
 

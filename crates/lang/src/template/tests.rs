@@ -4,7 +4,8 @@ use super::*;
 
 fn render(source: &str, place: ValueContext, branch: &str) -> Result<String, String> {
     let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
-    Template::parse(source, place, &NameScope::input())?.render(&context)
+    let template = Template::parse(source, place, &NameScope::input()).map_err(|error| error.to_string())?;
+    template.render(&context).map_err(|refusal| refusal.message)
 }
 
 #[test]

@@ -78,7 +78,7 @@ mod tests {
             ("{{ params.text | indent(params.n) }}", "`indent`"),
             ("{{ params.text | indent(width=params.n) }}", "`indent`"),
         ] {
-            let rendered = render(source).unwrap_or_else(|error| error);
+            let rendered = render(source).unwrap_or_else(|refusal| refusal.message);
             let is_refused = text.starts_with('`') && rendered.contains(&format!("{text} makes a text at most"));
             assert!(rendered == text || is_refused, "{source}: {rendered}");
         }

@@ -159,7 +159,7 @@ impl Root {
     }
 }
 
-/// Whether the bundle in `bytes` says that it was logged in the future.
+/// Whether the bundle in `bytes` has a log time in the future.
 pub(super) fn is_ahead(bytes: &[u8]) -> bool {
     let Ok(document) = document::read(bytes) else { return false };
     let entries = at(&document, &LOG_ENTRIES).and_then(Document::as_list).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Twenty fixed seeds, the same each time, and what a failing one says.
+//! Twenty fixed seeds, the same each time, and the report of a failing one.
 
 use super::*;
 use crate::{fleet::Deployed, plan::Act, sources::Trouble, truth::Set, volume::Damage};

@@ -1,4 +1,4 @@
-//! What operators do: they decide on held answers, and invalidate answers.
+//! The operators: they decide on held answers, and invalidate answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use engine::{
     guard::{Decision, Held},
 };
 
-/// How often an operator looks at what is held where only an operator accepts a loss.
+/// How often an operator looks at held answers where only an operator accepts a loss.
 const TENDED_EVERY: Duration = Duration::from_mins(20);
 
 impl World {
-    /// An operator rejects for forty minutes what is held of `set` and is not true.
+    /// An operator rejects for forty minutes held answers of `set` that are not true.
     pub(super) async fn reject(&self, set: Set) {
         for _ in 0..60 {
             sleep(Duration::from_secs(40)).await;
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// An operator decides on what is held for `set` and fits. Returns whether there was something.
+    /// An operator decides on held answers of `set` that fit. Returns whether there was one.
     pub(super) async fn decide(&self, set: Set, decision: Decision, fits: impl Fn(&Held) -> bool) -> bool {
         let found = self.fleet.processes().into_iter().find(|process| process.is_in_contact());
         let Some(process) = found else { return false };
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Releases what is true. Returns whether there was something.
+    /// Releases true answers. Returns whether there was one.
     pub(super) async fn tend_once(&self) -> bool {
         let mut has_decided = false;
         for set in Set::ALL.into_iter().filter(|set| Settings::confirmed(*set) == 0) {
@@ -92,7 +92,7 @@ impl World {
         has_decided
     }
 
-    /// Whether a held answer says what truly is.
+    /// Whether a held answer is true.
     fn is_true(&self, set: Set, held: &Held) -> bool {
         let truth = self.truth.lock();
         if set != Set::Previews {

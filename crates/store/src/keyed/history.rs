@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::{Field, RecordKey};
 
-/// The store drops a record 30 days after its last change, with all its fields. What is older than this is not missed.
+/// The store drops a record 30 days after its last change, with all its fields. Older records are not missed.
 const KEPT: Duration = Duration::from_hours(29 * 24);
 
 /// A field's content, and after which version of its record it was written. A field that was removed has no content.

@@ -1,4 +1,4 @@
-//! The keys with which replicas prove to each other that they made what the store holds.
+//! The keys with which replicas prove to each other that they made the store's content.
 
 use std::fmt;
 
@@ -19,6 +19,22 @@ const SHORTEST: usize = 32;
 /// The most keys of one ring.
 const MOST: usize = 8;
 
+/// Why a text has no keys that can be used. It repeats none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyRingError {
+    /// The key on this line is too short.
+    #[error(
+        "line {0} is too short for a key: write {SHORTEST} characters or more, such as those of `openssl rand -hex 32`"
+    )]
+    Short(usize),
+    /// There is none.
+    #[error("there is no key in it")]
+    Empty,
+    /// There are too many.
+    #[error("there are more than {MOST} keys in it; remove those that replicas no longer need")]
+    TooMany,
+}
+
 /// Where something is kept. It proves nothing at another place.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place<'a> {
@@ -33,7 +49,7 @@ pub(super) enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// The place as bytes, in which each part ends where its length says: two places never have the same bytes.
+    /// The place as bytes, in which each part has its length before it: two places never have the same bytes.
     fn write(self, code: &mut hmac::Context) {
         let mut part = |part: &[u8]| {
             code.update(&(part.len() as u64).to_le_bytes());
@@ -50,7 +66,7 @@ impl Place<'_> {
 
 /// The keys of one group of replicas. The first one makes, all of them verify.
 pub(super) struct KeyRing {
-    /// The prefix of all keys of the store. What one group of gateways wrote proves nothing to another group.
+    /// The prefix of all keys of the store. Records of one group of gateways prove nothing to another group.
     prefix: String,
     keys: Vec<SharedKey>,
 }
@@ -77,17 +93,15 @@ impl KeyRing {
     /// The keys in `text`, one on each line. Empty lines are left out.
     ///
     /// # Errors
-    /// When there is none, or too many, or one is too short. The text repeats none.
-    pub(super) fn parse(prefix: &str, text: &str) -> Result<Self, String> {
+    /// When there is none, or too many, or one is too short.
+    pub(super) fn parse(prefix: &str, text: &str) -> Result<Self, KeyRingError> {
         let mut keys: Vec<SharedKey> = Vec::new();
         for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
             if line.is_empty() {
                 continue;
             }
             if line.chars().count() < SHORTEST {
-                return Err(format!(
-                    "line {number} is too short for a key: write {SHORTEST} characters or more, such as those of `openssl rand -hex 32`"
-                ));
+                return Err(KeyRingError::Short(number));
             }
             let mut id = [0; ID];
             id.copy_from_slice(&digest::digest(&digest::SHA256, format!("id of {line}").as_bytes()).as_ref()[..ID]);
@@ -96,13 +110,13 @@ impl KeyRing {
             }
         }
         match keys.len() {
-            0 => Err("there is no key in it".to_owned()),
+            0 => Err(KeyRingError::Empty),
             1..=MOST => Ok(Self { prefix: prefix.to_owned(), keys }),
-            _ => Err(format!("there are more than {MOST} keys in it; remove those that replicas no longer need")),
+            _ => Err(KeyRingError::TooMany),
         }
     }
 
-    /// The names of the keys, for messages and for the store. Nobody can find a key by its name.
+    /// The names of the keys, for messages and for the store. A key cannot be computed from its name.
     pub(super) fn ids(&self) -> Vec<String> {
         self.keys.iter().map(|key| base16ct::lower::encode_string(&key.id)).collect()
     }
@@ -204,7 +218,7 @@ mod tests {
             (&*format!("{NEW}\nc4n4ry"), "line 2 is too short"),
             (&(0..9).map(|n| format!("{n}-{NEW}")).collect::<Vec<_>>().join("\n"), "more than 8 keys"),
         ] {
-            let error = KeyRing::parse("gateway", text).unwrap_err();
+            let error = KeyRing::parse("gateway", text).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("c4n4ry"), "{text}: {error}");
         }
     }

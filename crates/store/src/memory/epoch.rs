@@ -110,7 +110,7 @@ impl Epoch {
     }
 
     /// Ends the recovery once every live replica has offered its copy, and the latest copy is among them or none ever held anything. After
-    /// the longest time, what is there may be outdated, and counts as lost like what is absent.
+    /// the longest time, a present record may be outdated, and counts as lost like an absent one.
     pub(super) fn recover(&mut self, now: Timestamp) {
         let Some(since) = self.recovering_since else { return };
         let passed = now.since(since).unwrap_or_default();
@@ -142,7 +142,7 @@ impl Epoch {
     }
 }
 
-/// A record that nobody can read: what it held is unknown.
+/// An unreadable record: its content is unknown.
 fn unreadable() -> Record {
     let mut record = Record::default();
     for field in [Field::Answer, Field::Baseline, Field::Held] {

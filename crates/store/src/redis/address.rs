@@ -25,6 +25,26 @@ impl Node {
     }
 }
 
+/// Why a text is not the URL of a store. It repeats nothing of the text, which may have a password.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// A URL of Sentinels without the primary's name.
+    #[error("a Sentinel URL names the primary: redis+sentinel://host:26379,host:26379/name")]
+    NoPrimary,
+    /// Another scheme.
+    #[error("a store's URL begins with redis://, rediss:// or redis+sentinel://")]
+    Scheme,
+    /// A query or a fragment.
+    #[error("a store's URL has no `?` and no `#`")]
+    Parts,
+    /// No URL.
+    #[error("is not a URL such as redis://host:6379/0")]
+    Syntax,
+    /// A user or a password.
+    #[error("a URL holds no credential; use `username` and `password`")]
+    Credential,
+}
+
 /// Where a store is.
 #[derive(Debug, Clone)]
 pub enum Address {
@@ -45,8 +65,8 @@ impl Address {
     /// Parses `redis://`, `rediss://` or `redis+sentinel://`.
     ///
     /// # Errors
-    /// When it is none of these, or holds a password. The text does not repeat it.
-    pub fn parse(url: &str) -> Result<Self, String> {
+    /// When it is none of these, or holds a password.
+    pub fn parse(url: &str) -> Result<Self, AddressError> {
         let Some((scheme, rest)) = ["redis+sentinel://", "rediss+sentinel://"]
             .iter()
             .find_map(|scheme| Some((scheme, url.strip_prefix(scheme)?)))
@@ -57,7 +77,7 @@ impl Address {
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (name, database) = path.split_once('/').unwrap_or((path, "0"));
         if name.is_empty() {
-            return Err("a Sentinel URL names the primary: redis+sentinel://host:26379,host:26379/name".to_owned());
+            return Err(AddressError::NoPrimary);
         }
         let node = |host: &str| {
             let host = if host.contains(':') { host.to_owned() } else { format!("{host}:26379") };
@@ -91,17 +111,17 @@ impl Address {
     ///
     /// # Errors
     /// As [`Self::parse`].
-    pub(crate) fn parse_node(url: &str) -> Result<Node, String> {
+    pub(crate) fn parse_node(url: &str) -> Result<Node, AddressError> {
         let is_tls = url.starts_with("rediss://");
         if !is_tls && !url.starts_with("redis://") {
-            return Err("a store's URL begins with redis://, rediss:// or redis+sentinel://".to_owned());
+            return Err(AddressError::Scheme);
         }
         if url.contains(['?', '#']) {
-            return Err("a store's URL has no `?` and no `#`".to_owned());
+            return Err(AddressError::Parts);
         }
-        let info = url.into_connection_info().map_err(|_| "is not a URL such as redis://host:6379/0".to_owned())?;
+        let info = url.into_connection_info().map_err(|_| AddressError::Syntax)?;
         if info.redis_settings().password().is_some() || info.redis_settings().username().is_some() {
-            return Err("a URL holds no credential; use `username` and `password`".to_owned());
+            return Err(AddressError::Credential);
         }
         Ok(Node { address: info.addr().clone(), database: info.redis_settings().db(), is_tls })
     }
@@ -164,7 +184,7 @@ mod tests {
             "redis://valkey/c4n4ry",
             "rediss://valkey/#insecure",
         ] {
-            let error = Address::parse(url).unwrap_err();
+            let error = Address::parse(url).unwrap_err().to_string();
             assert!(!error.contains("c4n4ry"), "{url}: {error}");
         }
     }

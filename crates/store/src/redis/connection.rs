@@ -63,8 +63,7 @@ impl Connector {
         let unavailable = |error: RedisError| StoreError::Unavailable(format!("cannot connect: {error}"));
         let password = self.password.as_ref().map(|password| password.read(&self.base)).transpose();
         let password = password.map_err(|error| StoreError::Unavailable(error.into()))?;
-        let certificates =
-            TlsCertificates { client_tls: None, root_cert: self.root().map_err(StoreError::Unavailable)? };
+        let certificates = TlsCertificates { client_tls: None, root_cert: self.root()? };
         let work = async {
             match &self.address {
                 Address::Single(node) => {
@@ -84,9 +83,10 @@ impl Connector {
         }
     }
 
-    fn root(&self) -> Result<Option<Vec<u8>>, String> {
+    fn root(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(ca) = &self.ca else { return Ok(None) };
-        let read = file::read(ca).map_err(|error| format!("cannot read {}: {error}", ca.display()))?;
+        let read = file::read(ca)
+            .map_err(|error| StoreError::Unavailable(format!("cannot read {}: {error}", ca.display())))?;
         Ok(Some(read.into()))
     }
 

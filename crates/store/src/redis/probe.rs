@@ -1,4 +1,4 @@
-//! Tries a store once, for `check --connect`: whether it can be reached, keeps what is written, and lets this user do what the
+//! Tries a store once, for `check --connect`: whether it can be reached, keeps written values, and lets this user do what the
 //! gateway needs.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub struct StoreProbe {
 }
 
 impl RedisStore {
-    /// Connects, reads what the server reports about itself, and does with one key what the gateway's scripts do.
+    /// Connects, reads the server's report about itself, and uses one key as the gateway's scripts do.
     ///
     /// # Errors
     /// When there is no connection, or `INFO` is not allowed.

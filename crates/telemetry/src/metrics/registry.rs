@@ -89,7 +89,7 @@ impl MetricRegistry {
     }
 }
 
-/// A gauge goes up and down with what is counted.
+/// A gauge goes up and down with the number that it counts.
 impl<P: Atomic + 'static> crate::count::Count for GenericGauge<P> {
     fn increment(&self) {
         self.inc();

@@ -12,11 +12,11 @@ pub struct StoreMetrics {
     in_contact: IntGaugeVec,
     /// Replicas that are live.
     pub replicas: IntGauge,
-    /// 1 while replicas restore what the store lost.
+    /// 1 while replicas restore the records that the store lost.
     pub recovering: IntGauge,
     /// 1 while an absent record may be a lost one.
     pub lossy: IntGauge,
-    /// Records that could not be read. What they held is unknown.
+    /// Records that could not be read. Their content is unknown.
     pub unreadable: IntCounter,
     /// Records that another key than the first made, when all were last looked through.
     pub old_keys: IntGauge,
@@ -48,7 +48,7 @@ impl StoreMetrics {
             )?,
             unreadable: registry.counter(
                 "appset_gateway_store_unreadable_total",
-                "Records in the shared store that could not be read. What they held is unknown.",
+                "Records in the shared store that could not be read. Their content is unknown.",
             )?,
             old_keys: registry.gauge(
                 "appset_gateway_store_old_key_records",

@@ -71,7 +71,7 @@ struct Invalidation {
     all: bool,
 }
 
-/// `selector`, which also selects what is remembered under former names of its route.
+/// `selector`, which also selects records under former names of its route.
 fn with_former_names(app: &App, selector: &Selector) -> Selector {
     let setup = app.setup();
     let route = selector.route.as_ref().and_then(|name| setup.routes.by_name(name));

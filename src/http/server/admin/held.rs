@@ -24,7 +24,7 @@ use store::StoreError;
 
 /// How long a decision may take to reach the disk.
 const FLUSH: Duration = Duration::from_secs(5);
-/// How many ids are listed that begin with what an operator wrote.
+/// How many ids are listed that begin with an operator's text.
 const MAX_CANDIDATES: usize = 5;
 /// The longest reason for a decision, in characters.
 const MAX_REASON_CHARS: usize = 500;
@@ -80,7 +80,7 @@ pub(super) fn checked_reason(reason: &str) -> Result<Option<String>, ApiError> {
 
 /// The effect of a decision.
 pub(super) struct Done {
-    /// The id of what was held.
+    /// The id of the answer that was held.
     pub(super) id: String,
     /// Whether an answer is still held.
     pub(super) is_held: bool,
@@ -144,10 +144,10 @@ fn of_not_decided(error: NotDecided) -> ApiError {
 /// # Errors
 /// When it is not 6 to 32 hexadecimal digits.
 pub(super) fn parse_id(id: &str) -> Result<KeyStart, ApiError> {
-    KeyStart::parse(id).map_err(|why| ApiError::new(Code::InvalidRequest, why))
+    KeyStart::parse(id).map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))
 }
 
-/// The ids of several `things` begin with what an operator wrote.
+/// The ids of several `things` begin with an operator's text.
 pub(super) fn several(keys: &[Key], things: &str) -> ApiError {
     let named: Vec<String> = keys.iter().take(MAX_CANDIDATES).map(ToString::to_string).collect();
     let more = if keys.len() > named.len() { ", …" } else { "" };

@@ -1,4 +1,4 @@
-//! `POST /admin/hooks/{name}/concerns`: what an event would concern, without looking again.
+//! `POST /admin/hooks/{name}/concerns`: the questions that an event would concern, without a recheck.
 
 use std::sync::Arc;
 

@@ -88,10 +88,10 @@ struct PageRequest {
     visitor: Visitor,
 }
 
-/// A view: its title, and what it shows.
+/// A view: its title, and its content.
 type View = Result<(&'static str, Markup), ApiError>;
 
-/// Shows the view that `work` draws to everybody who may read.
+/// Shows the view that `work` draws to each caller who may read.
 fn view<F>(template: &'static str, tab: Tab, work: fn(PageRequest) -> F) -> MethodRouter<Arc<App>>
 where
     F: Future<Output = View> + Send + 'static,
@@ -125,7 +125,7 @@ fn begin(app: &Arc<App>, template: &'static str, request: Request) -> (Completio
     (completion, head, body)
 }
 
-/// Notes who sent the request.
+/// Notes the sender of the request.
 fn greet(completion: &mut Completion, head: &Parts, session: &Session) {
     admit(&head.extensions);
     completion.caller = Some(Arc::clone(&session.caller));

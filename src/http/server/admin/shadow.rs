@@ -1,4 +1,4 @@
-//! `GET /admin/shadow`: what was found out about the candidates of routes.
+//! `GET /admin/shadow`: the differences of the candidates of routes.
 
 use serde_json::{Value, json};
 

@@ -197,7 +197,8 @@ impl System for Github {
     async fn request(&self, query: GateQuery<'_>) -> Result<GithubRequest, BackendError> {
         let invalid = |what: &'static str| move |error: BackendError| error.within(what);
         let repository = query.context.render(&self.repository).await;
-        let repository = repository.and_then(|text| Ok(GithubRepository::parse(&text)?));
+        let repository =
+            repository.and_then(|text| GithubRepository::parse(&text).map_err(|error| error.to_string().into()));
         let repository =
             repository.map_err(|error| error.within("repository").into_backend_error(BackendError::invalid_input))?;
         let commit = Commit::render(&self.sha, query.context).await.map_err(invalid("sha"))?;

@@ -28,7 +28,7 @@ const MAX_VERDICTS: usize = 4096;
 
 type Key = [u8; 32];
 
-/// A hash of what identifies a request to a system. Each part goes in with its length, so that no two lists of parts have
+/// A hash of all that identifies a request to a system. Each part goes in with its length, so that no two lists of parts have
 /// the same hash.
 #[derive(Debug, Default)]
 pub struct RequestKey(Sha256);
@@ -67,7 +67,7 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
     /// When the parameters do not make a request.
     async fn request(&self, query: GateQuery<'_>) -> Result<Self::Request, BackendError>;
 
-    /// Adds to `key` what identifies `request` to this system: all that its verdict depends on, but for secrets.
+    /// Adds to `key` all that identifies `request` to this system: all that its verdict depends on, but for secrets.
     fn write_key(request: &Self::Request, key: &mut RequestKey);
 
     /// Gets the verdict of CI by `deadline`, without changing anything.

@@ -3,9 +3,23 @@
 use regex::Regex;
 
 use domain::{
-    pattern,
+    pattern::{self, PatternError},
     problem::{Path, Problems},
 };
+
+/// Why a text is not a required name.
+#[derive(Debug, thiserror::Error)]
+pub enum NamePatternError {
+    /// It is empty.
+    #[error("a name is empty")]
+    Empty,
+    /// There is nothing between its slashes.
+    #[error("the expression between the slashes is empty, and would match everything")]
+    EmptyExpression,
+    /// There is no regular expression between its slashes.
+    #[error(transparent)]
+    Expression(#[from] PatternError),
+}
 
 /// A required name.
 #[derive(Debug, Clone)]
@@ -21,12 +35,12 @@ impl NamePattern {
     ///
     /// # Errors
     /// When the text is empty or not a regular expression.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, NamePatternError> {
         if text.trim().is_empty() {
-            return Err("a name is empty".to_owned());
+            return Err(NamePatternError::Empty);
         }
         match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
-            Some("") => Err("the expression between the slashes is empty, and would match everything".to_owned()),
+            Some("") => Err(NamePatternError::EmptyExpression),
             Some(source) => Ok(Self::Regex(pattern::anywhere(source)?)),
             None => Ok(Self::Exact(text.to_owned())),
         }
@@ -93,7 +107,7 @@ mod tests {
         assert!(matches("/build/", "rebuild"), "anchored as written");
         assert!(matches("ci/build", "ci/build") && matches("/", "/"));
         for (bad, says) in [("", "empty"), ("//", "match everything"), ("/(/", "unclosed group")] {
-            let error = NamePattern::parse(bad).unwrap_err();
+            let error = NamePattern::parse(bad).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
     }

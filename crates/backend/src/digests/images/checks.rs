@@ -1,4 +1,4 @@
-//! Checks of a configuration with named images, and what is answered while they are not built.
+//! Checks of a configuration with named images, and the answer while they are not built.
 
 use super::super::{
     Config,
@@ -36,7 +36,7 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], building: 
     }
 }
 
-/// Notes a problem if the images name a commit, and no key says which.
+/// Notes a problem if the images name a commit, and no key names it.
 fn check_commit(config: &Config, images: &[(String, Image)], building: &mut Building<'_>) {
     let Some(gate) = &config.gate else { return };
     if config.revision.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {

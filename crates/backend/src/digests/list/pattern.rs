@@ -2,6 +2,31 @@
 
 use regex::Regex;
 
+/// Why a text is not a pattern, or fits no tag. The texts are beginnings of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GlobPatternError {
+    /// It is empty.
+    #[error("the pattern is empty, and fits no tag")]
+    Empty,
+    /// It has a character that no tag has.
+    #[error(
+        "`{}` fits no tag: tags have no `{}`; a pattern has only `*` and `?`, otherwise use `regex`",
+        .text.escape_debug(), .character.escape_debug()
+    )]
+    Character {
+        /// Its beginning.
+        text: String,
+        /// The character.
+        character: char,
+    },
+    /// It starts as no tag does.
+    #[error("`{0}` fits no tag: a tag starts with none of `.` and `-`")]
+    Start(String),
+    /// It is too long.
+    #[error(transparent)]
+    TooLong(#[from] regex::Error),
+}
+
 /// A pattern for a whole text, with a group for each wildcard.
 #[derive(Debug)]
 pub(super) struct GlobPattern(Regex);
@@ -11,28 +36,26 @@ impl GlobPattern {
     ///
     /// # Errors
     /// When it is too long.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, GlobPatternError> {
         let parts = text.chars().map(|c| match c {
             '*' => "(.*)".to_owned(),
             '?' => "(.)".to_owned(),
             c => regex::escape(c.encode_utf8(&mut [0; 4])),
         });
-        let regex = Regex::new(&format!("(?s)^{}$", parts.collect::<String>()));
-        regex.map(Self).map_err(|error| error.to_string())
+        Ok(Self(Regex::new(&format!("(?s)^{}$", parts.collect::<String>()))?))
     }
 
     /// Parses a pattern of tags.
     ///
     /// # Errors
     /// When no tag can fit it.
-    pub(crate) fn of_tags(text: &str) -> Result<Self, String> {
+    pub(crate) fn of_tags(text: &str) -> Result<Self, GlobPatternError> {
         if text.is_empty() {
-            return Err("the pattern is empty, and fits no tag".to_owned());
+            return Err(GlobPatternError::Empty);
         }
         check_tag_part(text)?;
         if text.starts_with(['.', '-']) {
-            let shown = text.chars().take(80).collect::<String>();
-            return Err(format!("`{shown}` fits no tag: a tag starts with none of `.` and `-`"));
+            return Err(GlobPatternError::Start(text.chars().take(80).collect()));
         }
         Self::parse(text)
     }
@@ -53,15 +76,11 @@ impl GlobPattern {
 ///
 /// # Errors
 /// When it has such a character.
-pub(super) fn check_tag_part(text: &str) -> Result<(), String> {
+pub(super) fn check_tag_part(text: &str) -> Result<(), GlobPatternError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
     match text.chars().find(|c| !fits(*c)) {
         None => Ok(()),
-        Some(c) => Err(format!(
-            "`{}` fits no tag: tags have no `{}`; a pattern has only `*` and `?`, otherwise use `regex`",
-            text.chars().take(80).collect::<String>().escape_debug(),
-            c.escape_debug()
-        )),
+        Some(character) => Err(GlobPatternError::Character { text: text.chars().take(80).collect(), character }),
     }
 }
 
@@ -87,7 +106,7 @@ mod tests {
             assert_eq!(pattern.fits(text), captures.is_some());
         }
         for bad in ["", "[ab]", "a/b", "{a,b}", "a\\*", "ü"] {
-            assert!(GlobPattern::of_tags(bad).unwrap_err().contains("no tag"), "{bad}");
+            assert!(GlobPattern::of_tags(bad).unwrap_err().to_string().contains("no tag"), "{bad}");
         }
         assert!(GlobPattern::parse(&"*".repeat(1_000_000)).is_err());
     }

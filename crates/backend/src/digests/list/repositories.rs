@@ -15,7 +15,7 @@ use domain::{
 use lang::{
     evaluator::{Context, Evaluator},
     scope::NameScope,
-    template::{Template, ValueContext},
+    template::{Template, TemplateError, ValueContext},
 };
 use oci::{
     Missing, Registries,
@@ -76,7 +76,7 @@ impl Repositories {
         registries: &Registries,
     ) -> Result<Vec<ListedRepository>, BackendError> {
         let context = Context::of_input(query, evaluator);
-        let invalid = |error: String| BackendError::invalid_input(format!("repositories: {error}"));
+        let invalid = |error: RepositoryError| BackendError::invalid_input(format!("repositories: {error}"));
         let mut all = IndexMap::<(String, String), bool>::new();
         for template in &self.templates {
             let text = context.render(template).await;
@@ -155,14 +155,35 @@ fn unclear(asked: &str, answered: &str) -> BackendError {
     BackendError { evidence: vec![Evidence::unknown(asked, answered)], ..BackendError::invalid_output(message) }
 }
 
-fn parse(text: &str, scope: &NameScope) -> Result<Template, String> {
+/// Why a text is neither a repository nor a pattern of some. The texts are beginnings of it.
+#[derive(Debug, thiserror::Error)]
+enum RepositoryError {
+    /// It is not a template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// It has no registry, or one that a parameter would choose.
+    #[error(
+        "a repository begins with its registry's host, such as `registry.example.com/org/front`; no `{{{{` may stand in it"
+    )]
+    Host,
+    /// It has a character that no repository has.
+    #[error(
+        "`{}` is not a repository: lower-case letters, digits and single separators, and `*`, `**` and `?` for a pattern; \
+         tags are selected with `tags`",
+        .0.escape_debug()
+    )]
+    Characters(String),
+    /// Its separators are not those of a repository.
+    #[error("`{}` is not a repository", .0.escape_debug())]
+    Separators(String),
+}
+
+fn parse(text: &str, scope: &NameScope) -> Result<Template, RepositoryError> {
     let template = Template::parse(text, ValueContext::Reference, scope)?;
     let fixed = template.fixed_prefix();
     let (registry, name) = split(fixed);
     if !is_registry(registry) || !fixed.contains('/') {
-        return Err("a repository begins with its registry's host, such as `registry.example.com/org/front`; no `{{` \
-                    may stand in it"
-            .to_owned());
+        return Err(RepositoryError::Host);
     }
     let checked = if fixed == text { check(name) } else { check_part(name) };
     checked?;
@@ -178,26 +199,21 @@ fn is_pattern(name: &str) -> bool {
 }
 
 /// Checks that `name` is a repository's, or a pattern that a repository may fit.
-fn check(name: &str) -> Result<(), String> {
+fn check(name: &str) -> Result<(), RepositoryError> {
     check_part(name)?;
     if is_repository(&name.replace(['*', '?'], "a")) {
         return Ok(());
     }
-    Err(format!("`{}` is not a repository", name.escape_debug()))
+    Err(RepositoryError::Separators(name.to_owned()))
 }
 
 /// Checks the characters before the first parameter.
-fn check_part(name: &str) -> Result<(), String> {
+fn check_part(name: &str) -> Result<(), RepositoryError> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '/' | '*' | '?');
     if name.chars().all(fits) {
         return Ok(());
     }
-    let shown: String = name.chars().take(80).collect();
-    Err(format!(
-        "`{}` is not a repository: lower-case letters, digits and single separators, and `*`, `**` and `?` for a pattern; \
-         tags are selected with `tags`",
-        shown.escape_debug()
-    ))
+    Err(RepositoryError::Characters(name.chars().take(80).collect()))
 }
 
 #[cfg(test)]
@@ -225,7 +241,7 @@ mod tests {
             ("a.example/{{ x }}", "unknown name"),
         ] {
             assert!(
-                parse(bad, &NameScope::input()).unwrap_err().contains(says),
+                parse(bad, &NameScope::input()).unwrap_err().to_string().contains(says),
                 "{bad}: {:?}",
                 parse(bad, &NameScope::input())
             );

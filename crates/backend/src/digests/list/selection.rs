@@ -6,16 +6,16 @@ use semver::{Version, VersionReq};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::pattern::{GlobPattern, check_tag_part};
+use super::pattern::{GlobPattern, GlobPatternError, check_tag_part};
 use domain::{
     error::BackendError,
-    pattern,
+    pattern::{self, PatternError},
     problem::{Path, Problems},
 };
 use lang::{
     evaluator::Context,
     scope::NameScope,
-    template::{Template, ValueContext},
+    template::{Template, TemplateError, ValueContext},
 };
 
 /// The prefix of tags that belong to the image with the digest that follows.
@@ -122,7 +122,9 @@ impl Selection {
     pub async fn select(&self, tags: Vec<String>, context: &Context) -> Result<Vec<Candidate>, BackendError> {
         let glob = match &self.glob {
             Some(glob) => {
-                let pattern = context.render(glob).await.and_then(|text| Ok(GlobPattern::of_tags(&text)?));
+                let text = context.render(glob).await;
+                let pattern =
+                    text.and_then(|text| GlobPattern::of_tags(&text).map_err(|error| error.to_string().into()));
                 Some(
                     pattern
                         .map_err(|error| error.within("tags.glob").into_backend_error(BackendError::invalid_input))?,
@@ -185,7 +187,24 @@ fn is_beside_an_image(tag: &str) -> bool {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()) && (rest.is_empty() || rest.starts_with('.'))
 }
 
-fn parse_glob(glob: &str, scope: &NameScope) -> Result<Template, String> {
+/// Why a text of `tags` cannot select tags.
+#[derive(Debug, thiserror::Error)]
+enum SelectionError {
+    /// It is not a template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// It is not a pattern of tags.
+    #[error(transparent)]
+    Glob(#[from] GlobPatternError),
+    /// It is not a regular expression.
+    #[error(transparent)]
+    Regex(#[from] PatternError),
+    /// It would select tags that belong to an image.
+    #[error("tags with `{DIGEST_TAG_PREFIX}` and a digest are kept beside an image, and never selected")]
+    BesideAnImage,
+}
+
+fn parse_glob(glob: &str, scope: &NameScope) -> Result<Template, SelectionError> {
     let template = Template::parse(glob, ValueContext::Reference, scope)?;
     let fixed = template.fixed_prefix();
     if fixed == glob {
@@ -209,19 +228,14 @@ fn parse_range(range: &str) -> Result<VersionReq, RangeError> {
     VersionReq::parse(range).map_err(|cause| RangeError { text: range.to_owned(), cause })
 }
 
-fn parse_regex(regex: &str) -> Result<Regex, String> {
+fn parse_regex(regex: &str) -> Result<Regex, SelectionError> {
     let parsed = pattern::whole(regex)?;
     refuse_beside(regex.trim_start_matches('^'))?;
     Ok(parsed)
 }
 
-fn refuse_beside(start: &str) -> Result<(), String> {
-    if start.starts_with(DIGEST_TAG_PREFIX) {
-        return Err(format!(
-            "tags with `{DIGEST_TAG_PREFIX}` and a digest are kept beside an image, and never selected"
-        ));
-    }
-    Ok(())
+fn refuse_beside(start: &str) -> Result<(), SelectionError> {
+    if start.starts_with(DIGEST_TAG_PREFIX) { Err(SelectionError::BesideAnImage) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One lookup: reads what is beside the digests of an image, one digest after the other, and checks each document once. All of it shares one
-//! budget and one deadline, since anybody who may push decides how much is there. All that is not read or not checked makes the result unknown,
+//! One lookup: reads the documents beside the digests of an image, one digest after the other, and checks each document once. All of it shares one
+//! budget and one deadline, since anyone with the right to push decides how much is there. All that is not read or not checked makes the result unknown,
 //! unless a good signature was found.
 
 use std::{
@@ -72,7 +72,7 @@ impl<'a> SignatureLookup<'a> {
         Ok(LookedUp { verdict, of_label, trust })
     }
 
-    /// The verdict over everything that is beside the image, or over what was read if that is enough.
+    /// The verdict over everything that is beside the image, or over the documents that were read if those are enough.
     async fn search(&mut self) -> Result<PolicyVerdict, BackendError> {
         for digest in &self.image.digests {
             self.read(digest, Lists::All).await?;
@@ -92,7 +92,7 @@ impl<'a> SignatureLookup<'a> {
         }
     }
 
-    /// Reads and checks what `lists` have beside `digest`, and was not read yet.
+    /// Reads and checks the documents that `lists` have beside `digest` and that were not read yet.
     async fn read(&mut self, digest: &'a Digest, lists: Lists) -> Result<(), BackendError> {
         let SignedImage { registry, repository, .. } = self.image;
         let subject = Subject { registry, repository, digest };
@@ -216,7 +216,7 @@ mod tests {
         Signatures { policy: Arc::new(policy), commit: None, proves_commits: false, registries, memory }
     }
 
-    /// Checks ten documents that nobody signed until `deadline`.
+    /// Checks ten unsigned documents until `deadline`.
     async fn check(signatures: &Signatures, deadline: Instant) -> Result<PolicyVerdict, BackendError> {
         let (registry, repository) = ("registry.example.com".to_owned(), "org/app".to_owned());
         let image = SignedImage { registry, repository, digests: vec![Digest::of(b"image")] };

@@ -100,14 +100,19 @@ impl From<ProofKey> for String {
     }
 }
 
-impl TryFrom<String> for ProofKey {
-    type Error = String;
+/// A text is not a [`ProofKey`].
+#[derive(Debug, thiserror::Error)]
+#[error("64 hexadecimal digits are expected")]
+pub struct ProofKeyError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for ProofKey {
+    type Error = ProofKeyError;
+
+    fn try_from(text: String) -> Result<Self, ProofKeyError> {
         let mut key = [0; 32];
         match base16ct::lower::decode(&text, &mut key) {
             Ok(bytes) if bytes.len() == 32 => Ok(Self(key)),
-            _ => Err("64 hexadecimal digits are expected".to_owned()),
+            _ => Err(ProofKeyError),
         }
     }
 }

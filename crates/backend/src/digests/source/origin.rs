@@ -4,7 +4,7 @@ use domain::{error::BackendError, file::base_dir::BaseDir};
 use lang::{
     evaluator::Context,
     scope::NameScope,
-    template::{Misfit, Template, ValueContext},
+    template::{Misfit, Template, TemplateError, ValueContext},
 };
 use oci::{
     Layout, Reference,
@@ -23,6 +23,28 @@ pub(super) enum ImageSource {
     Layout { layout: Layout, name: Template },
 }
 
+/// Why a text of the configuration is not an image.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ImageError {
+    /// A layout without a name.
+    #[error("an image layout is written `oci:folder:name`")]
+    Layout,
+    /// A layout whose folder a parameter would choose.
+    #[error("the folder of an image layout must be written out, without `{{{{`")]
+    Folder,
+    /// Not a template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// No registry, or one that a parameter would choose.
+    #[error(
+        "an image begins with its registry's host, such as `registry.example.com/org/front:main`, and the host is written out, without `{{{{`"
+    )]
+    Host,
+    /// Not a reference; the text has the reason.
+    #[error("{0}")]
+    Reference(String),
+}
+
 /// Why the parameters make no reference.
 pub(super) struct RefusedReference {
     /// The error to report.
@@ -36,11 +58,11 @@ impl ImageSource {
     ///
     /// # Errors
     /// When it is not a valid reference; the text has the reason.
-    pub(super) fn parse(image: &str, scope: &NameScope, base: &BaseDir) -> Result<Self, String> {
+    pub(super) fn parse(image: &str, scope: &NameScope, base: &BaseDir) -> Result<Self, ImageError> {
         if let Some(rest) = image.strip_prefix("oci:") {
-            let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
+            let (folder, name) = rest.split_once(':').ok_or(ImageError::Layout)?;
             if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
-                return Err("the folder of an image layout must be written out, without `{{`".to_owned());
+                return Err(ImageError::Folder);
             }
             let name = Template::parse(name, ValueContext::Reference, scope)?;
             return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
@@ -48,14 +70,10 @@ impl ImageSource {
         let template = Template::parse(image, ValueContext::Reference, scope)?;
         let host = template.fixed_prefix().split_once('/').map(|(host, _)| host);
         if !host.is_some_and(is_registry) {
-            return Err(
-                "an image begins with its registry's host, such as `registry.example.com/org/front:main`, and \
-                        the host is written out, without `{{`"
-                    .to_owned(),
-            );
+            return Err(ImageError::Host);
         }
         if template.fixed_prefix() == image {
-            Reference::parse(image)?;
+            Reference::parse(image).map_err(ImageError::Reference)?;
         }
         Ok(Self::Registry(template))
     }

@@ -14,18 +14,28 @@ pub(super) struct AllowedHost {
     port: Option<u16>,
 }
 
+/// A text is not an entry of `allowedHosts`.
+#[derive(Debug, thiserror::Error)]
+#[error("`{entry}` is neither a host nor `*.` and what its name ends with; a port follows a `:`")]
+pub(super) struct AllowedHostError {
+    /// The text.
+    entry: String,
+    /// The URL parser's error, if it is no part of a URL at all.
+    #[source]
+    cause: Option<url::ParseError>,
+}
+
 impl AllowedHost {
     /// Parses `inventory.example.com`, `10.0.0.1:8080`, or `*.example.com` (all names below `example.com`).
-    pub(super) fn parse(entry: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{entry}` is neither a host nor `*.` and what its name ends with; a port follows a `:`");
+    pub(super) fn parse(entry: &str) -> Result<Self, AllowedHostError> {
+        let wrong = |cause| AllowedHostError { entry: entry.to_owned(), cause };
         let (zone, is_zone) = entry.strip_prefix("*.").map_or((entry, false), |zone| (zone, true));
-        let url = Url::parse(&format!("http://{zone}/")).map_err(|_| wrong())?;
+        let url = Url::parse(&format!("http://{zone}/")).map_err(|cause| wrong(Some(cause)))?;
         let name = url.host_str().unwrap_or_default().to_owned();
         let is_plain = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && !names_user(&url);
         let is_address = !matches!(url.host(), Some(Host::Domain(_)));
         if !is_plain || name.contains('*') || zone.contains("//") || (is_zone && is_address) {
-            return Err(wrong());
+            return Err(wrong(None));
         }
         // The URL parser drops the default port of the scheme (`:80`), so the port is read from the text.
         let port = zone.rsplit_once(':').and_then(|(_, port)| port.parse().ok());

@@ -3,7 +3,7 @@
 /// Refuses the segments `.` and `..` in every spelling. URL parsers resolve them, so a value could leave the configured path.
 /// Encoded slashes count as well, since many servers read `%2F` as `/`. Also refuses an empty segment, because `/v1//items` is
 /// another resource. So is `/v1/items/`, unless `is_folder` is set.
-pub(super) fn check(url: &str, is_folder: bool) -> Result<(), String> {
+pub(super) fn check(url: &str, is_folder: bool) -> Result<(), PathError> {
     let segments: Vec<&str> = path_of(url).split(['/', '\\']).skip(1).collect();
     for (index, segment) in segments.iter().enumerate() {
         let is_hole = segment.is_empty() && !(is_folder && index + 1 == segments.len());
@@ -12,14 +12,21 @@ pub(super) fn check(url: &str, is_folder: bool) -> Result<(), String> {
             read.split("%2f").any(|part| matches!(part, "." | ".."))
         };
         if is_hole || (segment.contains(['%', '.']) && is_dotted()) {
-            return Err(if is_hole {
-                "a value left a path segment empty".to_owned()
-            } else {
-                format!("a value made the path segment `{segment}`")
-            });
+            return Err(if is_hole { PathError::Empty } else { PathError::Dots((*segment).to_owned()) });
         }
     }
     Ok(())
+}
+
+/// Why a path is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PathError {
+    /// A segment is empty.
+    #[error("a value left a path segment empty")]
+    Empty,
+    /// This segment would leave the path.
+    #[error("a value made the path segment `{0}`")]
+    Dots(String),
 }
 
 /// The host and path of `url`.

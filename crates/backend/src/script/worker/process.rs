@@ -93,7 +93,7 @@ impl Worker {
         })
     }
 
-    /// Why the worker must not get a request: it ended, wrote without a request, or differs from what `basis` would start.
+    /// Why the worker must not get a request: it ended, wrote without a request, or differs from the program that `basis` would start.
     pub(super) fn why_not(&self, basis: &Basis<'_>) -> Option<&'static str> {
         if self.basis != *basis {
             return Some("outdated");

@@ -36,8 +36,8 @@ impl File {
             .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
     }
 
-    /// Reads from the file. If an error closed the file just now, this opens it again and reads once more: a write that failed says
-    /// nothing about what was stored before.
+    /// Reads from the file. If an error closed the file just now, this opens it again and reads once more: a failed write proves
+    /// nothing about the records that were stored before.
     pub(super) fn read<T>(&self, work: impl Fn(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
         match self.with(&work) {
             Err(redb::Error::PreviousIo) if self.reopen().is_ok() => self.with(&work),
@@ -49,11 +49,11 @@ impl File {
     /// nothing had ever been stored.
     ///
     /// # Errors
-    /// When it cannot be opened: the reason, for the log.
-    pub(super) fn reopen(&self) -> Result<(), String> {
+    /// When it cannot be opened.
+    pub(super) fn reopen(&self) -> Result<(), Trouble> {
         let mut database = self.database.write();
         *database = None;
-        *database = Some(open(&self.path).map_err(|trouble| trouble.to_string())?);
+        *database = Some(open(&self.path)?);
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl File {
         std::fs::metadata(&self.path).map_or(0, |found| found.len())
     }
 
-    /// Makes the file as small as its content allows. Nobody else can use it meanwhile.
+    /// Makes the file as small as its content allows. No other thread can use it meanwhile.
     pub(super) fn compact(&self) -> Result<(), redb::Error> {
         let mut database = self.database.write();
         let Some(database) = database.as_mut() else { return Err(redb::Error::PreviousIo) };
@@ -79,13 +79,16 @@ impl File {
 }
 
 /// Why there is no file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// Another process has it open.
+    #[error("{0}")]
     Locked(String),
     /// Its content is not a database.
+    #[error("{0}")]
     Damaged(String),
     /// Anything else.
+    #[error("{0}")]
     Other(String),
 }
 
@@ -97,14 +100,6 @@ impl Trouble {
             Self::Locked(why) => Self::Locked(format!("{shown}: {why}")),
             Self::Damaged(why) => Self::Damaged(format!("{shown} is damaged: {why}")),
             Self::Other(why) => Self::Other(format!("{shown}: {why}")),
-        }
-    }
-}
-
-impl std::fmt::Display for Trouble {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Locked(why) | Self::Damaged(why) | Self::Other(why) => f.write_str(why),
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::cache::{
     },
 };
 
-/// How many bytes may wait for the writer, unless [`Journal::limit`] says less.
+/// How many bytes may wait for the writer, unless [`Journal::limit`] is smaller.
 const BOUND: u64 = 8 * 1024 * 1024;
 /// The overhead of each waiting change, in bytes, besides its record.
 const EACH: u64 = 96;

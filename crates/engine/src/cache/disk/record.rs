@@ -106,7 +106,7 @@ pub(super) fn open<H: DeserializeOwned>(record: &[u8]) -> Option<(u64, H, &[u8])
     Some((stamp, serde_json::from_slice(head).ok()?, body))
 }
 
-/// The stamp of a record that is whole, and what comes after it.
+/// The stamp of a record that is whole, and the rest after it.
 fn content(record: &[u8]) -> Option<(u64, &[u8])> {
     let (&version, rest) = record.split_first()?;
     let (sum, content) = rest.split_first_chunk::<8>()?;

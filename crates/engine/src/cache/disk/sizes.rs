@@ -12,7 +12,7 @@ use crate::cache::{
 const MIB: u64 = 1024 * 1024;
 /// The database stores records in pages of this size, and a large one in a row of 2, 4, 8, … pages.
 const PAGE: u64 = 4096;
-/// The size of a record's key, and of what the database notes of it, in bytes.
+/// The size of a record's key, and of the database's own notes about it, in bytes.
 const BESIDE: u64 = 32 + 24;
 
 /// The parts of `cache.disk`.
@@ -100,7 +100,7 @@ impl Sizes {
         }
     }
 
-    /// Takes back what `plan` changed, because it could not be written.
+    /// Undoes the changes of `plan`, because they could not be written.
     pub(super) fn take_back(&mut self, plan: Plan) {
         for (id, size) in plan.before.into_iter().rev() {
             self.set(id, size);

@@ -184,7 +184,7 @@ impl Writer {
         self.commit_plan(database, batch, expired, plan)
     }
 
-    /// Writes `batch`, and removes what leaves by `plan`.
+    /// Writes `batch`, and removes the records that leave by `plan`.
     fn commit_plan(
         &self,
         database: &Database,
@@ -271,7 +271,7 @@ impl Writer {
         }
         tracing::error!(%error, "the last good answers cannot be kept on disk; they stay in memory");
         if let Err(why) = reopened {
-            tracing::error!(why, "the file of last good answers cannot be opened again");
+            tracing::error!(%why, "the file of last good answers cannot be opened again");
         }
     }
 }

@@ -100,7 +100,7 @@ impl Held {
         Self { question, key, lineage, ..self }
     }
 
-    /// The same with what its run learned.
+    /// The same with the notes of its run.
     #[must_use]
     pub(crate) fn with_evidence(self, evidence: &[Evidence]) -> Self {
         Self { evidence: evidence.iter().take(MAX_EVIDENCE).cloned().collect(), ..self }
@@ -113,7 +113,7 @@ impl Held {
         is_pending.then(|| self.counted_at.plus(self.interval).max(self.seen_at.plus(MIN_INTERVAL)))
     }
 
-    /// About when it is accepted, if all further runs agree and nobody decides otherwise. `None` if runs that agree are never enough.
+    /// About when it is accepted, if all further runs agree and no operator decides otherwise. `None` if runs that agree are never enough.
     #[must_use]
     pub fn accepted_at(&self) -> Option<Timestamp> {
         let due = self.due_at()?;

@@ -63,7 +63,8 @@ fn what_is_held_and_why() {
 fn evaluate(config: &Value, last: &[ParameterSet], new: &[ParameterSet]) -> Result<Option<Breach>, String> {
     let guard = guard(config);
     let baseline = Baseline::of(guard.config(), last);
-    guard.evaluate(Some(&baseline), || last.to_vec(), new, Timestamp(0)).map(|evaluation| evaluation.breach)
+    let evaluation = guard.evaluate(Some(&baseline), || last.to_vec(), new, Timestamp(0));
+    evaluation.map(|evaluation| evaluation.breach).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn silence_is_no_contact() {
     });
 }
 
-/// Answers never go back: nobody gets a new one while another replica may still serve the one before as fresh.
+/// Answers never go back: no caller gets a new one while another replica may still serve the one before as fresh.
 #[test]
 fn an_answer_waits_until_all_replicas_know_it() {
     Replicas::play(1, async |replicas: Replicas| {

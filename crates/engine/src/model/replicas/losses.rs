@@ -158,7 +158,7 @@ fn a_replica_that_was_cut_off_waits_for_those_that_went_on() {
     });
 }
 
-/// A file of the only replica is the latest copy: nobody else can have gone on.
+/// A file of the only replica is the latest copy: no other replica can have gone on.
 #[test]
 fn the_file_of_the_last_replica_is_the_latest_copy() {
     Replicas::play(2, async |mut replicas: Replicas| {
@@ -172,7 +172,7 @@ fn the_file_of_the_last_replica_is_the_latest_copy() {
     });
 }
 
-/// Rule 4: copies that nobody offered are lost for good. An absent record then means "unknown".
+/// Rule 4: copies that no replica offered are lost for good. An absent record then means "unknown".
 #[test]
 fn what_was_lost_for_good_holds_every_answer() {
     Replicas::play(1, async |mut replicas: Replicas| {

@@ -1,4 +1,4 @@
-//! The forms of people who have signed in: who sent one, and its fields.
+//! The forms of people who have signed in: the sender, and the fields.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ const MAX_TRIED: usize = 8;
 
 /// Why there is no session.
 pub(super) enum SessionEnd {
-    /// Nobody has signed in.
+    /// There is no session.
     Nobody,
     /// The caller may not read the page.
     Refused(ApiError),

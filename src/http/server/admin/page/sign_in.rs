@@ -48,7 +48,7 @@ pub(super) fn path_back_to(head: &Parts) -> String {
     format!("{SIGN_IN}?{query}")
 }
 
-/// The path of this listener that `text` names. Anything else is the first view: nobody is led to another site.
+/// The path of this listener that `text` names. Anything else is the first view: never another site.
 fn own_path(text: &str) -> String {
     let base = Url::parse("http://gateway.invalid/");
     let url = base.ok().filter(|_| text.len() <= MAX_BACK && text.starts_with('/')).and_then(|base| {

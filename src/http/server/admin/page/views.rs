@@ -98,7 +98,7 @@ fn shown(app: &App, (_, held): (Key, Held)) -> Shown {
     Shown { held, requesters, last_good: last_good.map(|entry| entry.encoded.sets()), has_fallback, stays: Vec::new() }
 }
 
-/// The same, with the names of what stays.
+/// The same, with the names of the filters that stay.
 fn with_rest(app: &App, held: (Key, Held)) -> Shown {
     let shown = shown(app, held);
     let stays = app.engine.staying(&shown.held);

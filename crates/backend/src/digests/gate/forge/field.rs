@@ -43,7 +43,7 @@ impl Field {
     /// When it is not a full commit; the text has an alternative.
     pub async fn commit(&self, context: &Context) -> Result<Commit, BackendError> {
         let text = self.render(context).await?;
-        Commit::parse(&text).map_err(|error| self.wrong(&error))
+        Commit::parse(&text).map_err(|error| self.wrong(&error.to_string()))
     }
 
     /// The names in it, separated by slashes. Empty names and dot segments are refused, so that no value leads elsewhere.

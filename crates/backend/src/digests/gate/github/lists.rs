@@ -173,7 +173,7 @@ mod tests {
     fn a_repository_is_owner_and_name() {
         assert_eq!(GithubRepository::parse("org/repo.js").unwrap().to_string(), "org/repo.js");
         for bad in ["", "org", "org/", "/repo", "org/repo/x", "org/..", "./x", "org/a b", "org/a?b", "o%2f/x"] {
-            assert!(GithubRepository::parse(bad).unwrap_err().contains("owner/name"), "{bad}");
+            assert!(GithubRepository::parse(bad).unwrap_err().to_string().contains("owner/name"), "{bad}");
         }
     }
 

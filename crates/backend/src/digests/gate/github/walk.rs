@@ -12,7 +12,7 @@ use super::{
     Github, GithubRequest,
     documents::Ancestor,
 };
-use crate::digests::commit::Commit;
+use crate::digests::commit::{Commit, CommitError};
 use domain::{error::BackendError, generator::Evidence};
 
 /// How many lists of commits one walk reads. Each list adds at least one commit.
@@ -133,9 +133,20 @@ enum Parent {
     None,
 }
 
+/// Why a list of commits cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum HistoryError {
+    /// It has something that is not a commit.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// It does not have the commit from which it begins; this is the short form of that commit.
+    #[error("it does not list {0} itself")]
+    Missing(String),
+}
+
 impl History {
     /// Adds a list that begins at `commit`, and returns the first parent of `commit`.
-    fn learn(&mut self, commit: &Commit, listed: &[Ancestor]) -> Result<Parent, String> {
+    fn learn(&mut self, commit: &Commit, listed: &[Ancestor]) -> Result<Parent, HistoryError> {
         self.lists += 1;
         for ancestor in listed {
             let parent = match ancestor.parents.first() {
@@ -145,7 +156,7 @@ impl History {
             self.parents.insert(Commit::parse(&ancestor.sha)?, parent);
         }
         let parent = self.parents.get(commit).cloned();
-        parent.ok_or_else(|| format!("it does not list {} itself", commit.short()))
+        parent.ok_or_else(|| HistoryError::Missing(commit.short().to_owned()))
     }
 }
 
@@ -168,7 +179,7 @@ mod tests {
                 let parents: Vec<_> = parents.iter().map(|parent| json!({"sha": sha(parent)})).collect();
                 serde_json::from_value(json!({"sha": sha(one), "parents": parents})).unwrap()
             });
-            history.learn(&commit(from), &listed.collect::<Vec<Ancestor>>())
+            history.learn(&commit(from), &listed.collect::<Vec<Ancestor>>()).map_err(|error| error.to_string())
         };
         assert_eq!(learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]), Ok(Parent::Commit(commit("b"))));
         assert_eq!(learn("c", &[("c", &[])]), Ok(Parent::None));

@@ -12,7 +12,7 @@ use crate::cache::disk::record::checksum;
 
 /// The size of a slot, in bytes.
 pub(super) const SLOT: usize = 20;
-/// The size of what comes before the slots, in bytes.
+/// The size of the part before the slots, in bytes.
 pub(super) const HEADER: usize = 24;
 /// It changed with the form of the slots: an older file counts as damaged, so that everything is lost.
 const MAGIC: &[u8; 7] = b"agwlos2";
