@@ -258,6 +258,25 @@ def callers():
     ]
 
 
+def plugins():
+    """Of cmp-gateway, a program of its own, which live.py does not start."""
+    def count(metric, by):
+        return f"sum by ({by}) (rate(cmp_gateway_{metric}{{$here}}[$__rate_interval]))"
+
+    buckets = "sum by (plugin, phase, le) (rate(cmp_gateway_phase_seconds_bucket{$here}[$__rate_interval]))"
+    return [
+        lines("Plugins: held manifests and failed discoveries", "Each is an error that keeps Argo CD from deleting. The log names the Application.",
+              (count("held_total", "plugin"), "{{plugin}} held"), (count("discovery_failures_total", "plugin"), "{{plugin}} discovery"), unit="ops"),
+        lines("Plugins: calls by code", "", (count("calls_total", "plugin, code") + " > 0", "{{plugin}} {{code}}"), unit="reqps", stacked=True),
+        lines("Plugins: runs by their end", "An exit code, or `signal`, `timeout`, `output`, `left_behind`, `not_started`.",
+              (count("runs_total", "plugin, end") + " > 0", "{{plugin}} {{end}}"), unit="ops", stacked=True),
+        lines("Plugins: how long phases take", "The 99th percentile.", (f"histogram_quantile(0.99, {buckets})", "{{plugin}} {{phase}}"), unit="s"),
+        lines("Plugins: runs and calls that wait", "", ("sum by (plugin) (cmp_gateway_running{$here})", "{{plugin}} running"),
+              ("sum by (plugin) (cmp_gateway_queued{$here})", "{{plugin}} queued")),
+        lines("Plugins: trees on the disk", "", ("sum(cmp_gateway_trees_bytes{$here})", "bytes"), unit="bytes"),
+    ]
+
+
 def process():
     return [
         stat("Gateways", "", "count(appset_gateway_build_info{$here})", steps=thresholds((RED, None), (GREEN, 1))),
@@ -284,6 +303,7 @@ def process():
 ROWS = {
     "Wrong now": wrong_now, "Answers": answers, "Routes": routes, "Sources": sources, "Scripts and expressions": scripts,
     "Store and file": memory, "Hooks and refreshes": push, "Callers and connections": callers, "Process": process,
+    "Config management plugins": plugins,
 }
 
 

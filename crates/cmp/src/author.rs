@@ -2,5 +2,6 @@
 
 pub(crate) mod check;
 mod client;
+mod compare;
 mod pack;
 pub(crate) mod render;

@@ -70,6 +70,10 @@ struct Render {
     /// A variable, as `NAME=value`. May be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
+    /// Print what another server gives differently: a socket's path such as `./kpt-v1.0.sock`, or an address without TLS. Exits 1 if anything
+    /// differs.
+    #[arg(long, value_name = "SOCKET|ADDRESS")]
+    against: Option<String>,
 }
 
 /// The flags of `argocd-cmp-server`.
@@ -191,23 +195,27 @@ fn check(path: &Path) -> ExitCode {
 
 impl Render {
     fn run(self) -> ExitCode {
-        let Self { repository, app, plugin, env } = self;
+        let Self { repository, app, plugin, env, against } = self;
         let work = std::env::temp_dir().join(format!("cmp-gateway-render-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&work).map_err(RenderError::Work);
         let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Error }, LogStream::Stderr);
-        let request = Request { plugin, repository, app, env };
+        let request = Request { plugin, repository, app, env, against };
         let runtime = made.and_then(|()| tokio::runtime::Runtime::new().map_err(RenderError::Work));
         let rendered = runtime.and_then(|runtime| runtime.block_on(render::render(request, &work)));
         let _ = std::fs::remove_dir_all(&work);
         match rendered {
-            Ok(Rendered { manifests, notes }) => {
+            Ok(Rendered { manifests, notes, differences }) => {
                 for note in notes {
                     eprintln!("{note}");
                 }
                 for text in manifests {
                     print!("{text}");
                 }
-                ExitCode::SUCCESS
+                let differences = differences.unwrap_or_default();
+                for line in &differences {
+                    println!("{line}");
+                }
+                if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
             Err(error) => fail(&error),
         }

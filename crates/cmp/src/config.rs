@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::archive::ArchiveLimits;
+use crate::{archive::ArchiveLimits, guard::GuardConfig};
 use domain::{
     file::{self, FileError, base_dir::BaseDir},
     secret::SecretRef,
@@ -81,6 +81,8 @@ pub(crate) struct PluginSettings {
     pub(crate) max_output: ByteSize,
     /// Whether blank output means that there are no manifests. Argo CD then deletes all that were there.
     pub(crate) allow_blank: bool,
+    /// What happens when equal inputs give fewer resources.
+    pub(crate) guard: GuardConfig,
     /// Whether it sees the repository's `.git`.
     pub(crate) git: bool,
     /// Its network.
@@ -103,6 +105,7 @@ impl Default for PluginSettings {
             archive: ArchiveLimits::default(),
             max_output: ByteSize::mib(64),
             allow_blank: false,
+            guard: GuardConfig::default(),
             git: false,
             network: Network::Host,
             allow: Allow::default(),

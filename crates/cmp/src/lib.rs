@@ -2,7 +2,7 @@
 //!
 //! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages;
 //! `service` picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the
-//! plugin's commands. `network` is the way in for other machines, by TLS. What must hold is in docs/cmp/README.md.
+//! plugin's commands, `guard` holds what they lost. `network` is the way in for other machines, by TLS. What must hold is in docs/cmp/README.md.
 
 mod admin;
 mod archive;
@@ -11,11 +11,13 @@ pub mod cli;
 mod config;
 mod discover;
 mod grpc;
+mod guard;
 mod metrics;
 mod network;
 mod output;
 mod plugin;
 mod queue;
+mod reflection;
 mod run;
 mod served;
 mod server;

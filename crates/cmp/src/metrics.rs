@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 
-use crate::{grpc::status::Status, run::RunOutput};
+use crate::{
+    grpc::status::Status,
+    run::{RunEnd, RunError, RunOutput},
+};
 
 /// Bounds of times, in seconds.
 const BUCKETS: [f64; 11] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 90.0];
@@ -18,6 +21,8 @@ pub(crate) struct Metrics {
     bytes: IntCounterVec,
     trees: IntCounterVec,
     doubts: IntCounterVec,
+    held: IntCounterVec,
+    runs: IntCounterVec,
 }
 
 /// The metrics of one plugin.
@@ -28,8 +33,11 @@ pub(crate) struct PluginMetrics {
     phases: HistogramVec,
     bytes: IntCounter,
     trees: IntCounterVec,
+    runs: IntCounterVec,
     /// Failed discoveries.
     pub(crate) doubts: IntCounter,
+    /// Manifests that the guard held.
+    pub(crate) held: IntCounter,
 }
 
 impl Metrics {
@@ -58,17 +66,29 @@ impl Metrics {
             "Failed discoveries, which were answered with the last verdict or a claim.",
             &["plugin"],
         )?;
+        let held = counters(
+            "cmp_gateway_held_total",
+            "Manifests that were held, since equal inputs gave more resources before.",
+            &["plugin"],
+        )?;
+        let runs = counters(
+            "cmp_gateway_runs_total",
+            "Runs of commands. The end is an exit code, or one of: signal, left_behind, timeout, output, not_started, unknown.",
+            &["plugin", "end"],
+        )?;
         let options = HistogramOpts::new(
             "cmp_gateway_phase_seconds",
-            "Time of a call's phases. The phase is one of: receive, extract (0 for a tree that was there), queue, run.",
+            "Time of a call's phases. The phase is one of: receive, extract (0 for a tree that was there), queue, run, answer (from the \
+             output to manifests).",
         );
         let phases = HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["plugin", "phase"])?;
         registry.register(Box::new(phases.clone()))?;
-        Ok(Self { registry, calls, phases, bytes, trees, doubts })
+        Ok(Self { registry, calls, phases, bytes, trees, doubts, held, runs })
     }
 
     /// Those of `plugin`, all at zero.
     pub(crate) fn plugin(&self, plugin: &str) -> PluginMetrics {
+        self.runs.with_label_values(&[plugin, "0"]);
         for result in ["hit", "miss"] {
             self.trees.with_label_values(&[plugin, result]);
         }
@@ -78,7 +98,9 @@ impl Metrics {
             phases: self.phases.clone(),
             bytes: self.bytes.with_label_values(&[plugin]),
             trees: self.trees.clone(),
+            runs: self.runs.clone(),
             doubts: self.doubts.with_label_values(&[plugin]),
+            held: self.held.with_label_values(&[plugin]),
         }
     }
 
@@ -113,11 +135,18 @@ impl PluginMetrics {
     }
 
     /// A run has ended.
-    pub(crate) fn ran(&self, run: &Result<RunOutput, Status>) {
+    pub(crate) fn ran(&self, run: &Result<RunOutput, RunError>) {
+        let end = run.as_ref().map_or_else(|error| error.end, |_| RunEnd::Code(0)).label();
+        self.runs.with_label_values(&[self.plugin.as_str(), &*end]).inc();
         if let Ok(output) = run {
             self.phase("queue", output.queued);
             self.phase("run", output.took);
         }
+    }
+
+    /// A run's output has become manifests.
+    pub(crate) fn answered(&self, took: Duration) {
+        self.phase("answer", took);
     }
 
     fn phase(&self, phase: &str, took: Duration) {

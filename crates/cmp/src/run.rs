@@ -4,7 +4,7 @@ mod ended;
 mod environment;
 mod program;
 
-use std::{io, io::PipeReader, sync::Arc};
+use std::{fmt, io, io::PipeReader, sync::Arc};
 
 use tokio::{
     io::AsyncReadExt,
@@ -12,7 +12,11 @@ use tokio::{
     time::{Duration, Instant, timeout, timeout_at},
 };
 
-pub(crate) use self::{environment::RunEnvironment, program::find as find_program};
+pub(crate) use self::{
+    ended::{RunEnd, RunError},
+    environment::RunEnvironment,
+    program::find as find_program,
+};
 use crate::{
     config::{Files, Limits, PluginSettings},
     grpc::status::Status,
@@ -89,44 +93,48 @@ impl Runner {
     ///
     /// # Errors
     /// When it does not start, fails, or breaks a limit. The text names the limit and has the last lines of stderr, without secrets.
-    pub(crate) async fn run(&self, job: Job<'_>) -> Result<RunOutput, Status> {
+    pub(crate) async fn run(&self, job: Job<'_>) -> Result<RunOutput, RunError> {
         let shown = shown(job.command);
+        let not_started = |why: &dyn fmt::Display| {
+            let status = Status::unknown(format!("`{shown}` did not run: {why}"));
+            RunError { end: RunEnd::NotStarted, status }
+        };
         let (began, allowed) = (Instant::now(), self.settings.timeout());
-        let _place = self
-            .queue
-            .place(job.deadline.unwrap_or(began + allowed))
-            .await
-            .map_err(|error| Status::unknown(format!("`{shown}` did not run: {error}")))?;
+        let _place =
+            self.queue.place(job.deadline.unwrap_or(began + allowed)).await.map_err(|error| not_started(&error))?;
         let queued = began.elapsed();
-        let program = Self::program(&job).map_err(|why| Status::unknown(format!("`{shown}` did not run: {why}")))?;
+        let program = Self::program(&job).map_err(|why| not_started(&why))?;
         let pool = job.tree.pool(job.plugin, || self.pool(job.tree));
         let began = Instant::now();
         let (at, limit) = match job.deadline {
             Some(at) if at < began + allowed => (at, "the caller's deadline".to_owned()),
             _ => (began + allowed, format!("its limit of {} s (`timeout`)", allowed.as_secs_f64())),
         };
-        let running = pool.start(&program, &job.environment.variables(), &[], at).await.map_err(|error| {
-            let error = BackendError::from(error);
-            Status::unknown(format!("`{shown}` did not run: {error}"))
-        })?;
+        let running = pool.start(&program, &job.environment.variables(), &[], at).await;
+        let running = running.map_err(|error| not_started(&BackendError::from(error)))?;
         let mut streams = Streams::default();
         let ended = timeout_at(at, streams.read_to_end(running, self.settings.max_output.as_usize())).await;
         let took = began.elapsed();
         let secrets = job.environment.secrets();
-        let failed = |why: String| Status::unknown(format!("`{shown}` {why}{}", ended::tail(&streams.errors, secrets)));
-        let Ok(ended) = ended else { return Err(failed(format!("was not done in time, stopped by {limit}"))) };
+        let failed = |end, why: String| {
+            let status = Status::unknown(format!("`{shown}` {why}{}", ended::tail(&streams.errors, secrets)));
+            RunError { end, status }
+        };
+        let Ok(ended) = ended else {
+            return Err(failed(RunEnd::Timeout, format!("was not done in time, stopped by {limit}")));
+        };
         let ended = match ended {
             Ok(ended) => ended,
             Err(RunFailure::TooMuch) => {
                 let max = self.settings.max_output;
-                return Err(failed(format!("wrote more than {max} to stdout (`maxOutput`), stopped")));
+                return Err(failed(RunEnd::Output, format!("wrote more than {max} to stdout (`maxOutput`), stopped")));
             }
             Err(RunFailure::Unread(error)) => {
-                return Err(failed(format!("has an output that cannot be read: {error}")));
+                return Err(failed(RunEnd::Output, format!("has an output that cannot be read: {error}")));
             }
-            Err(RunFailure::Launcher(error)) => return Err(failed(format!("failed: {error}"))),
+            Err(RunFailure::Launcher(error)) => return Err(failed(RunEnd::Unknown, format!("failed: {error}"))),
         };
-        ended::check(&ended, job.init, &self.settings.limits).map_err(failed)?;
+        ended::check(&ended, job.init, &self.settings.limits).map_err(|why| failed(RunEnd::of(&ended), why))?;
         let stderr = ended::text(&streams.errors, secrets);
         Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak })
     }

@@ -14,6 +14,7 @@ use self::{allow::AllowRules, verdicts::Verdicts};
 use crate::{
     config::PluginSettings,
     grpc::status::Status,
+    guard::Guard,
     metrics::PluginMetrics,
     plugin::{Plugin, PluginError},
     run::{RunEnvironment, Runner},
@@ -43,6 +44,7 @@ pub(crate) struct Served {
     environment: RunEnvironment,
     allow: AllowRules,
     verdicts: Verdicts,
+    guard: Arc<Guard>,
     metrics: PluginMetrics,
     common: Common,
 }
@@ -92,6 +94,7 @@ impl Served {
             plugin: ArcSwap::from_pointee(plugin),
             seen: Mutex::new(FileState { stamp }),
             verdicts: Verdicts::default(),
+            guard: Arc::new(Guard::new(settings.guard)),
             runner: Runner::new(&common.launchers, settings, concurrency),
             common: common.clone(),
             allow,

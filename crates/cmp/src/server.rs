@@ -153,6 +153,7 @@ impl Server {
             };
             let failed = ServerError::system(format!("the admin address {address}"));
             let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
+            tracing::info!(address = shown_address(&listener, address), "serving probes and metrics");
             tokio::spawn(admin::serve(listener, Arc::new(view)));
         }
         if let Some((config, base)) = self.listen {
@@ -160,8 +161,7 @@ impl Server {
             let network = Network::new(&config, &base, plugins.collect(), calls.clone(), connections.clone())?;
             let failed = ServerError::system(format!("the address {} (`listen`)", config.address));
             let listener = tokio::net::TcpListener::bind(config.address).await.map_err(failed)?;
-            let address = listener.local_addr().map_or_else(|_| config.address.to_string(), |at| at.to_string());
-            tracing::info!(address, "serving by TLS");
+            tracing::info!(address = shown_address(&listener, config.address), "serving by TLS");
             tokio::spawn(Arc::new(network).serve(listener));
         }
         // Last, when nothing else can fail: the repo-server waits for ever on a connection that is accepted and not served.
@@ -234,6 +234,11 @@ async fn ended(calls: &watch::Sender<usize>, connections: &watch::Sender<usize>)
             begun = timeout(LAST_CALLS, calls.wait_for(|count| *count > 0)) => if begun.is_err() { return },
         }
     }
+}
+
+/// The address of `listener`, whose port may not be the configured one.
+fn shown_address(listener: &tokio::net::TcpListener, configured: std::net::SocketAddr) -> String {
+    listener.local_addr().unwrap_or(configured).to_string()
 }
 
 fn listen_to(kind: SignalKind) -> Result<tokio::signal::unix::Signal, ServerError> {

@@ -17,6 +17,7 @@ use crate::{
         status::{Code, Status},
         timeout,
     },
+    reflection,
     served::Served,
 };
 
@@ -64,13 +65,17 @@ impl Service {
         let (head, body) = request.into_parts();
         let mut messages = MessageReader::new(body);
         let path = head.uri.path();
+        if reflection::is_path(path) {
+            return reflection::serve(messages);
+        }
         let method = path.strip_prefix(PLUGIN);
         let result = match method {
             Some(method) => self.call(method, &mut messages, deadline).await,
             None if path.strip_prefix(HEALTH) == Some("Check") => {
                 Ok(reply::answer(&HealthCheckResponse { status: SERVING }))
             }
-            None => Err(unimplemented(path)),
+            // Such a client may wait for an answer before it goes on.
+            None => return reply::failure(&unimplemented(path)),
         };
         // A deadline that has passed leaves the client's stream to the client.
         let _ = timeout_at(deadline.unwrap_or(began + DRAINING), messages.drain()).await;

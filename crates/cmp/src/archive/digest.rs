@@ -19,6 +19,15 @@ impl fmt::Display for TreeDigest {
 
 /// The digest of `entries`. Whether a file is executable counts only if `has_modes`: otherwise no written file is.
 pub(crate) fn digest(entries: &Entries, has_modes: bool) -> TreeDigest {
+    of_entries(entries.iter(), has_modes)
+}
+
+/// As [`digest`], without `.git`, which each checkout has anew.
+pub(crate) fn digest_without_git(entries: &Entries, has_modes: bool) -> TreeDigest {
+    of_entries(entries.iter().filter(|(path, _)| *path != b".git" && !path.starts_with(b".git/")), has_modes)
+}
+
+fn of_entries<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a Entry)>, has_modes: bool) -> TreeDigest {
     let mut hash = Sha256::new();
     hash.update([b'1', u8::from(has_modes)]);
     for (path, entry) in entries {

@@ -1,13 +1,17 @@
-//! Asks a plugin as Argo CD does, over a connection in memory.
+//! Asks a plugin as Argo CD does, over a connection in memory or to another server.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::{io::duplex, sync::watch};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, duplex},
+    net::{TcpStream, UnixStream},
+    sync::watch,
+};
 
 use crate::{
     grpc::{
@@ -46,8 +50,30 @@ pub(super) async fn ask<M: Message + Default>(
     M::decode(&mut message).map_err(|error| Status::unknown(error.to_string()))
 }
 
-async fn exchange(stream: TokioIo<tokio::io::DuplexStream>, method: &str, body: Bytes) -> Result<Bytes, Status> {
-    let failed = |error: &dyn std::fmt::Display| Status::unknown(format!("the connection in memory failed: {error}"));
+/// Asks `method` of the server at `target`: a path of a unix socket, or an address without TLS, such as `127.0.0.1:8080`.
+///
+/// # Errors
+/// When nothing listens there.
+pub(super) async fn ask_at<M: Message + Default>(
+    target: &str,
+    method: &str,
+    metadata: Metadata,
+    archive: &[u8],
+) -> io::Result<Result<M, Status>> {
+    let body = body(metadata, archive);
+    let answered = if target.contains('/') {
+        exchange(TokioIo::new(UnixStream::connect(target).await?), method, body).await
+    } else {
+        exchange(TokioIo::new(TcpStream::connect(target).await?), method, body).await
+    };
+    Ok(answered.and_then(|mut message| M::decode(&mut message).map_err(|error| Status::unknown(error.to_string()))))
+}
+
+async fn exchange<S>(stream: TokioIo<S>, method: &str, body: Bytes) -> Result<Bytes, Status>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let failed = |error: &dyn std::fmt::Display| Status::unknown(format!("the connection failed: {error}"));
     let connecting = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await;
     let (mut sender, connection) = connecting.map_err(|error| failed(&error))?;
     let connection = tokio::spawn(connection);

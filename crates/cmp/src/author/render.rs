@@ -10,7 +10,8 @@ use domain::document::yaml;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    client::ask,
+    client::{ask, ask_at},
+    compare,
     pack::{PackError, pack},
 };
 use crate::{
@@ -34,6 +35,8 @@ pub(crate) struct Request {
     pub(crate) app: String,
     /// Variables, as `NAME=value`.
     pub(crate) env: Vec<String>,
+    /// Another server to compare with: a socket's path, or an address.
+    pub(crate) against: Option<String>,
 }
 
 /// What Argo CD would see.
@@ -43,6 +46,8 @@ pub(crate) struct Rendered {
     pub(crate) manifests: Vec<String>,
     /// Notes for the author, in lines.
     pub(crate) notes: Vec<String>,
+    /// What another server gives differently, if there is one. Then `manifests` is empty.
+    pub(crate) differences: Option<Vec<String>>,
 }
 
 /// Why nothing was rendered.
@@ -57,6 +62,15 @@ pub(crate) enum RenderError {
     /// The plugin failed. Argo CD would show this text.
     #[error("{0}")]
     Failed(#[from] Status),
+    /// The other server is not there.
+    #[error("{target}: {cause}")]
+    Against {
+        /// Its socket or address.
+        target: String,
+        /// The system's error.
+        #[source]
+        cause: std::io::Error,
+    },
     /// A folder for the work cannot be made.
     #[error("the work folder: {0}")]
     Work(#[source] std::io::Error),
@@ -74,8 +88,13 @@ pub(crate) async fn render(request: Request, work: &Path) -> Result<Rendered, Re
     let archive = pack(&request.repository)?;
     let metadata = metadata(&request.app, &request.env, &archive);
     let mut notes = vec![format!("archive: {} bytes", archive.len())];
+    let mut differences = Vec::new();
     if plugin.plugin().has_discovery() {
         let verdict: RepositoryResponse = ask(&plugin, "MatchRepository", metadata.clone(), &archive).await?;
+        if let Some(target) = &request.against {
+            let theirs = against(target, "MatchRepository", metadata.clone(), &archive).await?;
+            differences.extend(compare::verdicts(verdict, theirs));
+        }
         let verdict = if verdict.is_supported {
             "the plugin is for this folder"
         } else {
@@ -84,8 +103,17 @@ pub(crate) async fn render(request: Request, work: &Path) -> Result<Rendered, Re
         notes.push(format!("discovery: {verdict}"));
     }
     let began = Instant::now();
-    let answer: Result<ManifestResponse, _> = ask(&plugin, "GenerateManifest", metadata, &archive).await;
+    let answer: Result<ManifestResponse, _> = ask(&plugin, "GenerateManifest", metadata.clone(), &archive).await;
     common.launchers.close().await;
+    if let Some(target) = &request.against {
+        let theirs: Result<ManifestResponse, _> = against(target, "GenerateManifest", metadata, &archive).await?;
+        if let (Err(own), Err(theirs)) = (&answer, &theirs) {
+            notes.push(format!("both fail. Here: {own}\nThere: {theirs}"));
+        }
+        let of = |answer: Result<ManifestResponse, Status>| answer.map(|answer| answer.manifests);
+        differences.extend(compare::manifests(of(answer), of(theirs)));
+        return Ok(Rendered { manifests: Vec::new(), notes, differences: Some(differences) });
+    }
     let ManifestResponse { manifests, .. } = answer?;
     let took = began.elapsed().as_millis();
     for text in &manifests {
@@ -97,7 +125,18 @@ pub(crate) async fn render(request: Request, work: &Path) -> Result<Rendered, Re
     if manifests.is_empty() {
         notes.push(format!("no manifests, on purpose, in {took} ms"));
     }
-    Ok(Rendered { manifests, notes })
+    Ok(Rendered { manifests, notes, differences: None })
+}
+
+/// The answer of the other server.
+async fn against<M: prost::Message + Default>(
+    target: &str,
+    method: &str,
+    metadata: Metadata,
+    archive: &[u8],
+) -> Result<Result<M, Status>, RenderError> {
+    let answered = ask_at(target, method, metadata, archive).await;
+    answered.map_err(|cause| RenderError::Against { target: target.to_owned(), cause })
 }
 
 fn metadata(app: &str, env: &[String], archive: &[u8]) -> Metadata {

@@ -1,10 +1,17 @@
 //! Answers of calls, as HTTP/2 carries them.
 
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::body::{Body, Frame};
 use prost::Message;
-use std::convert::Infallible;
+use tokio::sync::mpsc;
 
 use super::status::Status;
 
@@ -17,8 +24,34 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The size of a message's head: whether it is compressed, and its length.
 const HEAD: usize = 5;
 
+/// Frames of an answer that is made while it is sent.
+struct Frames(mpsc::Receiver<Frame<Bytes>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|frame| frame.map(Ok))
+    }
+}
+
 /// The answer `message`.
 pub(crate) fn answer(message: &impl Message) -> Response<ReplyBody> {
+    let trailers = async { Some(Ok(trailers(None))) };
+    reply(Full::new(frame(message)).with_trailers(trailers).boxed_unsync())
+}
+
+/// An answer of the messages and trailers that come from `frames`.
+pub(crate) fn stream(frames: mpsc::Receiver<Frame<Bytes>>) -> Response<ReplyBody> {
+    reply(Frames(frames).boxed_unsync())
+}
+
+/// A message with its head.
+pub(crate) fn frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(HEAD + length);
     frame.put_u8(0);
@@ -26,18 +59,23 @@ pub(crate) fn answer(message: &impl Message) -> Response<ReplyBody> {
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     // A `BytesMut` grows, so there is always room.
     let _ = message.encode(&mut frame);
-    let trailers = async { Some(Ok(HeaderMap::from_iter([(STATUS, HeaderValue::from_static("0"))]))) };
-    reply(Full::new(frame.freeze()).with_trailers(trailers).boxed_unsync())
+    frame.freeze()
+}
+
+/// The end of a call that failed with `status`, or was good.
+pub(crate) fn trailers(status: Option<&Status>) -> HeaderMap {
+    let code = status.map_or(0, |status| status.code as u16);
+    let mut fields = HeaderMap::from_iter([(STATUS, HeaderValue::from(code))]);
+    if let Some(Ok(message)) = status.map(|status| HeaderValue::from_str(&status.encoded())) {
+        fields.insert(MESSAGE, message);
+    }
+    fields
 }
 
 /// The answer of a call that failed.
 pub(crate) fn failure(status: &Status) -> Response<ReplyBody> {
     let mut reply = reply(Full::default().boxed_unsync());
-    let fields = reply.headers_mut();
-    fields.insert(STATUS, HeaderValue::from(status.code as u16));
-    if let Ok(message) = HeaderValue::from_str(&status.encoded()) {
-        fields.insert(MESSAGE, message);
-    }
+    reply.headers_mut().extend(trailers(Some(status)));
     reply
 }
 

@@ -1,14 +1,69 @@
 //! How a run ended, in words for a user of Argo CD.
 
+use std::borrow::Cow;
+
 use nix::sys::signal::Signal;
 
-use crate::{config::Limits, plugin::Command};
+use crate::{config::Limits, grpc::status::Status, plugin::Command};
 use domain::{secret::Secrets, visible::visible};
 use launcher::{Ended, ExitKind};
 
 /// How much of the end of stderr a message shows: lines, and characters.
 const LINES: usize = 20;
 const CHARACTERS: usize = 2000;
+
+/// A run that failed.
+#[derive(Debug)]
+pub(crate) struct RunError {
+    /// How it ended.
+    pub(crate) end: RunEnd,
+    /// What a user of Argo CD reads of it.
+    pub(crate) status: Status,
+}
+
+/// How a run ended, for the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunEnd {
+    /// By itself.
+    Code(i32),
+    /// By a signal, such as one of a limit.
+    Signal,
+    /// It left processes behind.
+    LeftBehind,
+    /// Its time was over.
+    Timeout,
+    /// Its output is too large, or cannot be read.
+    Output,
+    /// It did not start: no place in time, no program, no launcher.
+    NotStarted,
+    /// The system did not say how.
+    Unknown,
+}
+
+impl RunEnd {
+    /// How the processes of a run ended.
+    pub(super) fn of(ended: &Ended) -> Self {
+        match ended.how {
+            ExitKind::Code(0) if ended.is_cut => Self::LeftBehind,
+            ExitKind::Code(code) => Self::Code(code),
+            ExitKind::Signal(_) => Self::Signal,
+            ExitKind::Unknown => Self::Unknown,
+        }
+    }
+
+    /// The value of the metrics' label. Exit codes are 0 to 255.
+    pub(crate) fn label(self) -> Cow<'static, str> {
+        match self {
+            Self::Code(code) => code.to_string().into(),
+            Self::Signal => "signal".into(),
+            Self::LeftBehind => "left_behind".into(),
+            Self::Timeout => "timeout".into(),
+            Self::Output => "output".into(),
+            Self::NotStarted => "not_started".into(),
+            Self::Unknown => "unknown".into(),
+        }
+    }
+}
 
 /// Checks that a run ended well.
 ///

@@ -1,6 +1,11 @@
 //! The four calls of a plugin server.
 
-use tokio::time::{Instant, timeout_at};
+use std::sync::Arc;
+
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Served,
@@ -22,6 +27,7 @@ use crate::{
         reader::MessageReader,
         status::Status,
     },
+    guard::{HeldError, inputs::Inputs},
     output,
     plugin::{Command, Discover, Plugin, fields},
     run::{Job, RunEnvironment, RunOutput},
@@ -66,15 +72,44 @@ impl Served {
                 "it is not known whether the plugin is for this folder, since discovery failed: {why}"
             )));
         }
+        let inputs = Inputs::new(&plugin, &archive.entries, &metadata.app_rel_path, &metadata.env);
         let (init, command) = (plugin.init.as_ref(), &plugin.generate);
         let task = Task { metadata: &metadata, archive, environment: &environment, init, command, deadline };
         let output = self.run(&plugin, task).await.map_err(|error| error.within("error generating manifests"))?;
+        let began = Instant::now();
         let manifests = output::manifests(output.stdout, self.runner.settings().allow_blank).map_err(|error| {
             let stderr =
                 if output.stderr.is_empty() { String::new() } else { format!("; stderr: {}", output.stderr.trim()) };
             Status::unknown(format!("error generating manifests: `{}`: {error}{stderr}", plugin.generate.program))
         })?;
+        let manifests = self.guarded(inputs, manifests, &environment).await?;
+        self.metrics.answered(began.elapsed());
         Ok(ManifestResponse { manifests, source_type: String::new() })
+    }
+
+    /// The manifests, unless the guard holds them.
+    async fn guarded(
+        &self,
+        inputs: Inputs,
+        manifests: Vec<String>,
+        environment: &RunEnvironment,
+    ) -> Result<Vec<String>, Status> {
+        let guard = Arc::clone(&self.guard);
+        // Many megabytes may have to be parsed.
+        let checked = spawn_blocking(move || {
+            guard.check(&inputs, &manifests, std::time::Instant::now())?;
+            Ok(manifests)
+        });
+        let checked =
+            checked.await.map_err(|_| Status::unknown("the manifests were not compared, since the server ends"))?;
+        checked.map_err(|error: HeldError| {
+            self.metrics.held.inc();
+            let (plugin, application) =
+                (self.plugin().full_name(), environment.get("ARGOCD_APP_NAME").unwrap_or_default());
+            let error = environment.secrets().redact(&error.to_string());
+            tracing::warn!(plugin, application, error, "manifests are held");
+            Status::unknown(format!("the manifests are {error}"))
+        })
     }
 
     /// `MatchRepository`. A failure never reads as "not this plugin's".
@@ -207,6 +242,7 @@ impl Served {
         let job = Job { plugin: &name, init, command, tree: &tree, folder: &folder, environment, deadline };
         let run = self.runner.run(job).await;
         self.metrics.ran(&run);
+        let run = run.map_err(|error| error.status);
         let application = environment.get("ARGOCD_APP_NAME").unwrap_or_default();
         let (path, program) = (&metadata.app_rel_path, &command.program);
         match &run {

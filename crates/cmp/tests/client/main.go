@@ -291,6 +291,14 @@ func main() {
 		os.Exit(2)
 	}
 	r.socket, r.method = os.Args[1], os.Args[2]
+	if version, found := strings.CutPrefix(r.method, "Reflect/"); found {
+		result, err := reflect(r.socket, version)
+		if err != nil {
+			result = map[string]any{"code": status.Code(err).String(), "error": err.Error()}
+		}
+		json.NewEncoder(os.Stdout).Encode(result)
+		return
+	}
 	flag.CommandLine.Parse(os.Args[3:])
 	if folder != "" {
 		tgz, err := archive(folder)

@@ -51,3 +51,24 @@ fn a_server_without_a_usable_plugin_says_why() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && error.contains("kind must be ConfigManagementPlugin"), "{error}");
 }
+
+/// A container's first process gets all orphans, and must wait for each of them.
+#[test]
+fn a_thousand_orphans_leave_no_zombie() {
+    let text = "i=0; while [ $i -lt 1000 ]; do (true &); i=$((i+1)); done; sleep 1; echo \"pid: $(readlink /proc/self/ns/pid)\"";
+    let mut gateway = Gateway::sidecar_as_first_process(&script(text));
+    gateway.file("x", "");
+    let answer = gateway.ask("GenerateManifest", ".", &[]);
+    let own = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let manifests = answer.manifests();
+    assert!(manifests[0].starts_with("pid: pid:[") && !manifests[0].contains(own.to_str().unwrap()), "{answer:?}");
+    let states = gateway.states();
+    assert!(states.len() > 1, "{states:?}");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while gateway.states().contains(&'Z') {
+        assert!(std::time::Instant::now() < until, "{:?}", gateway.states());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    gateway.terminate();
+    assert!(gateway.wait().success());
+}

@@ -29,6 +29,32 @@ fn kpt_renders_a_package() {
 }
 
 #[test]
+fn helmfile_renders_its_releases() {
+    let gateway = Gateway::sidecar_called("helmfile-v1.0", &example("helmfile"));
+    gateway.file(
+        "shop/helmfile.yaml",
+        "environments:\n  default: {}\n  prod: {}\nreleases:\n- name: front\n- name: back\n",
+    );
+    gateway.file("other/x.yaml", "a: b\n");
+    let ask = |method: &str, app: &str, environment: &str| {
+        let environment = format!("ARGOCD_ENV_ENVIRONMENT={environment}");
+        let flags = ["-env", "ARGOCD_APP_NAMESPACE=shops", "-env", &environment];
+        crate::support::answers(gateway.begin("helmfile-v1.0", method, app, &flags)).remove(0)
+    };
+    assert!(ask("MatchRepository", "shop", "").is_supported() && !ask("MatchRepository", "other", "").is_supported());
+    for (environment, label) in [("", "default"), ("prod", "prod"), ("prod", "prod")] {
+        let of = |name: &str| {
+            format!(
+                "---\nkind: Deployment\nmetadata: {{name: {name}, namespace: shops, labels: {{environment: {label}}}}}\n"
+            )
+        };
+        assert_eq!(ask("GenerateManifest", "shop", environment).manifests(), [of("front") + &of("back")]);
+    }
+    let failed = ask("GenerateManifest", "shop", "none");
+    assert!(failed.error().contains("failed exit status 3: err: no releases found"), "{failed:?}");
+}
+
+#[test]
 fn a_pipe_joins_programs() {
     let gateway = Gateway::sidecar_called("pipe", &example("pipe"));
     gateway.file("a.yaml", "kind: A\nlocal: x\n").file("b.yaml", "kind: B\n");
@@ -77,4 +103,34 @@ fn authors_see_what_argo_cd_would_see() {
     let text = String::from_utf8(program(&["check", repository]).stdout).unwrap();
     assert!(text.contains("spec.lockRepo is unknown") && text.contains("not found in $PATH"), "{text}");
     assert!(!program(&["check", Path::new("/nothing").to_str().unwrap()]).status.success());
+}
+
+#[test]
+fn render_names_what_another_server_gives_differently() {
+    let gateway = Gateway::sidecar_called("pipe", &example("pipe"));
+    gateway.file("a.yaml", "kind: A\nmetadata: {name: x}\n").file("b.yaml", "kind: B\n");
+    let plugin = repository().join("docs/cmp/examples/pipe").display().to_string();
+    let folder = gateway.path("repository").display().to_string();
+    let against = |socket: &std::path::Path, more: &[&str]| {
+        let socket = socket.display().to_string();
+        let words = ["render", folder.as_str(), "--plugin", plugin.as_str(), "--against", socket.as_str()];
+        program(&[&words[..], more].concat())
+    };
+    let socket = gateway.socket("pipe");
+    let equal = against(&socket, &[]);
+    assert!(equal.status.success() && equal.stdout.is_empty(), "{equal:?}");
+    // The other server has another plugin of the same name.
+    let other = example("pipe")
+        .replace("command: [", "command: [sh, -c, 'echo \"kind: A\"; echo \"metadata: {name: x, labels: {a: b}}\"', ");
+    assert_ne!(other, example("pipe"));
+    std::fs::write(gateway.path("config/plugin.yaml"), &other).unwrap();
+    let different = against(&socket, &[]);
+    let text = String::from_utf8(different.stdout).unwrap();
+    assert!(!different.status.success(), "{text}");
+    assert_eq!(text, "A: x: .metadata.labels is null here, {\"a\":\"b\"} there\nB: *: only here\n");
+    let failed = against(&socket, &["--env", "ARGOCD_ENV_PIPE=false"]);
+    let text = String::from_utf8(failed.stdout).unwrap();
+    assert!(text.starts_with("an error here, manifests there: ") && !failed.status.success(), "{text}");
+    let away = against(&gateway.path("no.sock"), &[]);
+    assert!(String::from_utf8(away.stderr).unwrap().contains("no.sock: No such file"));
 }

@@ -35,10 +35,7 @@ fn serve(certificates: &Path, callers: &str) -> (Gateway, String) {
     );
     let second = script("echo 'a: second'").replace("demo", "second").replace("v1.0", "''");
     let mut gateway = Gateway::serve(&config, &[("first", DEMO), ("second", &second)]);
-    gateway.wait_for_log("serving by TLS");
-    let log = gateway.log();
-    let (_, after) = log.split_once("serving by TLS\",\"address\":\"").unwrap();
-    let address = after.split('"').next().unwrap().to_owned();
+    let address = gateway.address("serving by TLS");
     gateway.file("demo.yaml", "a: b\n");
     (gateway, address)
 }

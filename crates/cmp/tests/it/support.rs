@@ -1,6 +1,7 @@
 //! A server in a process of its own, and the client.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -42,6 +43,8 @@ pub(crate) fn script(text: &str) -> String {
 pub(crate) struct Gateway {
     child: Child,
     folder: TempDir,
+    /// Whether the server is the child of `child`.
+    is_inner: bool,
 }
 
 impl Gateway {
@@ -50,14 +53,27 @@ impl Gateway {
         Self::sidecar_called("demo-v1.0", plugin)
     }
 
+    /// A sidecar with this plugin, as process 1 of a namespace of its own.
+    pub(crate) fn sidecar_as_first_process(plugin: &str) -> Self {
+        let mut before = vec!["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+        if !nix::unistd::geteuid().is_root() {
+            before.extend(["--user", "--map-root-user"]);
+        }
+        Self::sidecar_by(&before, "demo-v1.0", plugin)
+    }
+
     /// A sidecar with this plugin, whose socket is called `name`.
     pub(crate) fn sidecar_called(name: &str, plugin: &str) -> Self {
+        Self::sidecar_by(&[], name, plugin)
+    }
+
+    fn sidecar_by(before: &[&str], name: &str, plugin: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("config")).unwrap();
         fs::write(folder.path().join("config/plugin.yaml"), plugin).unwrap();
         let config = folder.path().join("config");
         let arguments = ["--config-dir-path".as_ref(), config.as_os_str()];
-        let mut gateway = Self::start(&arguments, folder);
+        let mut gateway = Self::start(before, &arguments, folder);
         gateway.wait_for_socket(name);
         gateway
     }
@@ -73,19 +89,22 @@ impl Gateway {
         let text = format!("sockets: {}\nwork: {}\n{config}", sockets.display(), work.display());
         let file = folder.path().join("cmp.yaml");
         fs::write(&file, text).unwrap();
-        let mut gateway = Self::start(&["serve".as_ref(), "-c".as_ref(), file.as_os_str()], folder);
+        let mut gateway = Self::start(&[], &["serve".as_ref(), "-c".as_ref(), file.as_os_str()], folder);
         let sockets = gateway.path("sockets");
         let served = || fs::read_dir(&sockets).map_or(0, |found| found.flatten().filter(is_socket).count());
         gateway.wait_until(|| served() == plugins.len());
         gateway
     }
 
-    fn start(arguments: &[&std::ffi::OsStr], folder: TempDir) -> Self {
+    /// Starts the server by the program `before`, if there is one.
+    fn start(before: &[&str], arguments: &[&std::ffi::OsStr], folder: TempDir) -> Self {
         for name in ["sockets", "work", "repository"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         let log = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_cmp-gateway"))
+        let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_cmp-gateway")]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .args(arguments)
             .env("ARGOCD_PLUGINSOCKFILEPATH", folder.path().join("sockets"))
             .env("ARGOCD_CMP_WORKDIR", folder.path().join("work"))
@@ -97,7 +116,7 @@ impl Gateway {
             .stderr(log)
             .spawn()
             .unwrap();
-        Self { child, folder }
+        Self { child, folder, is_inner: !before.is_empty() }
     }
 
     fn wait_for_socket(&mut self, name: &str) {
@@ -119,6 +138,14 @@ impl Gateway {
     pub(crate) fn wait_for_log(&mut self, text: &str) {
         let log = self.path("log");
         self.wait_until(|| fs::read_to_string(&log).is_ok_and(|log| log.contains(text)));
+    }
+
+    /// The address after which the log says `text`.
+    pub(crate) fn address(&mut self, text: &str) -> String {
+        self.wait_for_log(text);
+        let log = self.log();
+        let (_, after) = log.split_once(&format!("{text}\",\"address\":\"")).unwrap();
+        after.split('"').next().unwrap().to_owned()
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -160,8 +187,30 @@ impl Gateway {
 
     /// Asks the server to end.
     pub(crate) fn terminate(&self) {
-        let id = Pid::from_raw(self.child.id().try_into().unwrap());
-        kill(id, Signal::SIGTERM).unwrap();
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let inner = children.split_whitespace().next().filter(|_| self.is_inner);
+        let id = inner.map_or(id, |inner| inner.parse().unwrap());
+        kill(Pid::from_raw(id.try_into().unwrap()), Signal::SIGTERM).unwrap();
+    }
+
+    /// The states of all processes that the server has started, and of itself.
+    pub(crate) fn states(&self) -> Vec<char> {
+        let stats: HashMap<u32, (char, u32)> = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| {
+                let id = entry.file_name().to_str()?.parse().ok()?;
+                let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+                let mut after = stat.rsplit_once(") ")?.1.split(' ');
+                Some((id, (after.next()?.chars().next()?, after.next()?.parse().ok()?)))
+            })
+            .collect();
+        let is_own = |id: &u32| {
+            let parents = std::iter::successors(Some(*id), |id| stats.get(id).map(|(_, parent)| *parent));
+            parents.take(100).any(|id| id == self.child.id())
+        };
+        stats.iter().filter(|(id, _)| is_own(id)).map(|(_, (state, _))| *state).collect()
     }
 
     /// How the server ended.
@@ -245,7 +294,7 @@ pub(crate) fn repository() -> PathBuf {
 /// Where programs are: those of the examples, and their stand-ins.
 pub(crate) fn path_of_examples() -> std::ffi::OsString {
     let stand_ins = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand-ins");
-    let examples = ["kpt", "pipe"].map(|name| repository().join("docs/cmp/examples").join(name));
+    let examples = ["helmfile", "kpt", "pipe"].map(|name| repository().join("docs/cmp/examples").join(name));
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(examples.into_iter().chain([stand_ins]).chain(std::env::split_paths(&path))).unwrap()
 }

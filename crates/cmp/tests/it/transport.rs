@@ -18,6 +18,43 @@ fn argo_cd_reaches_a_plugin() {
     assert_eq!(gateway.ask("Nothing", ".", &[]).code(), "Unimplemented");
 }
 
+/// `tests/client/reflect.go` checks the descriptors themselves, with Go's library and with those that grpc-go has.
+#[test]
+fn services_describe_themselves() {
+    let gateway = Gateway::sidecar(DEMO);
+    for version in ["v1", "v1alpha"] {
+        let Answer(found) = gateway.ask(&format!("Reflect/{version}"), ".", &[]);
+        let services = [
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
+            "plugin.ConfigManagementPluginService",
+        ];
+        assert_eq!(found["services"], serde_json::json!(services), "{found}");
+        let expected = serde_json::json!({
+            "Check": {"status": "SERVING"},
+            "CheckPluginConfiguration": {"isDiscoveryConfigured": true, "provideGitCreds": false},
+        });
+        assert_eq!(found["calls"], expected, "{found}");
+        let plugin = "cmpserver/plugin/plugin.proto";
+        for (symbol, file, code) in [
+            ("plugin.File.chunk", plugin, 0),
+            ("plugin.ConfigManagementPluginService.MatchRepository", plugin, 0),
+            ("repository.ParameterAnnouncement.MapEntry", "reposerver/repository/repository.proto", 0),
+            ("grpc.health.v1.HealthCheckResponse.ServingStatus", "grpc/health/v1/health.proto", 0),
+            ("nothing", "", 5),
+            ("plugin.File.nothing", "", 5),
+            ("plugin.ConfigManagementPluginService.Nothing", "", 5),
+        ] {
+            assert_eq!(found[symbol], serde_json::json!([file, code]), "{symbol}");
+        }
+        for (question, code) in [("extensions", 0), ("extension", 5), ("no file", 5), ("empty", 3)] {
+            assert_eq!(found[question], code, "{question}");
+        }
+    }
+    assert_eq!(gateway.ask("Reflect/v2", ".", &[]).code(), "Unimplemented");
+}
+
 /// Without the filter, hyper resets the stream, and no handler is called. If this test fails, the filter has become needless.
 #[tokio::test(flavor = "multi_thread")]
 async fn hyper_alone_refuses_argo_cd() {
