@@ -6,7 +6,6 @@ use super::{
     cloud::{Cloud, Replied, credentials_xml, with_json},
     ways::{log_in, soon},
 };
-use outbound::Identity;
 
 const ECR: &str = "123456789012.dkr.ecr.eu-central-1.amazonaws.com";
 
