@@ -77,8 +77,10 @@ contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
 	tests/schemathesis target/debug/appset-gateway
 
 .PHONY: clouds
-clouds: $(VENV)/done gateway ## Compare identities at clouds with botocore, google-auth and azure-identity, and ask moto
+clouds: $(VENV)/done gateway ## Compare identities at clouds with botocore, google-auth and azure-identity, and ask moto and docker-registry
 	$(VENV)/bin/python tests/clouds/compare target/debug/appset-gateway
+	@tools/need docker-registry:docker-registry
+	$(VENV)/bin/python tests/clouds/acr target/debug/appset-gateway
 
 .PHONY: clouds-facts
 clouds-facts: $(VENV)/done ## Make the tables of crates/clouds/facts again, with botocore

@@ -22,6 +22,7 @@ use domain::{
 use engine::route::RouteTable;
 use hooks::Hooks;
 use lang::scope::NameScope;
+use launcher::Launchers;
 use oci::Registries;
 use outbound::{Outbound, SystemNames};
 use tls::ServerTls;
@@ -82,6 +83,11 @@ impl Setup {
     /// The HTTP clients of the routes, and those of the candidates of shadows, if there are any.
     pub(crate) fn outbound(&self) -> (&Arc<Outbound>, Option<&Arc<Outbound>>) {
         (&self.shared.outbound, self.shared.isolated.as_ref().map(|isolated| &isolated.outbound))
+    }
+
+    /// The registries of the routes.
+    pub(crate) fn registries(&self) -> &Registries {
+        &self.shared.registries
     }
 
     /// Builds everything that `loaded` describes, and takes over the unchanged parts of `before`. Opens no socket and runs no backend.
@@ -217,7 +223,7 @@ fn build_auth(
 
 impl Clients {
     fn build(config: &Config, raw: Vec<Value>, base: &BaseDir, common: &Common, problems: &mut Problems) -> Self {
-        let (outbound, registries) = clients(config, base, common, problems);
+        let (outbound, registries) = clients(config, base, common, &common.launchers, problems);
         Self { raw, outbound, registries: Arc::new(registries), isolated: None }
     }
 
@@ -227,8 +233,8 @@ impl Clients {
             self.isolated = None;
         } else if self.isolated.is_none() {
             // Its problems are those of the other clients.
-            let (outbound, registries) = clients(config, base, common, &mut Problems::default());
             let launchers = Arc::clone(&common.isolated_launchers);
+            let (outbound, registries) = clients(config, base, common, &launchers, &mut Problems::default());
             let evaluators = Arc::clone(&common.isolated_evaluators);
             self.isolated = Some(Arc::new(IsolatedClients { outbound, registries, launchers, evaluators }));
         }
@@ -236,7 +242,13 @@ impl Clients {
 }
 
 /// HTTP clients and registries that nothing uses yet.
-fn clients(config: &Config, base: &BaseDir, common: &Common, problems: &mut Problems) -> (Arc<Outbound>, Registries) {
+fn clients(
+    config: &Config,
+    base: &BaseDir,
+    common: &Common,
+    launchers: &Arc<Launchers>,
+    problems: &mut Problems,
+) -> (Arc<Outbound>, Registries) {
     let (root, clock) = (Path::root(), &common.clock);
     let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
     let reaching = || Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy.clone());
@@ -249,7 +261,8 @@ fn clients(config: &Config, base: &BaseDir, common: &Common, problems: &mut Prob
     let outbound = reaching().counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
     let outbound = Arc::new(outbound.with_identities(identities));
     let path = root.key("registries");
-    let registries = Registries::build(&config.registries, base, &outbound, Arc::clone(clock), &path, problems);
+    let registries =
+        Registries::build(&config.registries, base, &outbound, launchers, Arc::clone(clock), &path, problems);
     (outbound, registries)
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
 mod identities;
+mod missing;
 
 use self::identities::Wanted;
 use super::{exit, print, print_json};
@@ -79,7 +80,7 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
         Ok(((app, report), store, wanted)) => {
             let setup = app.setup();
             let identities = setup.routes.iter().map(|route| identity(route)).collect();
-            let at_clouds = wanted.lines(setup.outbound().0.identities());
+            let at_clouds = wanted.lines(setup.outbound().0.identities(), setup.registries());
             let tried = connect.then(|| (app.setup(), store, wanted));
             (report, identities, at_clouds, lacks(&app)?, app.exposed_secrets(), tried)
         }
@@ -118,7 +119,7 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     let is_good = match tried {
         Some((setup, store, wanted)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let knows_identities = runtime.block_on(wanted.ask(setup.outbound().0.identities()));
+            let knows_identities = runtime.block_on(wanted.ask(setup.outbound().0.identities(), setup.registries()));
             let reaches_sources = try_sources(&setup)? && knows_identities;
             store.map_or(Ok(true), |(store, base)| try_store(&store, &base))? && reaches_sources
         }

@@ -154,7 +154,8 @@ mod tests {
         let launchers = Arc::new(Launchers::new("/proc/self/exe".into(), 1));
         let registries = BTreeMap::default();
         let root = Path::root();
-        let registries = Registries::build(&registries, &base, &outbound, Arc::clone(&clock), &root, problems);
+        let registries =
+            Registries::build(&registries, &base, &outbound, &launchers, Arc::clone(&clock), &root, problems);
         let context = BuildContext {
             base: &base,
             clock: &clock,

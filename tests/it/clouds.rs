@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::{
@@ -22,7 +22,7 @@ fn credentials() -> String {
         .to_owned()
 }
 
-/// AWS and a registry behind it, at one address. `refuses` is what STS refuses.
+/// AWS and a registry behind it, at one address. `refuses` is what STS or ECR refuses.
 async fn aws(refuses: &'static str) -> Upstream {
     Upstream::start(move |request: &Request| {
         let body = String::from_utf8_lossy(&request.body).into_owned();
@@ -34,6 +34,10 @@ async fn aws(refuses: &'static str) -> Upstream {
             } else {
                 request.answer(200, XML, credentials())
             };
+        }
+        if request.header("x-amz-target").is_some_and(|target| !refuses.is_empty() && target.contains(refuses)) {
+            let message = "User: arn:aws:sts::123456789012:assumed-role/pod/x is not authorized to perform: ecr:GetAuthorizationToken on resource: *";
+            return request.answer(400, JSON, json!({"__type": "AccessDeniedException", "message": message}).to_string());
         }
         if request.header("x-amz-target").is_some() {
             let data = json!({"authorizationToken": "QVdTOmVjci1wYXNzd29yZA==", "expiresAt": 4_102_444_800_u64});
@@ -54,19 +58,28 @@ async fn aws(refuses: &'static str) -> Upstream {
 
 /// What the program says with `arguments`, standard output and error together, and whether it succeeded.
 async fn run(aws: &Upstream, arguments: &[&str], identity: &str) -> (String, bool) {
+    run_changed(aws, arguments, |config| {
+        config["registries"][aws.address.to_string()]["identity"] = json!(identity);
+    })
+    .await
+}
+
+/// The same with another configuration.
+async fn run_changed(aws: &Upstream, arguments: &[&str], change: impl FnOnce(&mut Value)) -> (String, bool) {
     let folder = tempfile::tempdir().unwrap();
     let (host, write) = (aws.address.to_string(), |name: &str, text: String| {
         std::fs::write(folder.path().join(name), text).unwrap();
     });
-    let config = json!({
+    let mut config = json!({
         "auth": {"tokens": [{"name": "argocd", "env": "PATH", "routes": ["*"]}]},
         "identities": {"prod": {"aws": {"region": "eu-central-1", "endpoints": {"sts": format!("http://{host}/"), "ecr": format!("http://{host}/")}}}},
-        "registries": {&host: {"plainHttp": true, "identity": identity}},
+        "registries": {&host: {"plainHttp": true, "identity": "prod"}},
         "routes": [{
             "name": "d", "backend": {"digests": {"images": {"app": {"image": format!("{host}/org/app:1")}}}},
             "output": {"app": "{{ app.digest }}"},
         }],
     });
+    change(&mut config);
     write("gateway.yaml", config.to_string());
     write("token", "web-identity-token".to_owned());
     let mut command = tokio::process::Command::from(binary::command());
@@ -104,4 +117,101 @@ async fn a_refused_identity_is_an_error_with_the_clouds_code() {
     assert!(aws.requests().iter().all(|request| !request.target.starts_with("/v2/")), "{said}");
     let (said, is_good) = run(&aws, &["check"], "prd").await;
     assert!(!is_good && said.contains("there is no identity called `prd`: `identities` has prod"), "{said}");
+}
+
+/// `check --connect` says what the cloud refuses, and what is missing.
+#[tokio::test]
+async fn check_says_what_an_identity_lacks() {
+    let refuses_ecr = aws("GetAuthorizationToken").await;
+    let (said, is_good) = run(&refuses_ecr, &["check", "--connect"], "prod").await;
+    assert!(!is_good && said.contains("is arn:aws:sts::123456789012:assumed-role/pod/x"), "{said}");
+    assert!(said.contains(&format!("registry {}: gives the identity no login", refuses_ecr.address)), "{said}");
+    assert!(said.contains("AccessDeniedException: User: arn:aws:sts::123456789012:assumed-role/pod/x"), "{said}");
+    assert!(
+        said.contains("what is missing: the role's policy must allow `ecr:GetAuthorizationToken` on `*`"),
+        "{said}"
+    );
+    let refuses_role = aws("AssumeRoleWithWebIdentity").await;
+    let (said, is_good) = run(&refuses_role, &["check", "--connect"], "prod").await;
+    assert!(!is_good && said.contains("cannot be used: "), "{said}");
+    assert!(said.contains("what is missing: the role must exist, and its trust policy must allow"), "{said}");
+    let all_good = aws("").await;
+    let (said, is_good) = run(&all_good, &["check", "--connect"], "prod").await;
+    assert!(is_good && said.contains(&format!("registry {}: gives the identity a login", all_good.address)), "{said}");
+}
+
+/// Each route has its own role, in place of the registry's.
+#[tokio::test]
+async fn a_route_names_its_own_identity() {
+    let aws = aws("").await;
+    let role = "arn:aws:iam::210987654321:role/of-the-tenant";
+    let of_tenant = |config: &mut Value| {
+        config["identities"]["tenant"] = config["identities"]["prod"].clone();
+        config["identities"]["tenant"]["aws"]["roleArn"] = json!(role);
+        config["routes"][0]["backend"]["digests"]["identity"] = json!("tenant");
+    };
+    let (said, is_good) = run_changed(&aws, &["call", "d"], of_tenant).await;
+    assert!(is_good && said.contains("sha256:"), "{said}");
+    let assumed = |request: &&Request| String::from_utf8_lossy(&request.body).contains("Action=AssumeRole&");
+    assert_eq!(aws.requests().iter().filter(assumed).count(), 1, "{said}");
+    let (said, is_good) = run_changed(&aws, &["check"], of_tenant).await;
+    let line = format!("route d, registry {}: AWS, arn:aws:iam::123456789012:role/pod by", aws.address);
+    let line = said.lines().find(|said| said.contains(&line)).unwrap_or_else(|| panic!("{said}"));
+    assert!(is_good && line.ends_with(&format!("then {role}")), "{said}");
+    // It is an error if it is used nowhere, or is not there.
+    let unused = |config: &mut Value| {
+        of_tenant(config);
+        config["routes"][0]["backend"]["digests"]["images"]["app"]["image"] = json!("registry.example/org/app:1");
+    };
+    let (said, is_good) = run_changed(&aws, &["check"], unused).await;
+    assert!(!is_good && said.contains("it logs in at none of the registries here"), "{said}");
+    assert!(said.contains("routes[0].backend.digests.identity"), "{said}");
+    let unknown = |config: &mut Value| config["routes"][0]["backend"]["digests"]["identity"] = json!("tenat");
+    let (said, is_good) = run_changed(&aws, &["check"], unknown).await;
+    assert!(!is_good && said.contains("there is no identity called `tenat`"), "{said}");
+}
+
+/// An identity goes only to hosts of the configuration.
+#[tokio::test]
+async fn a_templated_host_gets_no_identity() {
+    let aws = aws("").await;
+    let image = |config: &mut Value| {
+        let digests = &mut config["routes"][0]["backend"]["digests"];
+        digests["images"]["app"]["image"] = json!("{{ params.account }}.dkr.ecr.eu-central-1.amazonaws.com/org/app:1");
+        digests["identity"] = json!("prod");
+    };
+    let (said, is_good) = run_changed(&aws, &["check"], image).await;
+    assert!(!is_good && said.contains("it logs in at none of the registries here"), "{said}");
+    for url in ["https://{{ params.host }}/clusters", "https://eks.{{ params.region }}.amazonaws.com/clusters"] {
+        let http = |config: &mut Value| {
+            let credential = json!({"identity": "prod"});
+            let http = json!({"url": url, "allowedHosts": ["*.amazonaws.com"], "credential": credential, "parameters": "body"});
+            config["routes"] = json!([{"name": "d", "backend": {"http": http}}]);
+        };
+        let (said, is_good) = run_changed(&aws, &["check"], http).await;
+        assert!(!is_good && said.contains("an identity goes only to hosts of the configuration"), "{said}");
+        assert!(said.contains("routes[0].backend.http.credential.identity"), "{said}");
+    }
+    assert!(aws.requests().is_empty());
+}
+
+/// A gate that reads an API of the cloud, such as its builds, signs its requests.
+#[tokio::test]
+async fn a_gate_asks_by_an_identity() {
+    let aws = aws("").await;
+    let gate = json!({"http": {
+        "url": format!("http://{}/builds", aws.address), "credential": {"identity": "prod"}, "verdict": "body.verdict",
+    }});
+    let change = |config: &mut Value| {
+        config["identities"]["prod"]["aws"]["service"] = json!("codebuild");
+        config["routes"][0]["backend"]["digests"]["gate"] = gate;
+    };
+    // The server of the test refuses what it does not know. The request is signed, and a refusal is not a verdict.
+    let (said, is_good) = run_changed(&aws, &["call", "d"], change).await;
+    let asked = aws.requests().into_iter().find(|request| request.target == "/builds");
+    let asked = asked.unwrap_or_else(|| panic!("{said}"));
+    let signed = asked.header("authorization").unwrap_or_default();
+    assert!(signed.starts_with("AWS4-HMAC-SHA256 Credential=ASIAKEY/"), "{signed}");
+    assert!(signed.contains("/eu-central-1/codebuild/"), "{signed}");
+    assert!(!is_good && said.contains("401"), "{said}");
 }

@@ -79,9 +79,16 @@ impl GateContext {
         let (base, mut problems) = (BaseDir::new(self.folder.path()), Problems::default());
         let clock: Arc<dyn Clock> = self.clock.clone();
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
-        let registries =
-            Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
+        let registries = Registries::build(
+            &BTreeMap::new(),
+            &base,
+            &outbound,
+            &launchers,
+            Arc::clone(&clock),
+            &Path::root(),
+            &mut problems,
+        );
         let context = BuildContext {
             launchers: &launchers,
             evaluator: &Evaluator::none(),

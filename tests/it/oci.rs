@@ -16,6 +16,7 @@ use domain::{
     file::base_dir::BaseDir,
     problem::{self, Problems, Severity},
 };
+use launcher::Launchers;
 use oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistryConfig};
 use outbound::Outbound;
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ use crate::support::upstream::{Request, Upstream};
 mod answers;
 mod contents;
 mod credentials;
+mod helpers;
+mod identities;
 mod lists;
 mod mirrors;
 mod redirects;
@@ -60,7 +63,8 @@ fn build(folder: &Path, config: &Value) -> (Registries, Arc<ManualClock>) {
     let (outbound, mut problems) = (Arc::new(Outbound::new(clock.clone())), Problems::default());
     let base = BaseDir::new(folder);
     let path = problem::Path::root().key("registries");
-    let registries = Registries::build(&config, &base, &outbound, clock.clone(), &path, &mut problems);
+    let launchers = Arc::new(Launchers::new(env!("CARGO_BIN_EXE_appset-gateway").into(), 1));
+    let registries = Registries::build(&config, &base, &outbound, &launchers, clock.clone(), &path, &mut problems);
     let problems = problems.into_vec();
     assert!(problems.iter().all(|problem| problem.severity == Severity::Warning), "{problems:?}");
     (registries, clock)

@@ -31,6 +31,7 @@ use self::{
     source::ImageConfig,
 };
 use super::{Backend, BuildContext, Building, ITEMS, KindConfig};
+use oci::Registries;
 use signature::{ProvenanceConfig, SignatureConfig};
 
 /// How long a digest that was looked up for one query is reused for others, at most.
@@ -57,13 +58,17 @@ pub struct Config {
     /// The answer while the images are not built.
     #[serde(default)]
     pub on_missing: OnMissing,
+    /// The identity that logs in at the registries of these images: a name from `identities`. It takes the place of the registry's own at
+    /// registries of its cloud, and at others whose entry in `registries` names an identity.
+    pub(crate) identity: Option<String>,
 }
 
 impl KindConfig for Config {
     fn build(&self, building: &mut Building<'_>) -> Option<Arc<dyn Backend>> {
         // It is about the call, and does not look at the items of a step before it.
         let scope = &building.context.scope.without(ITEMS);
-        let context = BuildContext { scope, ..building.context };
+        let registries = self.registries(&mut building.key("identity"))?;
+        let context = BuildContext { scope, registries: &registries, ..building.context };
         let mut building = building.with(context);
         let Some(list) = &self.list else {
             return Some(Arc::new(Images::build(self, &mut building)?));
@@ -89,6 +94,30 @@ impl KindConfig for Config {
 
     fn serves_last_build(&self) -> bool {
         self.list.is_none()
+    }
+}
+
+impl Config {
+    /// The registries as the identity of these images sees them.
+    fn registries(&self, building: &mut Building<'_>) -> Option<Registries> {
+        let context = building.context;
+        let Some(name) = self.identity.as_ref().filter(|_| !context.base.is_offline()) else {
+            return Some(context.registries.clone());
+        };
+        let identity = building.note(context.outbound.identities().named(name))?;
+        let registries = context.registries.with_identity(name, &identity);
+        let of_list = self.list.iter().flat_map(|list| &list.repositories);
+        let references = self.images.values().map(|image| &image.image).chain(of_list);
+        // A reference without a fixed host is an error of its own.
+        let mut hosts = references.filter_map(|reference| Some(reference.split_once('/')?.0));
+        let is_it = |host: &str| registries.identity(host).is_some_and(|used| Arc::ptr_eq(&used, &identity));
+        if !hosts.any(is_it) {
+            let help = "an identity logs in at registries of its cloud, such as ECR for `aws`, and at others whose entry in `registries` \
+                        names an identity";
+            building.error_with_help("it logs in at none of the registries here", help);
+            return None;
+        }
+        Some(registries)
     }
 }
 

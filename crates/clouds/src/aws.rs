@@ -176,7 +176,7 @@ impl Config {
         ];
         let session = self.session_name.as_deref().unwrap_or(SESSION);
         let source = Source::find(self.source, context.pod, session, metadata.flatten().as_ref());
-        let source = match context.found(source, "AWS_WEB_IDENTITY_TOKEN_FILE", path, problems) {
+        let source = match context.found(source, ("AWS_WEB_IDENTITY_TOKEN_FILE", covers), path, problems) {
             Ok(source) => source,
             Err(other) => return other,
         };
@@ -300,6 +300,10 @@ impl Identity for AwsIdentity {
     fn describe(&self) -> String {
         let hops: Vec<String> = self.core.hops.iter().map(|hop| format!(", then {}", hop.role)).collect();
         format!("AWS, {}{}", self.core.source, hops.concat())
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        covers(name)
     }
 
     fn check_url(&self, url: &Url) -> Result<(), String> {

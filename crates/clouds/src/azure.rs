@@ -31,6 +31,12 @@ const REGISTRIES: [(&str, &str); 3] = [
     (".azurecr.cn", "https://management.chinacloudapi.cn/.default"),
     (".azurecr.us", "https://management.usgovcloudapi.net/.default"),
 ];
+/// The clouds beside the public one, by the end of their authorities' hosts, with the scope of their registries.
+const SOVEREIGN: [(&str, &str); 3] = [
+    (".microsoftonline.us", REGISTRIES[2].1),
+    (".chinacloudapi.cn", REGISTRIES[1].1),
+    (".partner.microsoftonline.cn", REGISTRIES[1].1),
+];
 /// The life of a registry's refresh token if it names none.
 const REFRESH_LIFE: Duration = Duration::from_hours(1);
 
@@ -66,6 +72,8 @@ struct EndpointsConfig {
 pub(crate) struct AzureIdentity {
     source: Arc<Source>,
     scope: Option<String>,
+    /// The scope of the registries of the identity's own cloud.
+    home: &'static str,
     exchanges: Exchanges,
     /// By scope.
     tokens: Mutex<HashMap<String, Arc<Kept<Secret>>>>,
@@ -90,6 +98,12 @@ fn registry_scope(host: &str) -> Option<&'static str> {
     found.map(|(_, scope)| *scope)
 }
 
+/// The scope for the registries of the cloud that is logged in to by `authority`.
+fn home_scope(authority: &Url) -> &'static str {
+    let host = authority.host_str().unwrap_or_default();
+    SOVEREIGN.iter().find(|(end, _)| host.ends_with(end)).map_or(REGISTRIES[0].1, |(_, scope)| *scope)
+}
+
 fn is_label(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
 }
@@ -111,7 +125,7 @@ impl Config {
             }
         }
         let found = Source::find(self, context.pod, authority, metadata);
-        let source = match context.found(found, "AZURE_FEDERATED_TOKEN_FILE", path, problems) {
+        let source = match context.found(found, ("AZURE_FEDERATED_TOKEN_FILE", covers), path, problems) {
             Ok(source) => source,
             Err(other) => return other,
         };
@@ -122,7 +136,13 @@ impl Config {
 impl AzureIdentity {
     fn new(source: Source, scope: Option<String>, context: &Context<'_>) -> Self {
         let (tokens, logins) = (Mutex::default(), Mutex::default());
-        Self { source: Arc::new(source), scope, exchanges: context.exchanges.clone(), tokens, logins }
+        // A managed identity is asked without an authority. The environment says in which cloud it is.
+        let of_environment = || context.pod.get("AZURE_AUTHORITY_HOST").and_then(|url| Url::parse(url).ok());
+        let home = match &source {
+            Source::Federated { authority, .. } => home_scope(authority),
+            Source::Managed { .. } => of_environment().map_or(REGISTRIES[0].1, |url| home_scope(&url)),
+        };
+        Self { source: Arc::new(source), scope, home, exchanges: context.exchanges.clone(), tokens, logins }
     }
 
     /// The scope for requests to `url`.
@@ -177,6 +197,10 @@ impl Identity for AzureIdentity {
         format!("Azure, {}", self.source)
     }
 
+    fn covers(&self, name: &str) -> bool {
+        covers(name)
+    }
+
     fn check_url(&self, _: &Url) -> Result<(), String> {
         Ok(())
     }
@@ -188,7 +212,7 @@ impl Identity for AzureIdentity {
 
     async fn log_in(&self, place: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError> {
         let of_base = || place.base.host_str().and_then(registry_scope);
-        let scope = registry_scope(place.name).or_else(of_base).unwrap_or(REGISTRIES[0].1);
+        let scope = registry_scope(place.name).or_else(of_base).unwrap_or(self.home);
         let token = self.token(scope, false, deadline).await?;
         let kept = {
             let mut logins = self.logins.lock();
@@ -206,7 +230,7 @@ impl Identity for AzureIdentity {
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {
-        let scope = self.scope.as_deref().unwrap_or(REGISTRIES[0].1);
+        let scope = self.scope.as_deref().unwrap_or(self.home);
         let token = self.token(scope, false, deadline).await?;
         let text = |name: &str| claim(&token, name).and_then(|value| value.as_str().map(str::to_owned));
         let id = ["appid", "azp", "oid", "sub"].iter().find_map(|name| text(name));

@@ -12,20 +12,29 @@ use domain::{
 };
 use outbound::{Call, Identity, Login, LoginPlace};
 
-/// Why there is no identity.
+/// An identity that is not there.
 #[derive(Debug)]
-pub(crate) struct Broken(pub String);
+pub(crate) struct Broken {
+    /// Why.
+    pub why: String,
+    /// Which registries it is for: they are not asked anonymously in its place.
+    pub covers: fn(&str) -> bool,
+}
 
 impl Broken {
     fn error(&self) -> BackendError {
-        BackendError::new(ErrorKind::Denied, format!("the pod's own identity cannot be used: {}", self.0))
+        BackendError::new(ErrorKind::Denied, format!("the pod's own identity cannot be used: {}", self.why))
     }
 }
 
 #[async_trait]
 impl Identity for Broken {
     fn describe(&self) -> String {
-        format!("none that works: {}", self.0)
+        format!("none that works: {}", self.why)
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        (self.covers)(name)
     }
 
     fn check_url(&self, _: &Url) -> Result<(), String> {

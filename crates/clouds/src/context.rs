@@ -21,14 +21,14 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The source that was `found`.
+    /// The source that was `found`. `variable` is one that names it, and `covers` says which registries it is for.
     ///
     /// # Errors
     /// What to use in its place, if there is none: an identity that only fails. On the machine that serves, that is a mistake.
     pub(crate) fn found<T>(
         &self,
         found: Result<Option<T>, String>,
-        variable: &str,
+        (variable, covers): (&str, fn(&str) -> bool),
         path: &Path,
         problems: &mut Problems,
     ) -> Result<T, Arc<dyn Identity>> {
@@ -44,7 +44,7 @@ impl Context<'_> {
                         `check --no-secrets`";
             problems.mistake(path, why.clone(), help);
         }
-        Err(Arc::new(Broken(why)))
+        Err(Arc::new(Broken { why, covers }))
     }
 }
 

@@ -175,6 +175,7 @@ pub(crate) fn sensitive(scheme: &str, token: &str) -> Result<HeaderValue, Backen
 ///
 /// # Errors
 /// When `ends` is not a time, or has passed.
+#[cfg(any(feature = "aws", feature = "google"))]
 pub(crate) fn life_until(ends: &str, reply: &Reply, now: Timestamp) -> Result<Duration, BackendError> {
     let bad = |what: &str| BackendError::invalid_output(format!("its time of expiry {what}"));
     let ends = humantime::parse_rfc3339_weak(ends).map_err(|_| bad("is not a time"))?;
@@ -190,6 +191,7 @@ pub(crate) fn life(lasts: Duration) -> Duration {
 }
 
 /// The time since 1970 at the server that sent `reply`; here, it is `now`.
+#[cfg(any(feature = "aws", feature = "google"))]
 pub(crate) fn now_at(reply: &Reply, now: Timestamp) -> Duration {
     date(reply).unwrap_or_else(|| Duration::from_millis(now.0))
 }

@@ -123,7 +123,7 @@ impl Config {
             Some(file) => Source::of_file(&file),
             None => Source::metadata(metadata, context.pod).map(Some),
         };
-        let source = match context.found(found, "GOOGLE_APPLICATION_CREDENTIALS", path, problems) {
+        let source = match context.found(found, ("GOOGLE_APPLICATION_CREDENTIALS", covers), path, problems) {
             Ok(source) => source,
             Err(other) => return other,
         };
@@ -215,6 +215,10 @@ impl Identity for GoogleIdentity {
     fn describe(&self) -> String {
         let account = self.core.impersonated.as_ref().map(|(account, _)| format!(", then {account}"));
         format!("Google, {}{}", self.core.source, account.unwrap_or_default())
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        covers(name)
     }
 
     fn check_url(&self, _: &Url) -> Result<(), String> {

@@ -11,10 +11,12 @@
 //! - In the gateway: `pool` starts programs, `permits` limits them, `slot` is one launcher, `running` a launcher with a program, `host` what all
 //!   launchers share, `supervisor` the supervisor seen from here, `idle` the launchers kept for reuse, and `usage` a program's memory and time.
 //! - In the launcher: `inside` is its main loop, `confine` gives up rights, `starter` starts a program, and `tree` ends its descendants.
-//! - Both: `wire` is the protocol and `link` its socket; `terms` are the rights and limits of a program; `failure` is why one did not run.
+//! - Both: `wire` is the protocol and `link` its socket; `terms` are the rights and limits of a program, and [`belongings`] the files that come
+//!   with it; `failure` is why one did not run.
 //! - Files: `root` is the folder of all work folders, `folder` one of them, `copy` fills and `emptying` empties it. `exposure` finds files of the
 //!   gateway that scripts could read.
 
+pub mod belongings;
 mod confine;
 mod copy;
 mod emptying;

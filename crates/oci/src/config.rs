@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    credentials::{Credentials, DockerConfig, has_helper},
+    credentials::{Credentials, DockerConfig, Helpers, has_helper},
     reference::{is_registry, registry_key},
     registry::{Confirm404, Registry, RegistryRules},
 };
@@ -15,6 +15,7 @@ use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
 };
+use launcher::Launchers;
 use outbound::{
     ClientCertificate, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound, Tls, TlsKeys, warn_of_cleartext,
 };
@@ -58,16 +59,20 @@ pub struct RegistryConfig {
     pub rate: Option<NonZeroU32>,
 }
 
+/// What building a registry may use.
+#[derive(Clone, Copy)]
+pub(super) struct Means<'a> {
+    pub base: &'a BaseDir,
+    pub outbound: &'a Outbound,
+    pub launchers: &'a Arc<Launchers>,
+    /// The identity of the routes that use the registry, if they name one.
+    pub of_route: Option<&'a Arc<dyn Identity>>,
+}
+
 impl RegistryConfig {
     /// The registry called `host`. `path` is the path of its entry.
-    pub(super) fn build(
-        &self,
-        host: &str,
-        base: &BaseDir,
-        outbound: &Outbound,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Registry> {
+    pub(super) fn build(&self, host: &str, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Registry> {
+        let Means { base, outbound, of_route, .. } = means;
         let name = &*registry_key(host);
         let at = self.endpoint.as_deref().unwrap_or(if name == HUB { "registry-1.docker.io" } else { host });
         if !is_registry(at) {
@@ -95,23 +100,7 @@ impl RegistryConfig {
             insecure_skip_verify: self.insecure_skip_verify,
         };
         let tls = keys.build(self.plain_http, base, path, problems);
-        if self.docker_config.is_none() && !self.credential_helpers.is_empty() {
-            problems.warning(
-                &path.key("credentialHelpers"),
-                "never used: no `dockerConfig` names a helper",
-                "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
-            );
-        }
-        for (index, helper) in
-            self.credential_helpers.iter().enumerate().filter(|_| !base.is_offline() && !base.is_lenient())
-        {
-            if self.docker_config.is_some() && !has_helper(helper) {
-                let help = "put the program into the image (docs/runtimes.md); the clouds' registries need no helper: see docs/registries.md";
-                let message =
-                    format!("there is no program `docker-credential-{}` in a folder of PATH", helper.escape_debug());
-                problems.mistake(&path.key("credentialHelpers").index(index), message, help);
-            }
-        }
+        self.check_helpers(base, path, problems);
         let file = self.docker_config.as_ref().filter(|_| !base.is_offline()).map(|file| base.resolve(file));
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
@@ -123,7 +112,7 @@ impl RegistryConfig {
         if self.docker_config.is_some() && self.identity.as_ref().is_some_and(|name| name != NO_IDENTITY) {
             problems.error_with_help(&path.key("identity"), "it has a `dockerConfig` too", "keep one of them");
         }
-        let identity = match self.identity(name, outbound.identities()) {
+        let identity = match self.identity(name, outbound.identities(), of_route) {
             _ if base.is_offline() => None,
             Err(why) => problems.note::<(), _>(&path.key("identity"), Err(why)).and(None),
             Ok(identity) => identity,
@@ -134,16 +123,29 @@ impl RegistryConfig {
         let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = match identity {
             Some(identity) => Credentials::of_identity(identity, url.clone()),
-            None => Credentials::new(file, self.credential_helpers.clone()),
+            None => Credentials::new(file, self.helpers(means)),
         };
         Some(Registry::new(name.to_owned(), url, client, credentials, rules))
     }
 
-    /// The identity that logs in at the registry called `name`: the one that is named here, or the pod's own.
+    /// The identity that logs in at the registry called `name`: the one that is named here, or the pod's own. The identity `of_route` takes its
+    /// place at registries of its cloud, and at those of no cloud that have a named one here.
     ///
     /// # Errors
     /// When no identity has that name.
-    pub fn identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, String> {
+    pub fn identity(
+        &self,
+        name: &str,
+        identities: &Identities,
+        of_route: Option<&Arc<dyn Identity>>,
+    ) -> Result<Option<Arc<dyn Identity>>, String> {
+        let own = self.own_identity(name, identities)?;
+        let is_named = self.identity.as_deref().is_some_and(|named| named != NO_IDENTITY);
+        let is_for_any = is_named && own.as_ref().is_some_and(|own| !own.covers(name));
+        Ok(of_route.filter(|of_route| of_route.covers(name) || is_for_any).cloned().or(own))
+    }
+
+    fn own_identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, String> {
         match self.identity.as_deref() {
             Some(NO_IDENTITY) => Ok(None),
             Some(wanted) => identities.named(wanted).map(Some),
@@ -164,6 +166,37 @@ impl RegistryConfig {
     fn terms(&self, name: &str, tls: Tls) -> ClientOptions {
         let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
         ClientOptions { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
+    }
+
+    /// The helpers that its file may name.
+    fn helpers(&self, means: Means<'_>) -> Helpers {
+        if self.docker_config.is_none() || self.credential_helpers.is_empty() || means.base.is_offline() {
+            return Helpers::default();
+        }
+        Helpers::new(self.credential_helpers.clone(), means.launchers, means.base)
+    }
+
+    fn check_helpers(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
+        let path = path.key("credentialHelpers");
+        if self.docker_config.is_none() {
+            if !self.credential_helpers.is_empty() {
+                problems.warning(
+                    &path,
+                    "never used: no `dockerConfig` names a helper",
+                    "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
+                );
+            }
+            return;
+        }
+        if base.is_offline() || base.is_lenient() {
+            return;
+        }
+        for (index, helper) in self.credential_helpers.iter().enumerate().filter(|(_, helper)| !has_helper(helper)) {
+            let help = "put the program into the image (docs/runtimes.md); the clouds' registries need no helper: see docs/registries.md";
+            let message =
+                format!("there is no program `docker-credential-{}` in a folder of PATH", helper.escape_debug());
+            problems.mistake(&path.index(index), message, help);
+        }
     }
 
     fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
@@ -234,7 +267,9 @@ mod tests {
         let config: RegistryConfig = serde_json::from_value(json!({"dockerConfig": "docker.json"})).unwrap();
         let found = |host: &str| {
             let (outbound, mut problems) = (Outbound::new(Arc::new(SystemClock)), Problems::default());
-            config.build(host, &BaseDir::new(folder.path()), &outbound, &Path::root(), &mut problems);
+            let (launchers, base) = (Arc::new(Launchers::new(PathBuf::new(), 1)), BaseDir::new(folder.path()));
+            let means = Means { base: &base, outbound: &outbound, launchers: &launchers, of_route: None };
+            config.build(host, means, &Path::root(), &mut problems);
             let found = problems.into_vec().into_iter().map(|found| (found.severity, found.message));
             found.collect::<Vec<_>>()
         };

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 pub use self::docker_config::{DockerConfig, DockerConfigError};
+pub(crate) use self::helper::{Helpers, has_helper};
 use domain::{
     error::{BackendError, ErrorKind},
     secret::Secret,
@@ -73,7 +74,7 @@ impl From<Login> for RegistryCredential {
 #[derive(Debug)]
 pub struct Credentials {
     file: Option<PathBuf>,
-    allowed_helpers: Vec<String>,
+    helpers: Helpers,
     identity: Option<(Arc<dyn Identity>, Url)>,
     read: Mutex<Option<Read>>,
     helped: tokio::sync::Mutex<Option<(String, Instant, RegistryCredential)>>,
@@ -87,16 +88,16 @@ struct Read {
 }
 
 impl Credentials {
-    /// The credentials in `file`. A helper that it names runs only if `allowed_helpers` lists it.
+    /// The credentials in `file`. A helper that it names runs only if `helpers` has it.
     #[must_use]
-    pub fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
-        Self { file, allowed_helpers, identity: None, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
+    pub(crate) fn new(file: Option<PathBuf>, helpers: Helpers) -> Self {
+        Self { file, helpers, identity: None, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
     }
 
     /// The credentials by which `identity` logs in at the registry that is reached at `base`.
     #[must_use]
     pub(crate) fn of_identity(identity: Arc<dyn Identity>, base: Url) -> Self {
-        Self { identity: Some((identity, base)), ..Self::new(None, Vec::new()) }
+        Self { identity: Some((identity, base)), ..Self::new(None, Helpers::default()) }
     }
 
     /// The credential for `repository` on `registry`. `None` when there is no file, or it has no entry. With `afresh`, ignores
@@ -121,7 +122,7 @@ impl Credentials {
         let Some(name) = config.helper(registry) else {
             return config.find(registry, repository).map_err(|why| denied(file, &why));
         };
-        if !self.allowed_helpers.iter().any(|allowed| allowed == name) {
+        if !self.helpers.allow(name) {
             let why = format!(
                 "it names the credential helper `{name}` for {registry}, which is not allowed to run; add it to \
                  `credentialHelpers` of this registry"
@@ -137,7 +138,7 @@ impl Credentials {
         {
             return Ok(Some(credential.clone()));
         }
-        let found = helper::credential(name, registry).await.map_err(|why| denied(file, &why.to_string()))?;
+        let found = self.helpers.credential(name, registry).await.map_err(|why| denied(file, &why.to_string()))?;
         *helped = found.clone().map(|credential| (name.to_owned(), Instant::now() + HELPER_LIFE, credential));
         Ok(found)
     }
@@ -155,11 +156,6 @@ impl Credentials {
         *read = Some(Read { stamp, config: Arc::clone(&config) });
         Ok(config)
     }
-}
-
-/// Whether the program of the credential helper `name` can be found.
-pub(crate) fn has_helper(name: &str) -> bool {
-    helper::is_there(name)
 }
 
 fn denied(file: &Path, why: &str) -> BackendError {

@@ -1,5 +1,7 @@
 //! All registries. Mirrors come before their origin, and all callers share the remembered results.
 
+mod by_identity;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -15,7 +17,7 @@ use tokio::{
 
 use super::{
     Digest, Reference,
-    config::RegistryConfig,
+    config::{Means, RegistryConfig},
     contents::{CachedContents, Contents},
     documents::Documents,
     lookup::{Lookup, Missing, Target},
@@ -30,10 +32,13 @@ use domain::{
     problem::{Path, Problems},
 };
 use flight::{FlightGuard, Flights, wait::wait};
-use outbound::Outbound;
+use launcher::Launchers;
+use outbound::{Identity, Outbound};
 
 /// The most memory for the contents of digests, in bytes.
 const MAX_CONTENTS: usize = 16 * 1024 * 1024;
+/// The same for each identity that routes name.
+const MAX_CONTENTS_OF_IDENTITY: usize = 4 * 1024 * 1024;
 /// How many tags are remembered.
 const MAX_TAGS: usize = 10_000;
 /// How many threads verify the documents beside images, at most.
@@ -49,8 +54,14 @@ struct Shared {
     registries: Mutex<HashMap<String, Arc<Registry>>>,
     /// The mirrors of each registry, sorted by name.
     mirrors: HashMap<String, Vec<String>>,
+    configs: BTreeMap<String, RegistryConfig>,
     base: BaseDir,
     outbound: Arc<Outbound>,
+    launchers: Arc<Launchers>,
+    /// The identity of the routes that use these, if they name one.
+    of_route: Option<Arc<dyn Identity>>,
+    /// The same registries for routes that name an identity, by its name.
+    by_identity: Mutex<HashMap<String, Registries>>,
     clock: Arc<dyn Clock>,
     contents: CachedContents,
     tags: Recent<Reference, (Target, Timestamp)>,
@@ -80,7 +91,19 @@ impl Registries {
         config: &BTreeMap<String, RegistryConfig>,
         base: &BaseDir,
         outbound: &Arc<Outbound>,
+        launchers: &Arc<Launchers>,
         clock: Arc<dyn Clock>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let means = Means { base, outbound, launchers, of_route: None };
+        Self::new(config, means, (outbound, clock), path, problems)
+    }
+
+    fn new(
+        config: &BTreeMap<String, RegistryConfig>,
+        means: Means<'_>,
+        (outbound, clock): (&Arc<Outbound>, Arc<dyn Clock>),
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
@@ -95,7 +118,7 @@ impl Registries {
                 );
                 continue;
             }
-            let Some(registry) = entry.build(host, base, outbound, &path, problems) else { continue };
+            let Some(registry) = entry.build(host, means, &path, problems) else { continue };
             if let Some(of) = &entry.mirror_of {
                 mirrors.entry(registry_key(of)).or_default().push(registry.name.clone());
             }
@@ -114,13 +137,18 @@ impl Registries {
                 );
             }
         }
+        let max_contents = if means.of_route.is_some() { MAX_CONTENTS_OF_IDENTITY } else { MAX_CONTENTS };
         Self(Arc::new(Shared {
             registries: Mutex::new(registries),
             mirrors,
-            base: base.clone(),
+            configs: config.clone(),
+            base: means.base.clone(),
             outbound: Arc::clone(outbound),
+            launchers: Arc::clone(means.launchers),
+            of_route: means.of_route.cloned(),
+            by_identity: Mutex::default(),
             clock,
-            contents: Recent::weighed(MAX_CONTENTS, |_, contents| contents.weight()),
+            contents: Recent::weighed(max_contents, |_, contents| contents.weight()),
             tags: Recent::new(MAX_TAGS),
             lookups: Flights::default(),
             readings: Flights::default(),
@@ -313,7 +341,9 @@ impl Shared {
         }
         let mut problems = Problems::default();
         let config = RegistryConfig::default();
-        let built = config.build(name, &self.base, &self.outbound, &Path::root(), &mut problems);
+        let Self { base, outbound, launchers, .. } = self;
+        let means = Means { base, outbound, launchers, of_route: self.of_route.as_ref() };
+        let built = config.build(name, means, &Path::root(), &mut problems);
         let registry = built.ok_or_else(|| BackendError::unavailable(format!("{name} cannot be reached")))?;
         let registry = Arc::new(registry);
         registries.insert(name.to_owned(), Arc::clone(&registry));

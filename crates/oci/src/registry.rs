@@ -126,6 +126,14 @@ impl Registry {
         Self { name, rules, base, client, credentials, challenges, tokens, referrers_api }
     }
 
+    /// Gets the credential that a request needs.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) async fn log_in(&self, deadline: Instant) -> Result<(), BackendError> {
+        self.credentials.find(&self.name, "", false, deadline).await.map(drop)
+    }
+
     /// Whether little is left of the registry's rate limit.
     pub(crate) async fn is_low(&self, repository: &str) -> bool {
         let soon = Instant::now() + ACCOUNT_WAIT;

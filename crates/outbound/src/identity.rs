@@ -45,6 +45,9 @@ pub trait Identity: fmt::Debug + Send + Sync {
     /// The identity for `check`, from the configuration and the environment alone.
     fn describe(&self) -> String;
 
+    /// Whether the registry called `name` is one of the identity's cloud.
+    fn covers(&self, name: &str) -> bool;
+
     /// Whether the identity can authorize requests to `url`, a URL of the configuration.
     ///
     /// # Errors

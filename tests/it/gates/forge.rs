@@ -58,15 +58,16 @@ impl ForgeContext {
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let (base, clock): (_, Arc<dyn Clock>) = (BaseDir::new(folder.path()), Arc::new(SystemClock));
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
         let registries = Registries::build(
             &BTreeMap::new(),
             &base,
             &outbound,
+            &launchers,
             Arc::clone(&clock),
             &Path::root(),
             &mut Problems::default(),
         );
-        let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
         Self {
             folder,
             base,

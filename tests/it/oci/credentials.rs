@@ -1,19 +1,16 @@
 //! Which credential goes to which host, and when credentials are read again.
 
-use std::os::unix::fs::PermissionsExt;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::*;
 use crate::support::{
-    binary,
     registry::{PASSWORD, Registry, USER},
     upstream::Step,
 };
 
-const BASIC: &str = "WWW-Authenticate: Basic realm=\"x\"";
+pub(super) const BASIC: &str = "WWW-Authenticate: Basic realm=\"x\"";
 
-fn basic(name: &str, password: &str) -> String {
+pub(super) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
@@ -23,7 +20,7 @@ fn with_config(folder: &Path, host: &impl ToString) -> Registries {
 }
 
 /// A registry that demands a password, and accepts any.
-async fn with_password() -> Upstream {
+pub(super) async fn with_password() -> Upstream {
     Upstream::start(|request| match request.header("authorization") {
         None => request.answer(401, BASIC, ""),
         Some(_) => found(request),
@@ -181,120 +178,6 @@ async fn a_token_server_gets_the_renewed_credential_after_a_refusal() {
         let registries = with_config(folder.path(), &registry.address);
         expect_digest(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
     }
-}
-
-/// A helper runs as a separate process and is found by `PATH`, so this test runs the whole program.
-#[tokio::test]
-async fn a_helper_runs_only_if_allowed() {
-    let registry = with_password().await;
-    let host = registry.address.to_string();
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
-    write("docker.json", json!({"credHelpers": {&host: "fake"}}).to_string());
-    let helper = folder.path().join("docker-credential-fake");
-    let says = r#"{"ServerURL":"x","Username":"helped","Secret":"s"}"#;
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-    for (allowed, prints, exit, expected) in [
-        ("[fake]", says, 0, Ok(())),
-        ("[]", says, 0, Err("`fake`")),
-        ("[fake]", "hunter2", 0, Err("printed no credential")),
-        ("[fake]", "hunter2", 1, Err("failed for 127.0.0.1")),
-        ("[fake]", "credentials not found in native keychain", 1, Err("set `dockerConfig`")),
-    ] {
-        let script = format!("#!/bin/sh\n[ \"$1\" = get ] && cat > asked && echo '{prints}'\nexit {exit}\n");
-        write("docker-credential-fake", script);
-        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
-        write(
-            "gateway.yaml",
-            format!(
-                "auth: {{ tokens: [ {{ name: argocd, env: PATH, routes: [\"*\"] }} ] }}\n\
-                 registries: {{ \"{host}\": {{ plainHttp: true, dockerConfig: docker.json, credentialHelpers: {allowed} }} }}\n\
-                 routes: [ {{ name: d, backend: {{ digests: {{ images: {{ app: {{ image: \"{host}/org/app:1\" }} }} }} }}, \
-                 output: {{ app: \"{{{{ app.digest }}}}\" }} }} ]\n"
-            ),
-        );
-        let mut command = tokio::process::Command::from(binary::command());
-        command.args(["call", "-c", "gateway.yaml", "d"]).current_dir(folder.path()).env("PATH", &path);
-        let output = command.output().await.unwrap();
-        let combined_output =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(!combined_output.contains("hunter2"), "{combined_output}");
-        match expected {
-            Ok(()) => {
-                assert!(combined_output.contains(manifest_digest().as_str()), "{combined_output}");
-                let seen = registry.requests().last().unwrap().header("authorization").map(str::to_owned);
-                assert_eq!(seen, Some(basic("helped", "s")));
-                assert_eq!(std::fs::read_to_string(folder.path().join("asked")).unwrap(), host);
-                std::fs::remove_file(folder.path().join("asked")).unwrap();
-            }
-            Err(says) => {
-                assert!(!output.status.success() && combined_output.contains(says), "{combined_output}");
-                assert_eq!(folder.path().join("asked").exists(), allowed != "[]", "{combined_output}");
-            }
-        }
-    }
-}
-
-/// A helper is found by `PATH`, so this test runs itself again as a process with another `PATH`.
-#[tokio::test]
-async fn a_helper_runs_again_when_its_credential_is_refused_or_expired() {
-    const FOLDER: &str = "FOLDER_OF_A_HELPER";
-    let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else {
-        let folder = tempfile::tempdir().unwrap();
-        let helper = folder.path().join("docker-credential-turns");
-        let script = "#!/bin/sh\ncat > /dev/null\ncd \"$(dirname \"$0\")\" && echo asked >> asked && cat says\n";
-        std::fs::write(&helper, script).unwrap();
-        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-        let name = "oci::credentials::a_helper_runs_again_when_its_credential_is_refused_or_expired";
-        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-        let output =
-            command.args(["--exact", name]).env("PATH", path).env(FOLDER, folder.path()).output().await.unwrap();
-        let combined_output = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && combined_output.contains("1 passed"), "{combined_output}");
-        return;
-    };
-    let wanted = Arc::new(std::sync::Mutex::new(String::new()));
-    let good = Arc::clone(&wanted);
-    let registry = Upstream::start(move |request| match request.header("authorization") {
-        None => request.answer(401, BASIC, ""),
-        Some(seen) if seen == *good.lock().unwrap() => found(request),
-        Some(_) => request.answer(403, "", ""),
-    })
-    .await;
-    let host = registry.address.to_string();
-    std::fs::write(folder.join("docker.json"), json!({"credHelpers": {&host: "turns"}}).to_string()).unwrap();
-    let entry = json!({"plainHttp": true, "dockerConfig": "docker.json", "credentialHelpers": ["turns"]});
-    let (registries, _) = build(&folder, &json!({&host: entry}));
-    let ask = async || look_up(&registries, &format!("{host}/org/app:1")).await;
-    let says = |secret: &str| {
-        let says = json!({"ServerURL": host, "Username": "AWS", "Secret": secret});
-        std::fs::write(folder.join("says"), says.to_string()).unwrap();
-    };
-    let wants = |secret: &str| *wanted.lock().unwrap() = basic("AWS", secret);
-    let runs = || std::fs::read_to_string(folder.join("asked")).unwrap_or_default().lines().count();
-    wants("old");
-    says("old");
-    for _ in 0..2 {
-        expect_digest(ask().await);
-        assert_eq!(runs(), 1, "it is not run for each question");
-    }
-    // The helper's earlier answer has expired, and it has a new one.
-    wants("new");
-    says("new");
-    for _ in 0..2 {
-        expect_digest(ask().await);
-        assert_eq!(runs(), 2);
-    }
-    for (seconds, expected) in [(298, 2), (4, 3), (290, 3)] {
-        advance_seconds(seconds).await;
-        expect_digest(ask().await);
-        assert_eq!(runs(), expected, "{seconds} s later");
-    }
-    // The helper has no new credential: one more request suffices.
-    wants("newer");
-    refused(ask().await, ErrorKind::Denied, "403");
-    assert_eq!(runs(), 4);
 }
 
 /// As Docker and the kubelet read it: an entry that cannot be read concerns its own registry.

@@ -14,6 +14,8 @@ pub(super) fn fingerprint(digests: &Value) -> String {
     let mut digests = digests.clone();
     if let Some(digests) = digests.as_object_mut() {
         digests.remove("onMissing");
+        // Who asks does not change what an image is.
+        digests.remove("identity");
         // Each digest of the last build is verified by the present signers before it is served.
         digests.remove("signature");
         digests.get_mut("gate").into_iter().for_each(reduce_gate);
@@ -74,7 +76,7 @@ mod tests {
         let schema = schemars::schema_for!(Config).to_value();
         let plain = json!({"images": {"app": {}}, "revision": {}, "gate": {"http": {}}});
         for (place, definition, keys) in [
-            ("", "", "images list revision gate provenance | onMissing signature"),
+            ("", "", "images list revision gate provenance | identity onMissing signature"),
             ("images.app.", "ImageConfig", "image platform requirePlatforms | placeholder"),
             ("revision.", "RevisionConfig", "expect policy |"),
         ] {

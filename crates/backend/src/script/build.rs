@@ -40,7 +40,7 @@ impl Script {
         let options = launch_options(config, main.as_ref(), building);
         let (main, init, mut options) = (main?, init?, options?);
         if let Some(init) = &init {
-            options.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
+            options.readable.extend(confinement::files_of(&init.path, &init.arguments, context.base));
         }
         let (parameters, item) = match parameters {
             Some(built) => {

@@ -17,13 +17,10 @@ use domain::{
     problem::{Path, Problems},
     units::{ByteSize, HumanDuration},
 };
-use launcher::{LaunchOptions, Network, ProcessLimits, ProgramUser, SYSTEM};
+use launcher::{LaunchOptions, Network, ProcessLimits, ProgramUser, SYSTEM, belongings};
 
 /// The smallest limit of open files. A launcher needs some itself.
 const MIN_OPEN_FILES: u64 = 16;
-
-/// The names of folders with installed programs. The libraries are beside these folders. (`shims`: pyenv and similar tools.)
-const INSTALLED: [&str; 3] = ["bin", "sbin", "shims"];
 
 /// Files and folders that a script may use, in addition to the system's files, its program's folder and its work folder.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -113,7 +110,7 @@ impl Confinement<'_> {
         let user = self.user.map(|name| problems.note(&path.key("user"), find_user(name)));
         let all = |listed: &[PathBuf]| listed.iter().map(|one| base.resolve(one)).collect::<Vec<_>>();
         let mut readable = all(&self.allow.read);
-        readable.extend(belongings(program, arguments, base));
+        readable.extend(files_of(program, arguments, base));
         readable.sort_unstable();
         readable.dedup();
         let limits = ProcessLimits {
@@ -135,30 +132,9 @@ impl Confinement<'_> {
 }
 
 /// The files and folders of a program, and those that its arguments name.
-pub(crate) fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> Vec<PathBuf> {
-    let mut found = of_program(program, base);
+pub(crate) fn files_of(program: &FilePath, arguments: &[String], base: &BaseDir) -> Vec<PathBuf> {
+    let mut found = belongings::of_program(program, base);
     found.extend(arguments.iter().filter_map(|argument| of_argument(argument, base)));
-    found
-}
-
-/// The program and its folder. For a folder with a name of [`INSTALLED`], as in `/opt/tool/bin`, also the folder above (`/opt/tool`).
-/// Never the folder of the configuration or a folder above it.
-fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
-    // A relative path starts from the work folder, which programs may use anyway.
-    if !program.is_absolute() {
-        return Vec::new();
-    }
-    let mut found = vec![program.to_owned()];
-    for program in [Some(program.to_owned()), program.canonicalize().ok()].into_iter().flatten() {
-        let folder = program.parent();
-        let is_bin = |folder: &&FilePath| {
-            INSTALLED.iter().any(|name| folder.ends_with(name)) && !folder.starts_with(base.as_path())
-        };
-        let installed = folder.filter(is_bin).and_then(FilePath::parent);
-        let folders = folder.into_iter().chain(installed);
-        let folders = folders.filter(|folder| is_harmless(folder, base) && !is_of_system(folder));
-        found.extend(folders.map(FilePath::to_owned));
-    }
     found
 }
 
@@ -170,21 +146,8 @@ fn of_argument(argument: &str, base: &BaseDir) -> Option<PathBuf> {
     if !path.exists() || (path.is_dir() && !argument.contains('/')) {
         return None;
     }
-    let folder = folder.filter(|folder| is_harmless(folder, base));
+    let folder = folder.filter(|folder| belongings::is_harmless(folder, base));
     folder.map(FilePath::to_owned).or_else(|| path.is_file().then_some(path))
-}
-
-/// Whether a folder contains neither the configuration, nor the home folder, nor the work folders of other runs.
-fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let others = std::env::home_dir().into_iter().chain([std::env::temp_dir()]);
-    let holds = |other: &FilePath| other.canonicalize().unwrap_or_else(|_| other.to_owned()).starts_with(&folder);
-    folder.parent().is_some() && !holds(base.as_path()) && !others.into_iter().any(|other| holds(&other))
-}
-
-/// Whether every script may read a folder anyway, so that it needs no check before each run.
-fn is_of_system(folder: &FilePath) -> bool {
-    folder.canonicalize().is_ok_and(|folder| SYSTEM.iter().any(|system| folder.starts_with(system)))
 }
 
 /// Why a script cannot run as a user.
@@ -248,7 +211,7 @@ mod tests {
         let base = BaseDir::new(path("config"));
         let found = |program: &str, arguments: &[&str]| {
             let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-            let mut found = belongings(&path(program), &arguments, &base);
+            let mut found = files_of(&path(program), &arguments, &base);
             found.sort();
             found.dedup();
             found
@@ -257,13 +220,13 @@ mod tests {
         assert_eq!(found("lone/run", &[]), [path("lone"), path("lone/run")]);
         assert_eq!(found("config/run", &["get", "secrets", "list"]), [path("config/list"), path("config/run")]);
         assert_eq!(found("config/run", &["./secrets"]), [path("config/run"), path("config/./secrets")]);
-        assert_eq!(belongings(FilePath::new("/bin/sh"), &[], &base), [FilePath::new("/bin/sh")]);
+        assert_eq!(files_of(FilePath::new("/bin/sh"), &[], &base), [FilePath::new("/bin/sh")]);
         // Must be empty wherever the test runs.
         for relative in ["run", "./run", "bin/run", "../run"] {
-            assert!(belongings(FilePath::new(relative), &[], &base).is_empty());
+            assert!(files_of(FilePath::new(relative), &[], &base).is_empty());
         }
         let temporary = tempfile::NamedTempFile::new_in(std::env::temp_dir()).unwrap();
-        assert_eq!(belongings(temporary.path(), &[], &base), [temporary.path()]);
+        assert_eq!(files_of(temporary.path(), &[], &base), [temporary.path()]);
     }
 
     #[test]

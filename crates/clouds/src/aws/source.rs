@@ -183,8 +183,13 @@ async fn instance(exchanges: &Exchanges, url: &Url, deadline: Instant) -> Result
     let mut call = Call { method: Method::PUT, ..get(at("latest/api/token")?, deadline) };
     call.headers.insert("x-aws-ec2-metadata-token-ttl-seconds", HeaderValue::from_static("300"));
     let session = exchanges.ask_metadata(step, call, &[], advice).await?;
-    let bad = || BackendError::invalid_output(format!("{step}: the session token is not text"));
-    let session = Secret::from(std::str::from_utf8(&session.body).map_err(|_| bad())?.trim().to_owned());
+    // A page of a proxy is text too.
+    let is_token =
+        |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "+/=_-.".contains(c));
+    let session = std::str::from_utf8(&session.body).ok().map(str::trim).filter(is_token);
+    let session =
+        session.ok_or_else(|| BackendError::invalid_output(format!("{step}: the reply is not a session token")))?;
+    let session = Secret::from(session.to_owned());
     let with_session = |path: &str| {
         let mut call = get(at(path)?, deadline);
         call.headers.insert("x-aws-ec2-metadata-token", sensitive("", session.expose())?);

@@ -193,6 +193,26 @@ async fn azure_by_workload_identity_and_managed_identity() {
     assert_eq!(asked.headers["metadata"], "true");
 }
 
+/// Who an identity is, is asked in its own cloud, and so is a login at a registry whose host names no cloud.
+#[tokio::test]
+async fn azure_in_sovereign_clouds() {
+    for (authority, resource) in [
+        ("https://login.microsoftonline.com/", "https%3A%2F%2Fcontainerregistry.azure.net"),
+        ("https://login.microsoftonline.us", "https%3A%2F%2Fmanagement.usgovcloudapi.net"),
+        ("https://login.chinacloudapi.cn/", "https%3A%2F%2Fmanagement.chinacloudapi.cn"),
+        ("https://login.partner.microsoftonline.cn/", "https%3A%2F%2Fmanagement.chinacloudapi.cn"),
+    ] {
+        let cloud = Cloud::start(|_| None).await;
+        let config = json!({"azure": {"source": "managedIdentity", "endpoints": {"metadata": "{url}"}}});
+        let identity = cloud.identity(&config, &cloud.pod(&[("AZURE_AUTHORITY_HOST", authority)]));
+        identity.who(soon()).await.unwrap();
+        log_in(&*identity, "registry.example", &cloud.url).await.unwrap();
+        assert_eq!(cloud.steps(), ["azure metadata", "acr"], "{authority}: one token is enough");
+        let asked = cloud.last("azure metadata").line;
+        assert!(asked.ends_with(&format!("&resource={resource} ")), "{authority}: {asked}");
+    }
+}
+
 /// Without `identities`, the pod's environment decides, and only for hosts of the cloud that it names.
 #[tokio::test]
 async fn automatic_identities() {

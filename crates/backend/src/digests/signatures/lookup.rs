@@ -197,6 +197,7 @@ mod tests {
         file::base_dir::BaseDir,
         problem::{Path, Problems},
     };
+    use launcher::Launchers;
     use oci::Registries;
     use outbound::Outbound;
     use signature::{Form, Policy};
@@ -210,8 +211,16 @@ mod tests {
         let policy = Policy::build(&signature, None, &base, &Path::root(), &mut problems).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
-        let registries =
-            Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
+        let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
+        let registries = Registries::build(
+            &BTreeMap::new(),
+            &base,
+            &outbound,
+            &launchers,
+            Arc::clone(&clock),
+            &Path::root(),
+            &mut problems,
+        );
         let memory = Memory::new(&clock);
         Signatures { policy: Arc::new(policy), commit: None, proves_commits: false, registries, memory }
     }

@@ -1,0 +1,51 @@
+//! The registries as an identity sees them that a route names.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Registries, Shared};
+use crate::{
+    config::{Means, RegistryConfig},
+    reference::registry_key,
+};
+use domain::{
+    error::BackendError,
+    problem::{Path, Problems},
+};
+use outbound::Identity;
+
+impl Registries {
+    /// The same registries for routes whose `identity` is the one called `name`. What they answer is remembered apart, since it depends on
+    /// who asks.
+    #[must_use]
+    pub fn with_identity(&self, name: &str, identity: &Arc<dyn Identity>) -> Self {
+        let shared = &self.0;
+        let mut by_identity = shared.by_identity.lock();
+        let new = || {
+            let Shared { base, outbound, launchers, clock, .. } = &**shared;
+            let means = Means { base, outbound, launchers, of_route: Some(identity) };
+            // The problems are those of the registries without it.
+            let (path, problems) = (Path::root(), &mut Problems::default());
+            Self::new(&shared.configs, means, (outbound, Arc::clone(clock)), &path, problems)
+        };
+        by_identity.entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// The identity that logs in at the registry called `host`.
+    #[must_use]
+    pub fn identity(&self, host: &str) -> Option<Arc<dyn Identity>> {
+        let name = registry_key(host);
+        let config = self.0.configs.iter().find(|(host, _)| registry_key(host) == name).map(|(_, config)| config);
+        let (usual, of_route) = (RegistryConfig::default(), self.0.of_route.as_ref());
+        config.unwrap_or(&usual).identity(&name, self.0.outbound.identities(), of_route).ok().flatten()
+    }
+
+    /// Logs in at the registry called `host` with the credential that its requests have, for `check --connect`.
+    ///
+    /// # Errors
+    /// When there is no credential.
+    pub async fn log_in(&self, host: &str, deadline: Instant) -> Result<(), BackendError> {
+        self.0.registry(&registry_key(host))?.log_in(deadline).await
+    }
+}
