@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod known;
 mod mistakes;
+mod name_error;
 mod names;
 mod number;
 mod plain;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
-use self::{bound::Formula, names::NameError, plain::PlainTemplate};
+use self::{bound::Formula, name_error::NameError, plain::PlainTemplate};
 pub use self::{
     error::{JsonError, TemplateError},
     number::{json_of, value_of},

@@ -64,7 +64,7 @@ async fn what_one_identity_sees_is_not_remembered_for_another() {
     });
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
     let ask = async |registries: &Registries| {
-        let patience = Patience { deadline: deadline(), max_age: Duration::from_secs(60), joins: true };
+        let patience = Patience { deadline: deadline(), max_age: Duration::from_mins(1), joins: true };
         registries.look_up(&reference, patience).await
     };
     let digest = expect_digest(ask(&of_a).await);

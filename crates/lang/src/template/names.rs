@@ -1,40 +1,10 @@
 //! The names that CI and Argo CD make from a branch or a commit: the filters `tag`, `ref_slug`, `slug` and `sha8`.
 
+use super::name_error::{MAX_SHOWN, MAX_TAG_CHARS, NameError};
 pub(super) use super::slug::slug;
 
-/// The longest tag, in characters (OCI distribution specification 1.1).
-const MAX_TAG_CHARS: usize = 128;
 /// The longest `CI_COMMIT_REF_SLUG`, in characters.
 const MAX_REF_SLUG_CHARS: usize = 63;
-/// The most characters of a refused text that a message shows.
-const MAX_SHOWN: usize = 80;
-
-/// Why a filter makes no name. The texts are the beginnings of those that were refused.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NameError {
-    /// The tag has this many characters.
-    #[error("the tag of this branch has {0} characters, and a tag at most {MAX_TAG_CHARS}")]
-    TooLong(usize),
-    /// The text has no character that the name may begin with. An empty name would be shared by all such texts.
-    #[error("`{}` has no character that a {kind} may begin with", .text.escape_debug())]
-    NothingLeft {
-        /// The text.
-        text: String,
-        /// The kind of name.
-        kind: &'static str,
-    },
-    /// The text is not a commit.
-    #[error("`{}` is not a commit: 8 to 64 hexadecimal digits", .0.escape_debug())]
-    NotACommit(String),
-}
-
-impl NameError {
-    /// `text` has no character that a `kind` may begin with.
-    pub(super) fn nothing_left(text: &str, kind: &'static str) -> Self {
-        Self::NothingLeft { text: text.chars().take(MAX_SHOWN).collect(), kind }
-    }
-}
-
 /// The tag that CI sets on an image of the branch `name`: as docker/metadata-action's `type=ref`, all runs of characters outside
 /// `[a-zA-Z0-9._-]` become a dash, and nothing else is changed. So the result may begin with a dash or a dot, as that of `#1` does. Such a result
 /// is a valid tag only after CI's `prefix`; this is checked when the reference is parsed. Without the dash it would be the tag of another

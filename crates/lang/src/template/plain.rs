@@ -7,11 +7,7 @@ use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value as Json};
 
-use super::{
-    MAX_TEXT_BYTES, RESERVED, ValueContext,
-    names::{self, NameError},
-    number, reference_part, refused,
-};
+use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, name_error::NameError, names, number, reference_part, refused};
 
 /// The longest text that goes through a filter here, in bytes. minijinja filters longer ones, which its limits count.
 const MAX_FILTERED_BYTES: usize = 1024;

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::names::NameError;
+use super::name_error::NameError;
 
 /// The longest slug, in characters, as Argo CD's pull request generator sets it.
 const MAX_CHARS: usize = 50;
