@@ -33,6 +33,7 @@ fn a_key_that_stands_twice_is_refused() {
     assert_eq!(folder.try_policy(&any).1, Vec::<String>::new());
 }
 
+#[cfg(feature = "keyless")]
 #[test]
 fn an_identity_that_stands_twice_is_refused() {
     let root = fixture("keyless.json")["trustedRoot"].to_string();
