@@ -177,6 +177,6 @@ schema: $(VENV)/done ## Write config/schema.json and the chart's schema again, a
 
 $(VENV)/done: Makefile
 	@tools/need python3:python3 venv:python3-venv
-	python3 -m venv $(VENV)
+	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $(PIP_PACKAGES)
 	@touch $@
