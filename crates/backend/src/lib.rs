@@ -1,7 +1,7 @@
 //! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`digests`], [`pipeline`] and
 //! [`merge`].
 //!
-//! Start at [`fixed`], the smallest. A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends: [`step`] is
+//! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends: [`step`] is
 //! the configuration of one of them, and `steps` are those built from it.
 //!
 //! Kinds share these: [`Building`] collects a builder's context and problems, [`request`] makes HTTP requests from templates, [`credential`] has

@@ -2,7 +2,9 @@
 //!
 //! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages;
 //! `service` picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the
-//! plugin's commands, `guard` holds what they lost. `network` is the way in for other machines, by TLS. What must hold is in docs/cmp/README.md.
+//! plugin's commands, `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by names of
+//! files, `queue` orders runs by their deadlines, `output` reads manifests, `author` is `check` and `render`. What must hold is in
+//! docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it.
 
 mod admin;
 mod archive;

@@ -1,4 +1,4 @@
-//! Webhooks: who sent an event, and its subjects. An event carries no data into an answer (invariant I9): it only makes the gateway query its
+//! Webhooks: verifies the sender of an event, and reads its subjects. An event carries no data into an answer (invariant I9): it only makes the gateway query its
 //! source again. This crate does no I/O, except that it reads secrets.
 //!
 //! Start at [`Hooks`]: a hook verifies the `proof` of a request and returns a [`Delivery`] with its [`Subject`]s.

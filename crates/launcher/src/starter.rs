@@ -72,7 +72,7 @@ impl Starter {
     }
 
     /// Starts `command` with `environment`, and with [`HOMES`] if they are not set. Its streams replace the launcher's own
-    /// meanwhile: as actions of the spawn they might fail unnoticed.
+    /// meanwhile: as actions of the spawn they could fail unnoticed.
     ///
     /// # Errors
     /// Those of the system.

@@ -1,8 +1,8 @@
 //! TLS on the listeners: the gateway's certificate, and the CA of client certificates. The files are read at the start, and again
 //! when they may have been renewed.
 //!
-//! Start at [`TlsConfig::build`]. The program calls [`ServerTls::refresh`] when the files change. [`mod@pem`] reads certificates and keys. The TLS of
-//! requests that the gateway sends is in `outbound`.
+//! Start at [`TlsConfig::build`]. The program calls [`ServerTls::refresh`] when the files change. [`mod@pem`] reads certificates and keys, also
+//! those of `outbound` and `store`. Used by `cmp`, `outbound`, `store` and the program.
 
 pub mod pem;
 
