@@ -16,9 +16,9 @@
 //! 6. [`engine::shape`] makes parameter sets of the result, [`engine::guard`] compares them with earlier ones, and they are stored and sent.
 //!
 //! An event of [`hooks`] makes the engine ask its sources again, and [`argocd`] refreshes the ApplicationSets whose answer has changed. Backends use
-//! [`outbound`] (HTTP), [`oci`] (registries), [`launcher`] (programs) and [`lang`] (templates and expressions). [`domain`] has the types that
-//! every crate uses. [`app`] holds everything that lives as long as the process, [`config`] reads the configuration, `routes` builds the routes of it, [`cli`]
-//! starts it. Start at `http::server::getparams`, then [`engine::answer::Engine::answer`].
+//! [`outbound`] (HTTP), [`oci`] (registries), [`launcher`] (programs) and [`lang`] (templates and expressions). [`domain`] has the types that every
+//! crate uses. [`app`] holds everything that lives as long as the process, [`config`] reads the configuration, `routes` builds the routes of it,
+//! [`cli`] starts it. Start at `http::server::getparams`, then [`engine::answer::Engine::answer`].
 
 pub mod app;
 pub mod cli;

@@ -1,8 +1,8 @@
 //! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`digests`], [`pipeline`] and
 //! [`merge`].
 //!
-//! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`] and [`merge`] use other backends: [`step`] is
-//! the configuration of one of them, and `steps` are those built from it.
+//! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`]
+//! and [`merge`] use other backends: [`step`] is the configuration of one of them, and `steps` are those built from it.
 //!
 //! Kinds share these: [`Building`] collects a builder's context and problems, [`request`] makes HTTP requests from templates, [`credential`] has
 //! the secrets for them, `mapping` runs CEL expressions over replies, [`getparams`] is the protocol of Argo CD's plugins, and `total` compares

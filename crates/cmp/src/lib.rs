@@ -1,9 +1,9 @@
 //! Config management plugins: the server that turns a repository into manifests, in the place of `argocd-cmp-server`.
 //!
-//! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages;
-//! `service` picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the
-//! plugin's commands, `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by names of
-//! files, `queue` orders runs by their deadlines, `output` reads manifests, `author` is `check` and `render`. What must hold is in
+//! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages; `service`
+//! picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the plugin's commands,
+//! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by
+//! names of files, `queue` orders runs by their deadlines, `output` reads manifests, `author` is `check` and `render`. What must hold is in
 //! docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it.
 
 mod admin;
