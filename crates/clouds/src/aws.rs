@@ -302,6 +302,10 @@ impl Identity for AwsIdentity {
         format!("AWS, {}{}", self.core.source, hops.concat())
     }
 
+    fn cloud(&self) -> &'static str {
+        "AWS"
+    }
+
     fn covers(&self, name: &str) -> bool {
         covers(name)
     }

@@ -197,6 +197,10 @@ impl Identity for AzureIdentity {
         format!("Azure, {}", self.source)
     }
 
+    fn cloud(&self) -> &'static str {
+        "Azure"
+    }
+
     fn covers(&self, name: &str) -> bool {
         covers(name)
     }

@@ -33,6 +33,10 @@ impl Identity for Broken {
         format!("none that works: {}", self.why)
     }
 
+    fn cloud(&self) -> &'static str {
+        "none"
+    }
+
     fn covers(&self, name: &str) -> bool {
         (self.covers)(name)
     }

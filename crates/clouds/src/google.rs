@@ -217,6 +217,10 @@ impl Identity for GoogleIdentity {
         format!("Google, {}{}", self.core.source, account.unwrap_or_default())
     }
 
+    fn cloud(&self) -> &'static str {
+        "Google"
+    }
+
     fn covers(&self, name: &str) -> bool {
         covers(name)
     }

@@ -56,6 +56,8 @@ impl Default for GuardConfig {
 #[derive(Debug)]
 pub(crate) struct Guard {
     config: GuardConfig,
+    /// Whether nothing at all may come without `[]`.
+    allow_blank: bool,
     known: Recent<[u8; 32], Record>,
     /// One check after the other: two runs of one Application must not both compare with what was before them.
     checking: Mutex<()>,
@@ -98,6 +100,12 @@ pub(crate) enum HeldError {
         /// What else ends the hold, as `, or …`. May be empty.
         confirm: String,
     },
+    /// There is none, and nobody said so by `[]`.
+    #[error(
+        "without a resource, such as a list without items, which Argo CD would take for an order to delete everything; print `[]` if there is \
+         nothing, or set `allowBlank`"
+    )]
+    Nothing,
     /// They cannot be compared.
     #[error(
         "held, as they cannot be compared with those of the last time, which had the same files and variables and {before} resources: \
@@ -113,12 +121,12 @@ pub(crate) enum HeldError {
 
 impl Guard {
     /// Knows nothing yet.
-    pub(crate) fn new(config: GuardConfig) -> Self {
+    pub(crate) fn new(config: GuardConfig, allow_blank: bool) -> Self {
         let known = Recent::weighed(MAX_BYTES, |_, record: &Record| {
             let held = record.held.as_ref().map_or(0, |held| held.resources.bytes());
             RECORD + record.resources.bytes() + held
         });
-        Self { config, known, checking: Mutex::new(()) }
+        Self { config, allow_blank, known, checking: Mutex::new(()) }
     }
 
     /// Compares the manifests of a run that began with `inputs`, and remembers them if they pass.
@@ -127,7 +135,7 @@ impl Guard {
     /// When they are held. What was accepted last stays what the next run is compared with.
     pub(crate) fn check(&self, inputs: &Inputs, manifests: &[String], now: Instant) -> Result<(), HeldError> {
         if self.config.on_shrink == OnShrink::Allow {
-            return Ok(());
+            return Resources::read(manifests).map_or(Ok(()), |resources| self.not_blank(manifests, &resources));
         }
         let output = digest(manifests);
         let same = |record: &Record| record.inputs == inputs.digest && record.output == output && record.held.is_none();
@@ -154,8 +162,15 @@ impl Guard {
                 return Err(self.fewer(&known.resources, &resources, &missing));
             }
         }
+        self.not_blank(manifests, &resources)?;
         self.known.insert(inputs.application, Record { inputs: inputs.digest, output, resources, held: None });
         Ok(())
+    }
+
+    /// A list without items deletes everything, as blank output does. `[]` comes here as no manifests at all.
+    fn not_blank(&self, manifests: &[String], resources: &Resources) -> Result<(), HeldError> {
+        let is_blank = !self.allow_blank && !manifests.is_empty() && resources.len() == 0;
+        if is_blank { Err(HeldError::Nothing) } else { Ok(()) }
     }
 
     /// Notes that `resources` are held. Whether enough runs have agreed, so that they are accepted.

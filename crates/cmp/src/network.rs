@@ -1,6 +1,15 @@
 //! The network: TLS, callers, and which plugin a call is for.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
 use hyper::body::Incoming;
@@ -9,7 +18,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -21,7 +30,7 @@ use crate::{
     },
     served::Served,
     service::Service,
-    transport::{pause_after, serve},
+    transport::{Peer, pause_after, serve},
 };
 use domain::{
     file::base_dir::BaseDir,
@@ -32,6 +41,8 @@ use tls::{H2, ServerTls};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client without a certificate may take until its first call with a token.
+const STRANGER: Duration = Duration::from_secs(30);
 /// How many connections may be open at once.
 const MAX_CONNECTIONS: usize = 1024;
 /// How often the certificates' files are looked at.
@@ -93,10 +104,13 @@ impl Network {
         tokio::spawn(Arc::clone(&self).renew());
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
-            // Strangers wait in the kernel's queue.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, peer)) => {
+                    // A client that waits in the kernel's queue could wait for ever: it is better off with an end at once.
+                    let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                        tracing::warn!(%peer, "a connection was closed: {MAX_CONNECTIONS} are open");
+                        continue;
+                    };
                     let network = Arc::clone(&self);
                     tokio::spawn(async move {
                         network.connections.send_modify(|count| *count += 1);
@@ -133,10 +147,24 @@ impl Network {
         }
         // The handshake has verified it.
         let has_certificate = tls.peer_certificates().is_some_and(|chain| !chain.is_empty());
-        let network = Arc::clone(self);
-        let answer = move |request| Arc::clone(&network).answer(request, has_certificate);
-        if let Err(error) = serve(stream, answer).await {
-            tracing::debug!(%peer, %error, "a connection has ended with an error");
+        let is_proven = Arc::new(AtomicBool::new(has_certificate));
+        let (network, proven) = (Arc::clone(self), Arc::clone(&is_proven));
+        let answer = move |request: Request<Incoming>| {
+            let is_known = proven.load(Ordering::Relaxed) || network.has_token(request.headers());
+            proven.fetch_or(is_known, Ordering::Relaxed);
+            Arc::clone(&network).answer(request, has_certificate)
+        };
+        let stranger = async {
+            sleep(STRANGER).await;
+            if is_proven.load(Ordering::Relaxed) {
+                pending().await
+            }
+        };
+        tokio::select! {
+            served = serve(stream, Peer::Remote, answer) => if let Err(error) = served {
+                tracing::debug!(%peer, %error, "a connection has ended with an error");
+            },
+            () = stranger => tracing::debug!(%peer, "a client proved nothing in time"),
         }
     }
 

@@ -94,7 +94,7 @@ impl Served {
             plugin: ArcSwap::from_pointee(plugin),
             seen: Mutex::new(FileState { stamp }),
             verdicts: Verdicts::default(),
-            guard: Arc::new(Guard::new(settings.guard)),
+            guard: Arc::new(Guard::new(settings.guard, settings.allow_blank)),
             runner: Runner::new(&common.launchers, settings, concurrency),
             common: common.clone(),
             allow,

@@ -23,6 +23,9 @@ use crate::{
 
 /// The service of plugins.
 const PLUGIN: &str = "/plugin.ConfigManagementPluginService/";
+/// Its methods.
+const METHODS: [&str; 4] =
+    ["GenerateManifest", "MatchRepository", "GetParametersAnnouncement", "CheckPluginConfiguration"];
 /// The service of health checks.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// How long before the caller's deadline an answer is sent, as argocd-cmp-server does it.
@@ -81,7 +84,9 @@ impl Service {
         let _ = timeout_at(deadline.unwrap_or(began + DRAINING), messages.drain()).await;
         let status = result.as_ref().err();
         if let Some(method) = method {
-            self.plugin.called(method, status);
+            // Anything else would make a new row of the metrics.
+            let known = METHODS.iter().find(|known| **known == method).copied().unwrap_or("other");
+            self.plugin.called(known, status);
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             match status {
                 None => tracing::info!(method, took_ms, "call"),

@@ -6,4 +6,4 @@ mod connection;
 mod huffman;
 pub(crate) mod listener;
 
-pub(crate) use self::connection::{pause_after, serve};
+pub(crate) use self::connection::{Peer, pause_after, serve};

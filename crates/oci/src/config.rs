@@ -129,7 +129,7 @@ impl RegistryConfig {
     }
 
     /// The identity that logs in at the registry called `name`: the one that is named here, or the pod's own. The identity `of_route` takes its
-    /// place at registries of its cloud, and at those of no cloud that have a named one here.
+    /// place at registries of its cloud, and at those of no cloud that have one of its cloud named here.
     ///
     /// # Errors
     /// When no identity has that name.
@@ -141,8 +141,15 @@ impl RegistryConfig {
     ) -> Result<Option<Arc<dyn Identity>>, String> {
         let own = self.own_identity(name, identities)?;
         let is_named = self.identity.as_deref().is_some_and(|named| named != NO_IDENTITY);
-        let is_for_any = is_named && own.as_ref().is_some_and(|own| !own.covers(name));
-        Ok(of_route.filter(|of_route| of_route.covers(name) || is_for_any).cloned().or(own))
+        // A host that names no cloud, such as a registry's own domain, is one of the cloud whose identity is named for it.
+        let is_for = |one: &Arc<dyn Identity>| {
+            own.as_ref().is_some_and(|own| is_named && !own.covers(name) && own.cloud() == one.cloud())
+        };
+        // A registry that is reached elsewhere gets no login that is not for that place too, unless one is named for it.
+        let is_there = |one: &Arc<dyn Identity>| {
+            is_named || self.endpoint.as_ref().is_none_or(|at| one.covers(&at.to_ascii_lowercase()))
+        };
+        Ok(of_route.filter(|one| (one.covers(name) && is_there(one)) || is_for(one)).cloned().or(own))
     }
 
     fn own_identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, String> {

@@ -14,7 +14,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use self::docker_config::{DockerConfig, DockerConfigError};
 pub(crate) use self::helper::{Helpers, has_helper};
@@ -130,7 +130,8 @@ impl Credentials {
             return Err(denied(file, &why));
         }
         // Locked while the helper runs: other callers wait for its result, and do not start it again.
-        let mut helped = self.helped.lock().await;
+        let late = |_| BackendError::timeout("the credential helper had no answer in time");
+        let mut helped = timeout_at(deadline, self.helped.lock()).await.map_err(late)?;
         if let Some((of, until, credential)) = &*helped
             && !afresh
             && of == name
@@ -138,7 +139,8 @@ impl Credentials {
         {
             return Ok(Some(credential.clone()));
         }
-        let found = self.helpers.credential(name, registry).await.map_err(|why| denied(file, &why.to_string()))?;
+        let found = self.helpers.credential(name, registry, config.wants_credential(registry), deadline).await;
+        let found = found.map_err(|why| denied(file, &why.to_string()))?;
         *helped = found.clone().map(|credential| (name.to_owned(), Instant::now() + HELPER_LIFE, credential));
         Ok(found)
     }

@@ -45,6 +45,9 @@ pub trait Identity: fmt::Debug + Send + Sync {
     /// The identity for `check`, from the configuration and the environment alone.
     fn describe(&self) -> String;
 
+    /// The cloud: the identity of one never takes the place of another's.
+    fn cloud(&self) -> &'static str;
+
     /// Whether the registry called `name` is one of the identity's cloud.
     fn covers(&self, name: &str) -> bool;
 

@@ -3,19 +3,24 @@
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::secret::{Secret, Secrets};
-use outbound::{Call, Identity, Login, LoginPlace};
+use oci::RegistryConfig;
+use outbound::{Call, Identities, Identity, Login, LoginPlace};
 use reqwest::Url;
 
 use super::*;
 
-/// An identity with a password, for registries at this machine.
+/// An identity of a cloud with a password, for registries at this machine.
 #[derive(Debug)]
-struct Tenant(&'static str);
+struct Tenant(&'static str, &'static str);
 
 #[async_trait]
 impl Identity for Tenant {
     fn describe(&self) -> String {
         self.0.to_owned()
+    }
+
+    fn cloud(&self) -> &'static str {
+        self.1
     }
 
     fn covers(&self, name: &str) -> bool {
@@ -59,7 +64,7 @@ async fn what_one_identity_sees_is_not_remembered_for_another() {
     .await;
     let registries = registries(&plain(&registry.address));
     let [of_a, of_b] = ["a", "b"].map(|name| {
-        let identity: Arc<dyn Identity> = Arc::new(Tenant(name));
+        let identity: Arc<dyn Identity> = Arc::new(Tenant(name, "one"));
         registries.with_identity(name, &identity)
     });
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
@@ -78,6 +83,30 @@ async fn what_one_identity_sees_is_not_remembered_for_another() {
     assert!(contents(&of_a).await.is_ok());
     assert!(of_b.known_contents(&digest).is_none() && contents(&of_b).await.is_err());
     // Routes with the same identity share what they know.
-    let again: Arc<dyn Identity> = Arc::new(Tenant("a"));
+    let again: Arc<dyn Identity> = Arc::new(Tenant("a", "one"));
     assert!(registries.with_identity("a", &again).known_contents(&digest).is_some());
+}
+
+/// A login goes to registries of its cloud, and to those whose entry names an identity of that cloud.
+#[test]
+fn the_identity_of_a_route_goes_nowhere_else() {
+    let tenant = |name, cloud| -> Arc<dyn Identity> { Arc::new(Tenant(name, cloud)) };
+    let named = [("same", tenant("same", "one")), ("other", tenant("other", "two"))];
+    let identities = Identities::new(named.into_iter().map(|(name, one)| (name.to_owned(), one)).collect(), Vec::new());
+    let of_route = tenant("route", "one");
+    for (entry, name, expected) in [
+        (json!({}), "127.0.0.1:5000", Some("route")),
+        (json!({}), "registry.corp", None),
+        (json!({"endpoint": "127.0.0.1:6000"}), "127.0.0.1:5000", Some("route")),
+        // It is reached elsewhere, and nobody said that the login is for that place.
+        (json!({"endpoint": "zot.corp:5000"}), "127.0.0.1:5000", None),
+        (json!({"endpoint": "zot.corp:5000", "identity": "same"}), "127.0.0.1:5000", Some("route")),
+        (json!({"identity": "same"}), "registry.corp", Some("route")),
+        // It belongs to another cloud.
+        (json!({"identity": "other"}), "registry.corp", Some("other")),
+    ] {
+        let config: RegistryConfig = serde_json::from_value(entry.clone()).unwrap();
+        let found = config.identity(name, &identities, Some(&of_route)).unwrap();
+        assert_eq!(found.map(|one| one.describe()).as_deref(), expected, "{name}: {entry}");
+    }
 }

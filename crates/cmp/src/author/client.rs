@@ -11,6 +11,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, duplex},
     net::{TcpStream, UnixStream},
     sync::watch,
+    time::{Duration, timeout},
 };
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     },
     served::Served,
     service::Service,
-    transport::serve,
+    transport::{Peer, serve},
 };
 
 /// How much the connection holds, in bytes.
@@ -28,6 +29,8 @@ const ROOM: usize = 64 * 1024;
 /// The size of a piece of the archive, in bytes.
 const PIECE: usize = 64 * 1024;
 
+/// How long another server may take for a folder.
+const PATIENCE: Duration = Duration::from_mins(2);
 /// The size of a message's head, in bytes.
 const HEAD: usize = 5;
 
@@ -43,7 +46,8 @@ pub(super) async fn ask<M: Message + Default>(
 ) -> Result<M, Status> {
     let (ours, theirs) = duplex(ROOM);
     let service = Service::new(Arc::clone(plugin), watch::Sender::new(0));
-    let serving = tokio::spawn(async move { serve(theirs, |request| service.clone().answer(request)).await });
+    let serving =
+        tokio::spawn(async move { serve(theirs, Peer::Local, |request| service.clone().answer(request)).await });
     let answered = exchange(TokioIo::new(ours), method, body(metadata, archive)).await;
     serving.abort();
     let mut message = answered?;
@@ -53,7 +57,7 @@ pub(super) async fn ask<M: Message + Default>(
 /// Asks `method` of the server at `target`: a path of a unix socket, or an address without TLS, such as `127.0.0.1:8080`.
 ///
 /// # Errors
-/// When nothing listens there.
+/// When nothing listens there, or it has no answer in two minutes.
 pub(super) async fn ask_at<M: Message + Default>(
     target: &str,
     method: &str,
@@ -61,11 +65,14 @@ pub(super) async fn ask_at<M: Message + Default>(
     archive: &[u8],
 ) -> io::Result<Result<M, Status>> {
     let body = body(metadata, archive);
-    let answered = if target.contains('/') {
-        exchange(TokioIo::new(UnixStream::connect(target).await?), method, body).await
-    } else {
-        exchange(TokioIo::new(TcpStream::connect(target).await?), method, body).await
+    let asking = async {
+        Ok::<_, io::Error>(if target.contains('/') {
+            exchange(TokioIo::new(UnixStream::connect(target).await?), method, body).await
+        } else {
+            exchange(TokioIo::new(TcpStream::connect(target).await?), method, body).await
+        })
     };
+    let answered = timeout(PATIENCE, asking).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     Ok(answered.and_then(|mut message| M::decode(&mut message).map_err(|error| Status::unknown(error.to_string()))))
 }
 

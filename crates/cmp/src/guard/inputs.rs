@@ -13,9 +13,14 @@ use crate::{
     plugin::Plugin,
 };
 
-/// The Application that Argo CD asks for. With the repository and the path, it names a source of one.
-const APPLICATION: &[&str] =
-    &["ARGOCD_APP_NAME", "ARGOCD_APP_PROJECT_NAME", "ARGOCD_APP_SOURCE_REPO_URL", "ARGOCD_APP_SOURCE_PATH"];
+/// The Application that Argo CD asks for. With the repository, the path and the revision that is wanted, it names a source of one.
+const APPLICATION: &[&str] = &[
+    "ARGOCD_APP_NAME",
+    "ARGOCD_APP_PROJECT_NAME",
+    "ARGOCD_APP_SOURCE_REPO_URL",
+    "ARGOCD_APP_SOURCE_PATH",
+    "ARGOCD_APP_SOURCE_TARGET_REVISION",
+];
 /// Variables that belong to the inputs: those of the Application and of its cluster. All others that Argo CD sends are credentials for Git,
 /// of which some differ in each call.
 const INPUTS: &[&str] = &["ARGOCD_APP_", "ARGOCD_ENV_", "PARAM_", "KUBE_"];

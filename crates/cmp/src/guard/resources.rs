@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, options::MergeKeyPolicy};
 
@@ -26,7 +29,15 @@ struct Document {
     api_version: Value,
     kind: Value,
     metadata: Value,
-    items: Value,
+    /// `Some` also for `items: null`, which Argo CD takes for an empty list.
+    #[serde(deserialize_with = "present")]
+    items: Option<Value>,
+    spec: Option<IgnoredAny>,
+    status: Option<IgnoredAny>,
+}
+
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(value).map(Some)
 }
 
 impl Resources {
@@ -37,8 +48,12 @@ impl Resources {
     pub(super) fn read(manifests: &[String]) -> Result<Self, serde_saphyr::Error> {
         let mut resources = Self::default();
         for document in documents::<Document>(manifests)? {
-            let Document { api_version, kind, metadata, items } = document;
-            resources.add(&api_version, &kind, &metadata, &items);
+            let Document { api_version, kind, metadata, items, spec, status } = document;
+            // A list of nothing (`isNullList` in Argo CD's repo-server).
+            if items == Some(Value::Null) && spec.is_none() && status.is_none() {
+                continue;
+            }
+            resources.add(&api_version, &kind, &metadata, &items.unwrap_or_default());
         }
         Ok(resources)
     }
@@ -69,7 +84,8 @@ impl Resources {
     }
 
     fn add(&mut self, api_version: &Value, kind: &Value, metadata: &Value, items: &Value) {
-        if let (Some(items), true) = (items.as_array(), text(kind).ends_with("List")) {
+        // Argo CD takes the items out of an object of any kind. Items that are not objects are an error for it.
+        if let Some(items) = items.as_array().filter(|items| items.iter().all(Value::is_object)) {
             for item in items {
                 self.add(&item["apiVersion"], &item["kind"], &item["metadata"], &item["items"]);
             }

@@ -25,7 +25,7 @@ static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
 
 #[test]
 fn a_loss_is_held_until_it_returns_or_the_inputs_change() {
-    let guard = Guard::new(GuardConfig::default());
+    let guard = Guard::new(GuardConfig::default(), false);
     check(&guard, inputs(1, 1), THREE, 0).unwrap();
     let half = THREE.split("---").next().unwrap();
     for after in [1, 1_000_000] {
@@ -49,7 +49,7 @@ fn a_loss_is_held_until_it_returns_or_the_inputs_change() {
 
 #[test]
 fn only_fewer_of_a_kind_and_namespace_are_a_loss() {
-    let guard = Guard::new(GuardConfig::default());
+    let guard = Guard::new(GuardConfig::default(), false);
     let of = |text: &str| check(&guard, inputs(1, 1), text, 0);
     let job = |name: &str| format!("kind: Job\nmetadata: {{name: run-{name}}}\n---\nkind: A\nmetadata: {{name: x}}\n");
     of(&job("1")).unwrap();
@@ -68,7 +68,7 @@ fn only_fewer_of_a_kind_and_namespace_are_a_loss() {
 
 #[test]
 fn what_cannot_be_read_is_held_only_after_what_could() {
-    let guard = Guard::new(GuardConfig::default());
+    let guard = Guard::new(GuardConfig::default(), false);
     check(&guard, inputs(1, 1), "a: [", 0).unwrap();
     check(&guard, inputs(1, 1), THREE, 0).unwrap();
     let error = check(&guard, inputs(1, 1), &THREE[..THREE.len() - 3], 0).unwrap_err();
@@ -84,7 +84,7 @@ fn what_cannot_be_read_is_held_only_after_what_could() {
 #[test]
 fn runs_that_agree_confirm_a_loss() {
     let config = "onShrink: confirm\nconfirmAfter: 2\nconfirmFor: 60s\n";
-    let guard = Guard::new(serde_saphyr::from_str(config).unwrap());
+    let guard = Guard::new(serde_saphyr::from_str(config).unwrap(), false);
     let of = |text: &str, after| check(&guard, inputs(1, 1), text, after);
     let (one, two) = ("kind: A\n", "kind: A\n---\nkind: B\n");
     of(two, 0).unwrap();
@@ -104,14 +104,32 @@ fn runs_that_agree_confirm_a_loss() {
     of(two, 371).unwrap();
     assert!(of(one, 430).is_err() && of(one, 490).is_err());
     of(one, 550).unwrap();
-    let allowed = Guard::new(serde_saphyr::from_str("onShrink: allow\n").unwrap());
+    let allowed = Guard::new(serde_saphyr::from_str("onShrink: allow\n").unwrap(), false);
     check(&allowed, inputs(1, 1), two, 0).unwrap();
     check(&allowed, inputs(1, 1), "[]", 0).unwrap();
 }
 
 #[test]
+fn a_list_of_nothing_is_not_nothing_on_purpose() {
+    for config in ["onShrink: keep\n", "onShrink: confirm\n", "onShrink: allow\n"] {
+        let guard = |allow_blank| Guard::new(serde_saphyr::from_str(config).unwrap(), allow_blank);
+        for text in ["kind: List\nitems: []\n", "kind: ResourceList\nitems: null\n", "kind: A\nitems: []\n---\nnull\n"]
+        {
+            let error = check(&guard(false), inputs(1, 1), text, 0).unwrap_err();
+            assert!(error.contains("without a resource"), "{text}: {error}");
+            check(&guard(true), inputs(1, 1), text, 0).unwrap();
+        }
+        // These are resources.
+        for text in ["kind: A\nitems: null\nspec: {}\n", "kind: List\nitems: [{kind: B}]\n"] {
+            check(&guard(false), inputs(1, 1), text, 0).unwrap();
+        }
+        guard(false).check(&inputs(1, 1), &[], Instant::now()).unwrap();
+    }
+}
+
+#[test]
 fn messages_and_memory_are_bounded() {
-    let guard = Guard::new(GuardConfig::default());
+    let guard = Guard::new(GuardConfig::default(), false);
     let many: Vec<String> = (0..1000).map(|at| format!("kind: A\nmetadata: {{name: \"x{at:04}\\n\"}}\n")).collect();
     let many = many.join("---\n");
     check(&guard, inputs(0, 0), &many, 0).unwrap();

@@ -4,7 +4,7 @@ use std::{convert::Infallible, io, time::Duration};
 
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::grpc::reply::ReplyBody;
@@ -17,12 +17,28 @@ const MAX_RESETS: usize = 10_000;
 /// The largest fields of a request, in bytes.
 const MAX_FIELDS: u32 = 64 * 1024;
 
+/// How often a silent client on another machine is asked whether it is there, and how long it may take to answer.
+const ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
+/// Where a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// On this machine: the kernel ends its connections with it.
+    Local,
+    /// On another one, which may vanish without a word.
+    Remote,
+}
+
 /// Serves `stream` until the client closes it. hyper sends its SETTINGS at once, answers pings, and sends no GOAWAY by itself: a client
 /// may use the connection as long as it wants.
 ///
 /// # Errors
 /// When the client breaks the protocol.
-pub(crate) async fn serve<S, F>(stream: S, answer: impl Fn(Request<Incoming>) -> F) -> Result<(), hyper::Error>
+pub(crate) async fn serve<S, F>(
+    stream: S,
+    peer: Peer,
+    answer: impl Fn(Request<Incoming>) -> F,
+) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
@@ -37,6 +53,9 @@ where
         .max_header_list_size(MAX_FIELDS)
         .max_pending_accept_reset_streams(MAX_RESETS)
         .max_local_error_reset_streams(MAX_RESETS)
+        .timer(TokioTimer::new())
+        .keep_alive_interval((peer == Peer::Remote).then_some(ALIVE.0))
+        .keep_alive_timeout(ALIVE.1)
         .serve_connection(TokioIo::new(stream), service)
         .await
 }

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     authority::AuthorityFilter,
-    connection::{pause_after, serve},
+    connection::{Peer, pause_after, serve},
 };
 use crate::grpc::reply::ReplyBody;
 
@@ -97,7 +97,7 @@ async fn one<F>(stream: UnixStream, answer: impl Fn(Request<Incoming>) -> F)
 where
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    if let Err(error) = serve(AuthorityFilter::new(stream), answer).await {
+    if let Err(error) = serve(AuthorityFilter::new(stream), Peer::Local, answer).await {
         tracing::debug!(%error, "a connection has ended with an error");
     }
 }

@@ -159,13 +159,22 @@ impl DockerConfig {
     /// The helper for the credential of `registry`, if the file itself does not hold it.
     #[must_use]
     pub fn helper(&self, registry: &str) -> Option<&str> {
-        let own = self.cred_helpers.iter().find(|(key, _)| Pattern::of(key).covers(registry, ""));
-        let helper = match own {
-            Some((_, name)) => name.as_str(),
+        let helper = match self.own_helper(registry) {
+            Some(name) => name,
             None if self.entry(registry, "").is_none() => self.creds_store.as_deref()?,
             None => return None,
         };
         if helper.is_empty() { None } else { Some(helper) }
+    }
+
+    /// Whether `credHelpers` names a helper for `registry`. `credsStore` is for all registries, also for those without a credential.
+    #[must_use]
+    pub fn wants_credential(&self, registry: &str) -> bool {
+        self.own_helper(registry).is_some_and(|name| !name.is_empty())
+    }
+
+    fn own_helper(&self, registry: &str) -> Option<&str> {
+        Some(self.cred_helpers.iter().find(|(key, _)| Pattern::of(key).covers(registry, ""))?.1.as_str())
     }
 
     /// Whether the file itself has an entry for `registry` or some of its repositories.
@@ -385,5 +394,7 @@ mod tests {
         assert_eq!(config.helper("1.dkr.ecr.eu-west-1.amazonaws.com"), Some("ecr-login"));
         assert_eq!(config.helper("other.example"), Some("desktop"));
         assert_eq!(config.helper("own.example"), None);
+        let wants = ["1.dkr.ecr.eu-west-1.amazonaws.com", "other.example"].map(|name| config.wants_credential(name));
+        assert_eq!(wants, [true, false]);
     }
 }

@@ -57,7 +57,7 @@ pub(super) enum HelperError {
     NotThere(String),
     #[error("the credential helper `{program}` cannot run: {why}")]
     NotStarted { program: String, why: String },
-    #[error("the credential helper `{program}` took longer than {} s{said}", TIMEOUT.as_secs())]
+    #[error("the credential helper `{program}` did not end in time ({} s at most){said}", TIMEOUT.as_secs())]
     TooLate { program: String, said: String },
     #[error("the credential helper `{program}` failed for {registry} ({how}){said}")]
     Failed { program: String, registry: String, how: String, said: String },
@@ -105,22 +105,25 @@ impl Helpers {
         self.launchers.is_some() && self.allowed.iter().any(|allowed| allowed == name)
     }
 
-    /// The credential of the helper `name` for `registry`. `None` when the helper says that it has none.
+    /// The credential of the helper `name` for `registry`. `None` when the helper says that it has none, unless one is `wanted`: many helpers say
+    /// "not found" for every failure, and a registry that hides what strangers may not see would then seem to have nothing.
     ///
     /// # Errors
-    /// When the helper returns no clear answer. Its output may be the secret, so no message quotes it.
+    /// When the helper returns no clear answer by `deadline`. Its output may be the secret, so no message quotes it.
     pub(super) async fn credential(
         &self,
         name: &str,
         registry: &str,
+        wanted: bool,
+        deadline: Instant,
     ) -> Result<Option<RegistryCredential>, HelperError> {
         let program = program(name);
         // Docker's name for its own registry.
         let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
-        let (output, how) = self.run(name, &program, server).await?;
+        let (output, how) = self.run(name, &program, server, deadline).await?;
         let said = || last_words(&output.stderr, &output.stdout);
         if how != ExitKind::Code(0) {
-            let is_nothing = String::from_utf8_lossy(&output.stdout).contains(NOT_FOUND);
+            let is_nothing = !wanted && String::from_utf8_lossy(&output.stdout).contains(NOT_FOUND);
             return if is_nothing {
                 Ok(None)
             } else {
@@ -141,11 +144,17 @@ impl Helpers {
     }
 
     /// What the helper wrote when it was asked for `server`, and how it ended.
-    async fn run(&self, name: &str, program: &str, server: &str) -> Result<(Output, ExitKind), HelperError> {
+    async fn run(
+        &self,
+        name: &str,
+        program: &str,
+        server: &str,
+        deadline: Instant,
+    ) -> Result<(Output, ExitKind), HelperError> {
         let path = find(name).ok_or_else(|| HelperError::NotThere(program.to_owned()))?;
         let not_started = |why: String| HelperError::NotStarted { program: program.to_owned(), why };
         let launchers = self.launchers.as_ref().ok_or_else(|| not_started("none may run".to_owned()))?;
-        let until = Instant::now() + TIMEOUT;
+        let until = deadline.min(Instant::now() + TIMEOUT);
         let command = Program { path, arguments: vec!["get".to_owned()], folder: None, first: None, copy: None };
         let variables = variables();
         let environment = variables.iter().map(|(name, value)| (name.as_str().into(), Cow::from(value.as_os_str())));
@@ -201,14 +210,13 @@ fn variables() -> Vec<(String, OsString)> {
     all.filter(|(name, _)| is_passed(name)).collect()
 }
 
-/// What a helper may read because a variable has the value `path`: a folder, or the folder of a file, whose content Kubernetes replaces.
+/// The file or folder that a helper may read because a variable has the value `path`. Launchers notice when Kubernetes puts another file in
+/// its place.
 fn named_files(path: &Path, base: &BaseDir) -> Option<PathBuf> {
     if !path.is_absolute() || !path.exists() {
         return None;
     }
-    let folder = if path.is_dir() { Some(path) } else { path.parent() };
-    let folder = folder.filter(|folder| belongings::is_harmless(folder, base));
-    folder.map(Path::to_owned).or_else(|| path.is_file().then(|| path.to_owned()))
+    (path.is_file() || belongings::is_harmless(path, base)).then(|| path.to_owned())
 }
 
 /// Reads `pipe` to its end, and keeps at least the last [`KEPT`] bytes. What cannot be read counts as not written.
@@ -292,7 +300,7 @@ mod tests {
         }
         let base = BaseDir::new(path("config"));
         let found = |name: &str| named_files(&path(name), &base);
-        assert_eq!(found("tokens/token"), Some(path("tokens")));
+        assert_eq!(found("tokens/token"), Some(path("tokens/token")));
         assert_eq!(found("tokens"), Some(path("tokens")));
         assert_eq!(found("config/key.json"), Some(path("config/key.json")));
         assert_eq!(found("config"), None);
