@@ -157,7 +157,7 @@ impl Network {
         let stranger = async {
             sleep(STRANGER).await;
             if is_proven.load(Ordering::Relaxed) {
-                pending().await
+                pending::<()>().await;
             }
         };
         tokio::select! {
