@@ -100,7 +100,7 @@ pub(crate) enum HeldError {
         /// What else ends the hold, as `, or …`. May be empty.
         confirm: String,
     },
-    /// There is none, and nobody said so by `[]`.
+    /// There is none, and the plugin did not print `[]`.
     #[error(
         "without a resource, such as a list without items, which Argo CD would take for an order to delete everything; print `[]` if there is \
          nothing, or set `allowBlank`"

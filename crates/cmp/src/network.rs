@@ -42,8 +42,8 @@ use tls::{H2, ServerTls};
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a client without a certificate may take until its first call with a token.
-const STRANGER: Duration = Duration::from_secs(30);
-/// How many connections may be open at once.
+const UNAUTHENTICATED: Duration = Duration::from_secs(30);
+/// The most open connections.
 const MAX_CONNECTIONS: usize = 1024;
 /// How often the certificates' files are looked at.
 const RENEWAL: Duration = Duration::from_mins(1);
@@ -59,7 +59,7 @@ pub(crate) enum NetworkError {
     /// A token.
     #[error("listen.tokens: {0}")]
     Token(#[from] SecretError),
-    /// Nobody could call.
+    /// No client could call.
     #[error("listen: set `tokens` or `tls.clientCa`, since otherwise nobody may call")]
     NoCallers,
 }
@@ -79,7 +79,7 @@ impl Network {
     /// Reads certificates and tokens. Paths start from `base`.
     ///
     /// # Errors
-    /// When they cannot be used, or nobody could call.
+    /// When they cannot be used, or no client could call.
     pub(crate) fn new(
         config: &ListenConfig,
         base: &BaseDir,
@@ -150,12 +150,12 @@ impl Network {
         let is_proven = Arc::new(AtomicBool::new(has_certificate));
         let (network, proven) = (Arc::clone(self), Arc::clone(&is_proven));
         let answer = move |request: Request<Incoming>| {
-            let is_known = proven.load(Ordering::Relaxed) || network.has_token(request.headers());
+            let is_known = has_certificate || network.has_token(request.headers());
             proven.fetch_or(is_known, Ordering::Relaxed);
-            Arc::clone(&network).answer(request, has_certificate)
+            Arc::clone(&network).answer(request, is_known)
         };
-        let stranger = async {
-            sleep(STRANGER).await;
+        let unauthenticated = async {
+            sleep(UNAUTHENTICATED).await;
             if is_proven.load(Ordering::Relaxed) {
                 pending::<()>().await;
             }
@@ -164,16 +164,15 @@ impl Network {
             served = serve(stream, Peer::Remote, answer) => if let Err(error) = served {
                 tracing::debug!(%peer, %error, "a connection has ended with an error");
             },
-            () = stranger => tracing::debug!(%peer, "a client proved nothing in time"),
+            () = unauthenticated => tracing::debug!(%peer, "a client proved nothing in time"),
         }
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, has_certificate: bool) -> Response<ReplyBody> {
-        let known = has_certificate || self.has_token(request.headers());
-        let plugin = if known { self.plugin(request.headers()) } else { Err(unauthenticated()) };
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, is_known: bool) -> Response<ReplyBody> {
+        let plugin = if is_known { self.plugin(request.headers()) } else { Err(unauthenticated()) };
         match plugin {
             Ok(plugin) => Service::new(plugin, self.calls.clone()).answer(request).await,
-            // A stranger's archive is not waited for.
+            // The archive of an unauthenticated client is not waited for.
             Err(status) => reply::failure(&status),
         }
     }

@@ -69,7 +69,7 @@ impl Resources {
         self.0.iter().map(|(group, names)| group.len() + RESOURCE + of(names)).sum()
     }
 
-    /// Those that `now` lacks, of each kind and namespace that has fewer. Another name in place of one is no loss: some plugins name a job by
+    /// Those that `now` lacks, of each kind and namespace that has fewer. Another name in place of one is not a loss: some plugins name a job by
     /// the time.
     pub(super) fn lost(&self, now: &Self) -> Vec<String> {
         let mut lost = Vec::new();

@@ -16,7 +16,7 @@ pub enum NamePatternError {
     /// There is nothing between its slashes.
     #[error("the expression between the slashes is empty, and would match everything")]
     EmptyExpression,
-    /// There is no regular expression between its slashes.
+    /// The text between its slashes is not a regular expression.
     #[error(transparent)]
     Expression(#[from] PatternError),
 }

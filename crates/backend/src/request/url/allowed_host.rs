@@ -20,7 +20,7 @@ pub(super) struct AllowedHost {
 pub(super) struct AllowedHostError {
     /// The text.
     entry: String,
-    /// The URL parser's error, if it is no part of a URL at all.
+    /// The URL parser's error, if it is not part of a URL at all.
     #[source]
     cause: Option<url::ParseError>,
 }
