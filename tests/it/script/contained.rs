@@ -286,7 +286,7 @@ for attempt in (lambda: os.pidfd_open(parent), lambda: open('/proc/%d/environ' %
         denied.append(True)
 print('[{\"denied\": \"%d\"}]' % len(denied))
 ";
-    let app = shell("exec python3 -c \"$CODE\"", json!({"env": {"CODE": take}})).await;
+    let app = shell("", json!({"command": ["python3", "-c", take]})).await;
     assert_eq!(app.ask_afresh("s", json!({})).await.sets(), r#"[{"denied":"2"}]"#);
 }
 

@@ -64,7 +64,8 @@ impl Scene {
 
     /// The same in a prepared `folder`, whose `tmp` is the folder for temporary files.
     fn within(folder: Folder, line: &str) -> Self {
-        let script = |line: &str| json!({"command": ["sh", "-c", line], "timeout": "100s", "allow": {"read": ["."]}});
+        let read = json!([".", python().1]);
+        let script = |line: &str| json!({"command": ["sh", "-c", line], "timeout": "100s", "allow": {"read": read}});
         let route = |name: &str, line: &str| json!({"name": name, "deadline": "110s", "backend": {"script": script(line)}, "cache": {"ttl": "0s"}});
         let routes = json!([route("s", line), route("next", "echo '[]'")]);
         let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
@@ -98,6 +99,14 @@ impl Scene {
         let launchers = children(supervisor).into_iter().filter(|child| !children(*child).is_empty());
         (pid(supervisor), launchers.map(pid).collect())
     }
+}
+
+/// Python's program, and the folder that a script must be allowed to read to run it. That may be outside of the system's folders.
+fn python() -> (String, String) {
+    let names = "import sys; print(sys.executable); print(sys.base_prefix)";
+    let printed = Command::new("python3").args(["-c", names]).output().unwrap().stdout;
+    let (program, folder) = std::str::from_utf8(&printed).unwrap().trim_end().split_once('\n').unwrap();
+    (program.to_owned(), folder.to_owned())
 }
 
 fn pid(process: u32) -> Pid {
@@ -159,7 +168,7 @@ async fn a_script_cannot_end_the_processes_that_contain_it() {
         let marker = marker();
         let folder = Folder::new();
         fs::write(folder.path().join("attack.py"), ATTACK).unwrap();
-        let line = format!("setsid sleep {marker} > /dev/null 2>&1 & exec python3 attack.py");
+        let line = format!("setsid sleep {marker} > /dev/null 2>&1 & exec {} attack.py", python().0);
         let scene = failing(missing, ENOSYS, || Scene::within(folder, &line));
         let reply = scene.ask("s").await;
         assert_eq!(reply.status, 200, "{missing:?}: {}", reply.text());
@@ -273,7 +282,7 @@ async fn until_empty(temporary: &Path) {
 async fn folders_without_end_are_removed() {
     let folder = Folder::new();
     fs::write(folder.path().join("nest.py"), NESTING).unwrap();
-    let scene = Scene::within(folder, "exec python3 nest.py $TMPDIR 20000");
+    let scene = Scene::within(folder, &format!("exec {} nest.py $TMPDIR 20000", python().0));
     for _ in 0..2 {
         let reply = scene.ask("s").await;
         assert_eq!(reply.sets(), "[]", "{}", reply.text());

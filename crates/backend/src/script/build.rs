@@ -16,7 +16,7 @@ use domain::{
     secret::{PLACEHOLDER, TextOrSecret, literal},
 };
 use lang::{expression::Expression, scope::ValueType};
-use launcher::{First, LaunchOptions, LauncherPool, Program};
+use launcher::{First, LaunchOptions, LauncherPool, Program, belongings};
 
 impl Script {
     /// Finds the programs and checks all settings.
@@ -41,6 +41,7 @@ impl Script {
         let (main, init, mut options) = (main?, init?, options?);
         if let Some(init) = &init {
             options.readable.extend(confinement::files_of(&init.path, &init.arguments, context.base));
+            options.readable.extend(interpreters(&init.path, context));
         }
         let (parameters, item) = match parameters {
             Some(built) => {
@@ -127,8 +128,22 @@ fn launch_options(config: &Config, main: Option<&First>, building: &mut Building
     let (program, arguments) = main.map_or((FilePath::new(""), &[][..]), |main| (&main.path, &main.arguments));
     let mut options =
         confinement.terms(program, arguments, building.context.base, &building.path, building.problems)?;
-    options.readable.extend(building.context.package.map(Package::readable).unwrap_or_default());
+    let BuildContext { package, .. } = building.context;
+    options.readable.extend(package.map(Package::readable).unwrap_or_default());
+    options.readable.extend(interpreters(program, building.context));
+    for program in package.map(Package::programs).unwrap_or_default() {
+        options.readable.extend(interpreters(&program, building.context));
+    }
+    options.readable.sort_unstable();
+    options.readable.dedup();
     Some(options)
+}
+
+/// The files of the interpreters that the first line of `program` names, as if the command named them.
+fn interpreters(program: &FilePath, context: BuildContext<'_>) -> Vec<PathBuf> {
+    let folder = context.package.map_or(context.base.as_path(), Package::working);
+    let interpreters = interpreter::interpreters_of(&folder.join(program));
+    interpreters.iter().flat_map(|interpreter| belongings::of_program(interpreter, context.base)).collect()
 }
 
 /// The program as the launcher starts it. A copied package is its folder, else the configuration's folder.
@@ -175,11 +190,15 @@ fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result
             () => Err(ProgramError::Missing { path: shown, base: base.as_path().to_owned() }),
         };
     }
+    in_search_path(name).ok_or_else(|| ProgramError::NotInPath(name.to_owned()))
+}
+
+/// The first program of this name in `PATH`.
+pub(super) fn in_search_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join(name))
         .find(|candidate| candidate.is_absolute() && is_executable(candidate))
-        .ok_or_else(|| ProgramError::NotInPath(name.to_owned()))
 }
 
 /// Whether `path` is a file that some user may execute.

@@ -61,8 +61,7 @@ pub(crate) fn check_script(
 fn interpreted<'a>(name: &'a str, arguments: &'a [String]) -> Option<(&'a str, &'a str)> {
     let kind = kind_of(name);
     if kind == "env" {
-        let is_setting = |word: &&String| matches!(word.as_str(), "-i" | "-S" | "--") || word.contains('=');
-        let rest = &arguments[arguments.iter().take_while(is_setting).count()..];
+        let rest = &arguments[arguments.iter().take_while(|word| is_setting_of_env(word)).count()..];
         let (program, rest) = rest.split_first()?;
         let name = FilePath::new(program).file_name()?.to_str()?;
         return if kind_of(name) == "env" { None } else { interpreted(name, rest) };
@@ -136,6 +135,21 @@ fn trouble(start: &[u8], folder: &FilePath) -> Option<(String, &'static str)> {
     is_missing.then(|| (why(), "install it, or write `#!/usr/bin/env` before its name"))
 }
 
+/// The programs that run `program` by its first line: the interpreter that it names, and the one that `env` finds for it.
+pub(crate) fn interpreters_of(program: &FilePath) -> Vec<PathBuf> {
+    let Some(start) = start(program) else { return Vec::new() };
+    let Some(named) = interpreter(&start).filter(|named| named.is_absolute()) else { return Vec::new() };
+    let words = String::from_utf8_lossy(first_line(&start).unwrap_or_default()).into_owned();
+    let is_env = named.file_name().is_some_and(|name| name == "env");
+    let found = is_env.then(|| words.split_ascii_whitespace().skip(1).find(|word| !is_setting_of_env(word))).flatten();
+    [Some(named), found.and_then(super::build::in_search_path)].into_iter().flatten().collect()
+}
+
+/// Whether `env` takes this word for itself, before the program's name.
+fn is_setting_of_env(word: &str) -> bool {
+    matches!(word, "-i" | "-S" | "--") || word.contains('=')
+}
+
 /// The first line after `#!`.
 fn first_line(start: &[u8]) -> Option<&[u8]> {
     start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()
@@ -187,6 +201,27 @@ mod tests {
             check_script(FilePath::new(program), &arguments, folder.path(), false, &Path::root(), &mut problems);
             assert_eq!(problems.into_vec().len(), found, "{program} {arguments:?}");
         }
+    }
+
+    #[test]
+    fn a_first_line_names_its_interpreters() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        let sh = super::super::build::in_search_path("sh").unwrap();
+        let env = FilePath::new("/usr/bin/env");
+        for (text, found) in [
+            ("#!/opt/tool/bin/run -x\n", &[FilePath::new("/opt/tool/bin/run")][..]),
+            ("#! /usr/bin/env sh\n", &[env, &sh]),
+            ("#!/usr/bin/env -S A=b sh -e\n", &[env, &sh]),
+            ("#!/usr/bin/env no-such-program\n", &[env]),
+            ("#!/usr/bin/env\n", &[env]),
+            ("#!sh\n", &[]),
+            ("\x7fELF", &[]),
+        ] {
+            std::fs::write(&program, text).unwrap();
+            assert_eq!(interpreters_of(&program), found, "{text}");
+        }
+        assert!(interpreters_of(&folder.path().join("missing")).is_empty());
     }
 
     #[test]

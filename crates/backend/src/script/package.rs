@@ -77,6 +77,13 @@ impl Package {
         self.source.as_ref().map_or(&self.folder, |source| &source.folder)
     }
 
+    /// The package's own programs.
+    #[must_use]
+    pub(crate) fn programs(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.join(BIN)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| is_executable(path)).collect()
+    }
+
     /// The folders that programs may read.
     #[must_use]
     pub fn readable(&self) -> Vec<PathBuf> {
