@@ -165,6 +165,14 @@ fn without_registration(text: &str) -> String {
     kept
 }
 
+#[test]
+fn zeros_and_copies_count_nothing() {
+    let zeros = "let zero = 0;\nself.lost.with_label_values(&[route]);\n";
+    assert_eq!(counts(zeros, "lost"), 0);
+    assert_eq!(counts("let zero = 0;\nself.lost.with_label_values(&[route]).inc();\n", "lost"), 1);
+    assert_eq!(counts("Route { lost: self.lost.with_label_values(&[route]) }", "lost"), 1);
+}
+
 /// A metric that is registered and never counted stays at zero, which looks like good news.
 #[test]
 fn every_metric_is_counted_somewhere() {
@@ -177,9 +185,10 @@ fn every_metric_is_counted_somewhere() {
     sources(&root.join("src"), &mut all);
     let fields: Vec<&str> = ours.iter().flat_map(|text| text.lines()).filter_map(field).collect();
     for name in &fields {
-        // Two structs may have a field of one name: each is counted in a place of its own.
-        let structs = fields.iter().filter(|other| *other == name).count();
-        let places: usize = all.iter().map(|text| counts(text, name)).sum();
+        // Two structs may have a field of one name: each is counted in a place of its own, if the second is not only a copy of the first.
+        let copies: usize = all.iter().map(|text| text.matches(&format!("{name}: self.{name}.clone()")).count()).sum();
+        let structs = fields.iter().filter(|other| *other == name).count() - copies;
+        let places = all.iter().map(|text| counts(text, name)).sum::<usize>() - copies;
         assert!(places >= structs, "a metric in a field `{name}` is never counted: {structs} of them, {places} places");
     }
 }
@@ -190,6 +199,11 @@ fn field(line: &str) -> Option<&str> {
     (KINDS.contains(&kind) && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')).then_some(name)
 }
 
+/// `rest` to the end of its statement.
+fn statement(rest: &str) -> &str {
+    rest.split(';').next().unwrap_or(rest)
+}
+
 /// How often `text` counts with a field `name`, or hands it to a function that does.
 fn counts(text: &str, name: &str) -> usize {
     let field = format!(".{name}");
@@ -197,7 +211,10 @@ fn counts(text: &str, name: &str) -> usize {
         let rest = &text[at + field.len()..];
         let start = text[..at].rfind(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').map_or(0, |start| start);
         let is_handed = text[start..].starts_with('&') && rest.starts_with([')', ',', ';']);
-        is_handed || USES.iter().any(|used| rest.starts_with(used))
+        // `self.failures.with_label_values(&[route, kind]);` creates a zero.
+        let is_statement = text[..at].ends_with("\nself");
+        let is_zero = is_statement && rest.starts_with(".with_label_values") && statement(rest).ends_with("])");
+        is_handed || !is_zero && USES.iter().any(|used| rest.starts_with(used))
     };
     text.match_indices(&field).filter(|(at, _)| is_counted(*at)).count()
 }
