@@ -91,6 +91,9 @@ struct Sidecar {
     /// The address of probes and metrics.
     #[arg(long, env = "CMP_GATEWAY_ADMIN", value_name = "ADDRESS")]
     admin: Option<std::net::SocketAddr>,
+    /// How many work folders of failed runs are kept.
+    #[arg(long, env = "CMP_GATEWAY_KEEP_FAILED", default_value_t = 0, value_name = "COUNT")]
+    keep_failed: usize,
     #[command(flatten)]
     traces: Traces,
 }
@@ -156,7 +159,10 @@ impl Sidecar {
             log: LogConfig { format, level },
             trees: SIDECAR_TREES,
             concurrency: None,
-            plugins: vec![PluginSettings::as_sidecar(self.config_dir_path.clone())],
+            plugins: vec![PluginSettings {
+                keep_failed: self.keep_failed,
+                ..PluginSettings::as_sidecar(self.config_dir_path.clone())
+            }],
         }
     }
 }

@@ -83,6 +83,10 @@ pub(crate) struct PluginSettings {
     pub(crate) allow_blank: bool,
     /// What happens when equal inputs give fewer resources.
     pub(crate) guard: GuardConfig,
+    /// How many work folders of failed runs are kept, the newest ones. None unless set.
+    pub(crate) keep_failed: usize,
+    /// What all of these may take on the disk.
+    pub(crate) max_kept: ByteSize,
     /// Whether it sees the repository's `.git`.
     pub(crate) git: bool,
     /// Its network.
@@ -106,6 +110,8 @@ impl Default for PluginSettings {
             max_output: ByteSize::mib(64),
             allow_blank: false,
             guard: GuardConfig::default(),
+            keep_failed: 0,
+            max_kept: ByteSize::mib(256),
             git: false,
             network: Network::Host,
             allow: Allow::default(),

@@ -20,12 +20,15 @@ pub(crate) use self::{
 use crate::{
     config::{Files, Limits, PluginSettings},
     grpc::status::Status,
+    kept::{KeptFolders, RunFolder, RunSubject},
     plugin::Command,
     queue::Queue,
     trees::Tree,
 };
 use domain::error::BackendError;
-use launcher::{Copied, Ended, First, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Running};
+use launcher::{
+    Copied, Ended, First, LaunchError, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Running,
+};
 
 /// How much of the end of stderr is kept, in bytes.
 const STDERR: usize = 64 * 1024;
@@ -40,6 +43,8 @@ pub(crate) struct Runner {
     pub(crate) queue: Arc<Queue>,
     settings: PluginSettings,
     concurrency: usize,
+    /// Set if folders of failed runs are kept.
+    kept: Option<Arc<KeptFolders>>,
 }
 
 /// What to run, and where.
@@ -76,12 +81,19 @@ pub(crate) struct RunOutput {
     pub(crate) cpu: Duration,
     /// The most memory that one of them took, in bytes.
     pub(crate) peak: u64,
+    /// Its work folder, for who reads the output.
+    pub(crate) folder: RunFolder,
 }
 
 impl Runner {
     /// Runs with `settings`, at most `concurrency` at once.
-    pub(crate) fn new(launchers: &Arc<Launchers>, settings: PluginSettings, concurrency: usize) -> Self {
-        Self { launchers: Arc::clone(launchers), queue: Queue::new(concurrency), settings, concurrency }
+    pub(crate) fn new(
+        launchers: &Arc<Launchers>,
+        settings: PluginSettings,
+        concurrency: usize,
+        kept: Option<Arc<KeptFolders>>,
+    ) -> Self {
+        Self { launchers: Arc::clone(launchers), queue: Queue::new(concurrency), settings, concurrency, kept }
     }
 
     /// The plugin's rights and limits.
@@ -110,8 +122,8 @@ impl Runner {
             Some(at) if at < began + allowed => (at, "the caller's deadline".to_owned()),
             _ => (began + allowed, format!("its limit of {} s (`timeout`)", allowed.as_secs_f64())),
         };
-        let running = pool.start(&program, &job.environment.variables(), &[], at).await;
-        let running = running.map_err(|error| not_started(&BackendError::from(error)))?;
+        let started = self.start(&pool, &program, &job, at).await;
+        let (running, folder) = started.map_err(|error| not_started(&BackendError::from(error)))?;
         let mut streams = Streams::default();
         let ended = timeout_at(at, streams.read_to_end(running, self.settings.max_output.as_usize())).await;
         let took = began.elapsed();
@@ -136,7 +148,29 @@ impl Runner {
         };
         ended::check(&ended, job.init, &self.settings.limits).map_err(|why| failed(RunEnd::of(&ended), why))?;
         let stderr = ended::text(&streams.errors, secrets);
-        Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak })
+        Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak, folder })
+    }
+
+    /// Starts `program`. Its work folder is kept if folders of failed runs are, unless the run turns out to be good.
+    async fn start(
+        &self,
+        pool: &LauncherPool,
+        program: &Program,
+        job: &Job<'_>,
+        until: Instant,
+    ) -> Result<(Running, RunFolder), LaunchError> {
+        let variables = job.environment.variables();
+        let Some(kept) = &self.kept else {
+            return Ok((pool.start(program, &variables, &[], until).await?, RunFolder::unwatched()));
+        };
+        let (running, left) = pool.start_handing_over(program, &variables, &[], until).await?;
+        let subject = RunSubject {
+            plugin: job.plugin.to_owned(),
+            application: job.environment.get("ARGOCD_APP_NAME").unwrap_or_default().to_owned(),
+            path: String::from_utf8_lossy(job.folder).into_owned(),
+            program: job.command.program.clone(),
+        };
+        Ok((running, kept.watch(left, subject)))
     }
 
     fn program(job: &Job<'_>) -> Result<Program, program::NoProgram> {

@@ -97,12 +97,12 @@ pub(crate) fn common(work: Option<PathBuf>, trees: u64, concurrency: usize) -> R
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let (spool, folder) = (work.join("spool"), work.join("trees"));
+    let (spool, folder, failed_runs) = (work.join("spool"), work.join("trees"), work.join("failed"));
     for folder in [&spool, &folder] {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     }
     let launchers = Arc::new(Launchers::new(own_program().to_owned(), concurrency));
-    Ok(Common { launchers, trees: Arc::new(Trees::new(folder, trees)), spool })
+    Ok(Common { launchers, trees: Arc::new(Trees::new(folder, trees)), spool, failed_runs })
 }
 
 /// How many programs run at once unless a setting says otherwise: few, since they share the processors with others.

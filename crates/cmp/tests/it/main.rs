@@ -7,6 +7,7 @@ mod calls;
 mod ends;
 mod examples;
 mod guard;
+mod kept;
 mod limits;
 mod metrics;
 mod network;
