@@ -271,6 +271,7 @@ func main() {
 	r := &request{}
 	var folder string
 	var count, pad int
+	var seed int64
 	flag.StringVar(&folder, "folder", "", "the repository")
 	flag.StringVar(&r.app, "app", ".", "the Application's path")
 	flag.Var(&r.env, "env", "NAME=value, repeated")
@@ -284,10 +285,11 @@ func main() {
 	flag.StringVar(&r.pair, "pair", "", "the file of the caller's certificate and key")
 	flag.StringVar(&r.token, "token", "", "the caller's token")
 	flag.StringVar(&r.plugin, "plugin", "", "the plugin's name, for an address with several")
-	flag.IntVar(&count, "n", 1, "calls at once")
+	flag.IntVar(&count, "n", 1, "calls at once, or archives of Differential")
+	flag.Int64Var(&seed, "seed", 1, "the seed of Differential")
 	flag.IntVar(&pad, "pad", 0, "bytes after the archive, which nobody needs")
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS]")
+		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS] | client FOLDER Differential [FLAGS]")
 		os.Exit(2)
 	}
 	r.socket, r.method = os.Args[1], os.Args[2]
@@ -300,6 +302,13 @@ func main() {
 		return
 	}
 	flag.CommandLine.Parse(os.Args[3:])
+	if r.method == "Differential" {
+		if err := differential(r.socket, seed, count); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		return
+	}
 	if folder != "" {
 		tgz, err := archive(folder)
 		if err != nil {

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod calls;
+mod differential;
 mod ends;
 mod examples;
 mod guard;
