@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{archive::ArchiveLimits, guard::GuardConfig};
+use crate::{archive::ArchiveLimits, guard::GuardConfig, traces::TracesConfig};
 use domain::{
     file::{self, FileError, base_dir::BaseDir},
     secret::SecretRef,
@@ -38,6 +38,8 @@ pub(crate) struct ServeConfig {
     /// The log.
     #[serde(default)]
     pub(crate) log: LogConfig,
+    /// The collector of spans. None unless set.
+    pub(crate) traces: Option<TracesConfig>,
     /// The bytes of all trees that are kept for the next calls.
     #[serde(default = "trees")]
     pub(crate) trees: ByteSize,

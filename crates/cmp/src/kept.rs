@@ -16,6 +16,7 @@ use tokio::{
 use crate::config::PluginSettings;
 use domain::units::ByteSize;
 use launcher::{KeptFolder, LeftFolder};
+use telemetry::trace;
 
 /// The kept folders of one plugin.
 #[derive(Debug)]
@@ -111,7 +112,7 @@ impl KeptFolders {
     pub(crate) fn watch(self: &Arc<Self>, left: oneshot::Receiver<LeftFolder>, subject: RunSubject) -> RunFolder {
         let (good, is_good) = oneshot::channel();
         let kept = Arc::clone(self);
-        tokio::spawn(async move {
+        tokio::spawn(trace::carry(async move {
             let Ok(left) = left.await else { return };
             // A call that was given up has failed, too.
             if is_good.await.is_ok() {
@@ -126,7 +127,7 @@ impl KeptFolders {
                     tracing::warn!(plugin, application, path, program, %error, "the folder of a failed run is not kept");
                 }
             }
-        });
+        }));
         RunFolder(Some(good))
     }
 

@@ -3,7 +3,7 @@
 //! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages; `service`
 //! picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the plugin's commands,
 //! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by
-//! names of files, `queue` orders runs by their deadlines, `kept` keeps folders of failed runs, `output` reads manifests,
+//! names of files, `queue` orders runs by their deadlines, `kept` keeps folders of failed runs, `traces` sends spans, `output` reads manifests,
 //! `author` is `check` and `render`. What must hold is in docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it, but for `probe`,
 //! which is for the fuzz targets.
 
@@ -27,5 +27,6 @@ mod run;
 mod served;
 mod server;
 mod service;
+mod traces;
 mod transport;
 mod trees;

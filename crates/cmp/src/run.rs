@@ -4,7 +4,7 @@ mod ended;
 mod environment;
 mod program;
 
-use std::{fmt, io, io::PipeReader, sync::Arc};
+use std::{ffi::OsString, fmt, io, io::PipeReader, sync::Arc};
 
 use tokio::{
     io::AsyncReadExt,
@@ -29,12 +29,16 @@ use domain::error::BackendError;
 use launcher::{
     Copied, Ended, First, LaunchError, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Running,
 };
+use telemetry::trace::{self, SpanKind};
 
 /// How much of the end of stderr is kept, in bytes.
 const STDERR: usize = 64 * 1024;
 /// How long the rest of the output may take when the program and its descendants have ended. Only a machine without a free processor takes
 /// so long: what is left is in the pipe.
 const AFTER_EXIT: Duration = Duration::from_secs(10);
+
+/// The variable with the ids of the trace, for programs that make spans.
+const TRACEPARENT: &str = "TRACEPARENT";
 
 /// Runs the commands of one plugin.
 #[derive(Debug)]
@@ -101,11 +105,24 @@ impl Runner {
         &self.settings
     }
 
-    /// Runs `job` as soon as it is its turn.
+    /// Runs `job` as soon as it is its turn, within a span.
     ///
     /// # Errors
     /// When it does not start, fails, or breaks a limit. The text names the limit and has the last lines of stderr, without secrets.
     pub(crate) async fn run(&self, job: Job<'_>) -> Result<RunOutput, RunError> {
+        let span = trace::begin(SpanKind::Internal, || format!("run {}", job.command.program));
+        let run = span.instrument(self.run_within(job)).await;
+        span.note(|record| match &run {
+            Ok(output) => {
+                record.set("cmp_gateway.run.queued_ms", millis(output.queued));
+                record.set("cmp_gateway.run.cpu_ms", millis(output.cpu));
+            }
+            Err(error) => record.fail(error.end.label().into_owned()),
+        });
+        run
+    }
+
+    async fn run_within(&self, job: Job<'_>) -> Result<RunOutput, RunError> {
         let shown = shown(job.command);
         let not_started = |why: &dyn fmt::Display| {
             let status = Status::unknown(format!("`{shown}` did not run: {why}"));
@@ -159,7 +176,12 @@ impl Runner {
         job: &Job<'_>,
         until: Instant,
     ) -> Result<(Running, RunFolder), LaunchError> {
-        let variables = job.environment.variables();
+        let mut variables = job.environment.variables();
+        if let Some(span) = trace::current()
+            && job.environment.get(TRACEPARENT).is_none()
+        {
+            variables.push((TRACEPARENT.into(), OsString::from(span.context().to_string()).into()));
+        }
         let Some(kept) = &self.kept else {
             return Ok((pool.start(program, &variables, &[], until).await?, RunFolder::unwatched()));
         };
@@ -267,6 +289,10 @@ fn shown(command: &Command) -> String {
     let words: Vec<&str> =
         [command.program.as_str()].into_iter().chain(command.arguments.iter().map(String::as_str)).collect();
     domain::document::excerpt(words.join(" ").as_bytes(), 200)
+}
+
+fn millis(time: Duration) -> usize {
+    usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
 }
 
 fn watch(pipe: PipeReader) -> io::Result<Receiver> {

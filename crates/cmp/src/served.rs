@@ -23,6 +23,7 @@ use crate::{
 };
 use domain::glob::GlobError;
 use launcher::Launchers;
+use telemetry::trace::Tracer;
 
 /// What all plugins share.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct Common {
     pub(crate) spool: PathBuf,
     /// The folder of the folders of failed runs. Made when it is needed.
     pub(crate) failed_runs: PathBuf,
+    /// Begins the spans of calls.
+    pub(crate) tracer: Arc<Tracer>,
 }
 
 /// A plugin that is served.
@@ -118,6 +121,11 @@ impl Served {
             self.reload();
         }
         self.plugin.load_full()
+    }
+
+    /// Begins the spans of calls.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.common.tracer
     }
 
     /// A call of `method` has ended.

@@ -180,6 +180,7 @@ type request struct {
 	socket, method, app string
 	ca, pair            string
 	token, plugin       string
+	traceparent         string
 	tgz                 []byte
 	env                 list
 	timeout             time.Duration
@@ -222,6 +223,9 @@ func (r *request) call() ([]byte, error) {
 	}
 	if r.plugin != "" {
 		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "cmp-plugin", r.plugin)
+	}
+	if r.traceparent != "" {
+		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "traceparent", r.traceparent)
 	}
 	empty, answer := []byte{}, []byte{}
 	if r.method == "Health" {
@@ -283,6 +287,7 @@ func main() {
 	flag.IntVar(&r.leave, "leave", -1, "go away before this message")
 	flag.StringVar(&r.ca, "ca", "", "the file of a CA: TLS to an address, in place of a unix socket")
 	flag.StringVar(&r.pair, "pair", "", "the file of the caller's certificate and key")
+	flag.StringVar(&r.traceparent, "traceparent", "", "the caller's place in a trace")
 	flag.StringVar(&r.token, "token", "", "the caller's token")
 	flag.StringVar(&r.plugin, "plugin", "", "the plugin's name, for an address with several")
 	flag.IntVar(&count, "n", 1, "calls at once, or archives of Differential")

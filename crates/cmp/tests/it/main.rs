@@ -13,4 +13,5 @@ mod limits;
 mod metrics;
 mod network;
 mod support;
+mod traces;
 mod transport;
