@@ -3,8 +3,6 @@
 //! variables.
 
 mod exporter;
-#[cfg(feature = "otlp")]
-mod otlp;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -35,7 +33,11 @@ const PATH: &str = "v1/traces";
 
 /// Encodes spans for a collector. `None` in a build without the feature `otlp`.
 #[cfg(feature = "otlp")]
-const ENCODER: Option<Encoder> = Some(otlp::ENCODER);
+const ENCODER: Option<Encoder> = Some(Encoder {
+    content_type: "application/x-protobuf",
+    encode: |resource, spans| telemetry::otlp::encode(env!("CARGO_PKG_NAME"), resource, spans),
+    refused: telemetry::otlp::refused,
+});
 #[cfg(not(feature = "otlp"))]
 const ENCODER: Option<Encoder> = None;
 

@@ -82,7 +82,7 @@ def readme():
 def files():
     """Each made file, with what it must hold."""
     made = {CHART / "values.schema.json": values_schema(), CHART / "README.md": readme()}
-    for name in ("rules.yaml", "dashboard.json"):
+    for name in ("rules.yaml", "cmp-rules.yaml", "dashboard.json"):
         made[CHART / "files" / name] = (OBSERVABILITY / name).read_text()
     return made
 

@@ -125,6 +125,6 @@ def package():
     for file in files:
         if file.startswith((f"{NAME}/ci/", f"{NAME}/tests/")):
             fault(CHART / ".helmignore", f"the package has {file}")
-    for needed in ("values.schema.json", "files/rules.yaml", "files/dashboard.json", "templates/tests/ask.yaml", "README.md"):
+    for needed in ("values.schema.json", "files/rules.yaml", "files/cmp-rules.yaml", "files/dashboard.json", "templates/tests/ask.yaml", "README.md"):
         if f"{NAME}/{needed}" not in files:
             fault(CHART, f"the package lacks {needed}")

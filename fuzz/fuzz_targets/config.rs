@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::configuration::config(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::config(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::callers::jwt(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::jwt(data));

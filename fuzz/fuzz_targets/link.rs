@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::links::link(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::link(data));

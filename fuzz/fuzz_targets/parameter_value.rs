@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::values::parameter_value(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::parameter_value(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::answers::plugin_answer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::plugin_answer(data));

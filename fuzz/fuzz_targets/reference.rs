@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::registries::reference(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::reference(data));

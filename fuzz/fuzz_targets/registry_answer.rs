@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::registries::registry_answer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::registry_answer(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::request::request_body(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::request_body(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::request::route_path(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::route_path(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::answers::script_output(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::script_output(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::signatures::signature(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::signature(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::registries::www_authenticate(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::www_authenticate(data));

@@ -8,6 +8,7 @@ mod messages;
 mod numbers;
 mod registries;
 mod request;
+mod sidecars;
 mod signatures;
 mod tags;
 mod values;
@@ -26,11 +27,13 @@ use crate::support::argo;
 type Target = fn(&[u8]);
 
 /// All targets by name.
-const TARGETS: [(&str, Target); 17] = [
+const TARGETS: [(&str, Target); 19] = [
+    ("archive", sidecars::archive),
     ("authorization", callers::authorization),
     ("config", configuration::config),
     ("docker_config", registries::docker_config),
     ("expression", configuration::expression),
+    ("grpc_messages", sidecars::grpc_messages),
     ("jwt", callers::jwt),
     ("link", links::link),
     ("parameter_value", values::parameter_value),

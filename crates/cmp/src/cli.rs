@@ -16,6 +16,7 @@ use crate::{
     },
     config::{ConfigError, PluginSettings, ServeConfig},
     server::{Server, sockets_of_environment},
+    traces::TracesConfig,
 };
 use domain::{file::base_dir::BaseDir, units::ByteSize};
 use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
@@ -91,23 +92,41 @@ struct Sidecar {
     /// The address of probes and metrics.
     #[arg(long, env = "CMP_GATEWAY_ADMIN", value_name = "ADDRESS")]
     admin: Option<std::net::SocketAddr>,
+    /// How many work folders of failed runs are kept.
+    #[arg(long, env = "CMP_GATEWAY_KEEP_FAILED", default_value_t = 0, value_name = "COUNT")]
+    keep_failed: usize,
     #[command(flatten)]
     traces: Traces,
 }
 
-/// Traces are not sent. The flags and variables are accepted, so that nothing else of a deployment has to change.
+/// The collector of spans.
 #[derive(Debug, Args)]
 struct Traces {
-    #[arg(long = "otlp-address", env = "ARGOCD_CMP_SERVER_OTLP_ADDRESS", hide = true)]
+    /// The OpenTelemetry collector to send spans to: OTLP over gRPC.
+    #[arg(long = "otlp-address", env = "ARGOCD_CMP_SERVER_OTLP_ADDRESS", value_name = "HOST:PORT")]
     address: Option<String>,
-    #[arg(long = "otlp-insecure", env = "ARGOCD_CMP_SERVER_OTLP_INSECURE", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    insecure: Option<String>,
-    #[arg(long = "otlp-headers", env = "ARGOCD_CMP_SERVER_OTLP_HEADERS", hide = true)]
+    /// Whether the collector is reached without TLS. It must be.
+    #[arg(long = "otlp-insecure", env = "ARGOCD_CMP_SERVER_OTLP_INSECURE", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
+    insecure: String,
+    /// Metadata for the collector, as `NAME=VALUE`, separated by commas.
+    #[arg(
+        long = "otlp-headers",
+        env = "ARGOCD_CMP_SERVER_OTLP_HEADERS",
+        hide_env_values = true,
+        value_name = "NAME=VALUE"
+    )]
     headers: Vec<String>,
-    #[arg(long = "otlp-attrs", env = "ARGOCD_CMP_SERVER_OTLP_ATTRS", hide = true)]
+    /// Attributes of all spans, as `NAME:VALUE`, separated by commas.
+    #[arg(long = "otlp-attrs", env = "ARGOCD_CMP_SERVER_OTLP_ATTRS", value_name = "NAME:VALUE")]
     attrs: Vec<String>,
-    #[arg(long = "otlp-sample-ratio", env = "ARGOCD_CMP_SERVER_OTLP_SAMPLE_RATIO", hide = true)]
-    sample_ratio: Option<String>,
+    /// The share of calls to trace, from 0 to 1, when the caller has not decided it.
+    #[arg(
+        long = "otlp-sample-ratio",
+        env = "ARGOCD_CMP_SERVER_OTLP_SAMPLE_RATIO",
+        default_value_t = 1.0,
+        value_name = "SHARE"
+    )]
+    sample_ratio: f64,
 }
 
 /// Runs the program, and returns its exit status: 0 if all is good, 1 if not, 2 for a wrong command line.
@@ -118,10 +137,7 @@ pub fn run() -> ExitCode {
     }
     let Cli { command, sidecar } = Cli::parse();
     match command {
-        None => {
-            sidecar.traces.warn();
-            serve(Ok(sidecar.config()))
-        }
+        None => serve(Ok(sidecar.config())),
         Some(Command::Serve { config }) => serve(ServeConfig::read(&config)),
         Some(Command::Check { path }) => check(&path),
         Some(Command::Render(render)) => render.run(),
@@ -129,12 +145,15 @@ pub fn run() -> ExitCode {
 }
 
 impl Traces {
-    fn warn(&self) {
-        let Self { address, insecure, headers, attrs, sample_ratio } = self;
-        let has_texts = [headers, attrs].iter().any(|texts| !texts.is_empty());
-        if address.is_some() || insecure.is_some() || sample_ratio.is_some() || has_texts {
-            eprintln!("warning: the settings of OpenTelemetry have no effect: traces are not sent");
+    fn config(&self) -> Option<TracesConfig> {
+        let address = self.address.clone().filter(|address| !address.is_empty())?;
+        if !matches!(self.insecure.as_str(), "true" | "1" | "t" | "T" | "TRUE" | "True" | "") {
+            eprintln!(
+                "warning: no traces are sent, since the collector would have to be reached by TLS (--otlp-insecure)"
+            );
+            return None;
         }
+        Some(TracesConfig { sample: self.sample_ratio, ..TracesConfig::of_flags(address, &self.headers, &self.attrs) })
     }
 }
 
@@ -154,9 +173,13 @@ impl Sidecar {
             base: BaseDir::default(),
             work: std::env::var_os("ARGOCD_CMP_WORKDIR").filter(|path| !path.is_empty()).map(PathBuf::from),
             log: LogConfig { format, level },
+            traces: self.traces.config(),
             trees: SIDECAR_TREES,
             concurrency: None,
-            plugins: vec![PluginSettings::as_sidecar(self.config_dir_path.clone())],
+            plugins: vec![PluginSettings {
+                keep_failed: self.keep_failed,
+                ..PluginSettings::as_sidecar(self.config_dir_path.clone())
+            }],
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{archive::ArchiveLimits, guard::GuardConfig};
+use crate::{archive::ArchiveLimits, guard::GuardConfig, traces::TracesConfig};
 use domain::{
     file::{self, FileError, base_dir::BaseDir},
     secret::SecretRef,
@@ -38,6 +38,8 @@ pub(crate) struct ServeConfig {
     /// The log.
     #[serde(default)]
     pub(crate) log: LogConfig,
+    /// The collector of spans. None unless set.
+    pub(crate) traces: Option<TracesConfig>,
     /// The bytes of all trees that are kept for the next calls.
     #[serde(default = "trees")]
     pub(crate) trees: ByteSize,
@@ -83,6 +85,10 @@ pub(crate) struct PluginSettings {
     pub(crate) allow_blank: bool,
     /// What happens when equal inputs give fewer resources.
     pub(crate) guard: GuardConfig,
+    /// How many work folders of failed runs are kept, the newest ones. None unless set.
+    pub(crate) keep_failed: usize,
+    /// What all of these may take on the disk.
+    pub(crate) max_kept: ByteSize,
     /// Whether it sees the repository's `.git`.
     pub(crate) git: bool,
     /// Its network.
@@ -106,6 +112,8 @@ impl Default for PluginSettings {
             max_output: ByteSize::mib(64),
             allow_blank: false,
             guard: GuardConfig::default(),
+            keep_failed: 0,
+            max_kept: ByteSize::mib(256),
             git: false,
             network: Network::Host,
             allow: Allow::default(),

@@ -3,8 +3,9 @@
 //! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages; `service`
 //! picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the plugin's commands,
 //! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by
-//! names of files, `queue` orders runs by their deadlines, `output` reads manifests, `author` is `check` and `render`. What must hold is in
-//! docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it.
+//! names of files, `queue` orders runs by their deadlines, `kept` keeps folders of failed runs, `traces` sends spans, `output` reads manifests,
+//! `author` is `check` and `render`. What must hold is in docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it, but for `probe`,
+//! which is for the fuzz targets.
 
 mod admin;
 mod archive;
@@ -14,15 +15,18 @@ mod config;
 mod discover;
 mod grpc;
 mod guard;
+mod kept;
 mod metrics;
 mod network;
 mod output;
 mod plugin;
+pub mod probe;
 mod queue;
 mod reflection;
 mod run;
 mod served;
 mod server;
 mod service;
+mod traces;
 mod transport;
 mod trees;

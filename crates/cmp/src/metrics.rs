@@ -7,6 +7,7 @@ use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec
 use crate::{
     grpc::status::Status,
     run::{RunEnd, RunError, RunOutput},
+    traces::SpanCounters,
 };
 
 /// Bounds of times, in seconds.
@@ -23,6 +24,8 @@ pub(crate) struct Metrics {
     doubts: IntCounterVec,
     held: IntCounterVec,
     runs: IntCounterVec,
+    /// Spans.
+    pub(crate) spans: SpanCounters,
 }
 
 /// The metrics of one plugin.
@@ -76,6 +79,14 @@ impl Metrics {
             "Runs of commands. The end is an exit code, or one of: signal, left_behind, timeout, output, not_started, unknown.",
             &["plugin", "end"],
         )?;
+        let spans = counters(
+            "cmp_gateway_trace_spans_total",
+            "Spans for the collector of traces. The outcome is one of: sent, dropped (the queue was full), failed (refused, or unreachable \
+             for too long).",
+            &["outcome"],
+        )?;
+        let [sent, dropped, failed] = ["sent", "dropped", "failed"].map(|outcome| spans.with_label_values(&[outcome]));
+        let spans = SpanCounters { sent, dropped, failed };
         let options = HistogramOpts::new(
             "cmp_gateway_phase_seconds",
             "Time of a call's phases. The phase is one of: receive, extract (0 for a tree that was there), queue, run, answer (from the \
@@ -83,7 +94,7 @@ impl Metrics {
         );
         let phases = HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["plugin", "phase"])?;
         registry.register(Box::new(phases.clone()))?;
-        Ok(Self { registry, calls, phases, bytes, trees, doubts, held, runs })
+        Ok(Self { registry, calls, phases, bytes, trees, doubts, held, runs, spans })
     }
 
     /// Those of `plugin`, all at zero.

@@ -4,7 +4,7 @@ mod ended;
 mod environment;
 mod program;
 
-use std::{fmt, io, io::PipeReader, sync::Arc};
+use std::{ffi::OsString, fmt, io, io::PipeReader, sync::Arc};
 
 use tokio::{
     io::AsyncReadExt,
@@ -20,18 +20,25 @@ pub(crate) use self::{
 use crate::{
     config::{Files, Limits, PluginSettings},
     grpc::status::Status,
+    kept::{KeptFolders, RunFolder, RunSubject},
     plugin::Command,
     queue::Queue,
     trees::Tree,
 };
 use domain::error::BackendError;
-use launcher::{Copied, Ended, First, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Running};
+use launcher::{
+    Copied, Ended, First, LaunchError, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Running,
+};
+use telemetry::trace::{self, SpanKind};
 
 /// How much of the end of stderr is kept, in bytes.
 const STDERR: usize = 64 * 1024;
 /// How long the rest of the output may take when the program and its descendants have ended. Only a machine without a free processor takes
 /// so long: what is left is in the pipe.
 const AFTER_EXIT: Duration = Duration::from_secs(10);
+
+/// The variable with the ids of the trace, for programs that make spans.
+const TRACEPARENT: &str = "TRACEPARENT";
 
 /// Runs the commands of one plugin.
 #[derive(Debug)]
@@ -40,6 +47,8 @@ pub(crate) struct Runner {
     pub(crate) queue: Arc<Queue>,
     settings: PluginSettings,
     concurrency: usize,
+    /// Set if folders of failed runs are kept.
+    kept: Option<Arc<KeptFolders>>,
 }
 
 /// What to run, and where.
@@ -76,12 +85,19 @@ pub(crate) struct RunOutput {
     pub(crate) cpu: Duration,
     /// The most memory that one of them took, in bytes.
     pub(crate) peak: u64,
+    /// Its work folder, for who reads the output.
+    pub(crate) folder: RunFolder,
 }
 
 impl Runner {
     /// Runs with `settings`, at most `concurrency` at once.
-    pub(crate) fn new(launchers: &Arc<Launchers>, settings: PluginSettings, concurrency: usize) -> Self {
-        Self { launchers: Arc::clone(launchers), queue: Queue::new(concurrency), settings, concurrency }
+    pub(crate) fn new(
+        launchers: &Arc<Launchers>,
+        settings: PluginSettings,
+        concurrency: usize,
+        kept: Option<Arc<KeptFolders>>,
+    ) -> Self {
+        Self { launchers: Arc::clone(launchers), queue: Queue::new(concurrency), settings, concurrency, kept }
     }
 
     /// The plugin's rights and limits.
@@ -89,11 +105,24 @@ impl Runner {
         &self.settings
     }
 
-    /// Runs `job` as soon as it is its turn.
+    /// Runs `job` as soon as it is its turn, within a span.
     ///
     /// # Errors
     /// When it does not start, fails, or breaks a limit. The text names the limit and has the last lines of stderr, without secrets.
     pub(crate) async fn run(&self, job: Job<'_>) -> Result<RunOutput, RunError> {
+        let span = trace::begin(SpanKind::Internal, || format!("run {}", job.command.program));
+        let run = span.instrument(self.run_within(job)).await;
+        span.note(|record| match &run {
+            Ok(output) => {
+                record.set("cmp_gateway.run.queued_ms", millis(output.queued));
+                record.set("cmp_gateway.run.cpu_ms", millis(output.cpu));
+            }
+            Err(error) => record.fail(error.end.label().into_owned()),
+        });
+        run
+    }
+
+    async fn run_within(&self, job: Job<'_>) -> Result<RunOutput, RunError> {
         let shown = shown(job.command);
         let not_started = |why: &dyn fmt::Display| {
             let status = Status::unknown(format!("`{shown}` did not run: {why}"));
@@ -110,8 +139,8 @@ impl Runner {
             Some(at) if at < began + allowed => (at, "the caller's deadline".to_owned()),
             _ => (began + allowed, format!("its limit of {} s (`timeout`)", allowed.as_secs_f64())),
         };
-        let running = pool.start(&program, &job.environment.variables(), &[], at).await;
-        let running = running.map_err(|error| not_started(&BackendError::from(error)))?;
+        let started = self.start(&pool, &program, &job, at).await;
+        let (running, folder) = started.map_err(|error| not_started(&BackendError::from(error)))?;
         let mut streams = Streams::default();
         let ended = timeout_at(at, streams.read_to_end(running, self.settings.max_output.as_usize())).await;
         let took = began.elapsed();
@@ -136,7 +165,34 @@ impl Runner {
         };
         ended::check(&ended, job.init, &self.settings.limits).map_err(|why| failed(RunEnd::of(&ended), why))?;
         let stderr = ended::text(&streams.errors, secrets);
-        Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak })
+        Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak, folder })
+    }
+
+    /// Starts `program`. Its work folder is kept if folders of failed runs are, unless the run turns out to be good.
+    async fn start(
+        &self,
+        pool: &LauncherPool,
+        program: &Program,
+        job: &Job<'_>,
+        until: Instant,
+    ) -> Result<(Running, RunFolder), LaunchError> {
+        let mut variables = job.environment.variables();
+        if let Some(span) = trace::current()
+            && job.environment.get(TRACEPARENT).is_none()
+        {
+            variables.push((TRACEPARENT.into(), OsString::from(span.context().to_string()).into()));
+        }
+        let Some(kept) = &self.kept else {
+            return Ok((pool.start(program, &variables, &[], until).await?, RunFolder::unwatched()));
+        };
+        let (running, left) = pool.start_handing_over(program, &variables, &[], until).await?;
+        let subject = RunSubject {
+            plugin: job.plugin.to_owned(),
+            application: job.environment.get("ARGOCD_APP_NAME").unwrap_or_default().to_owned(),
+            path: String::from_utf8_lossy(job.folder).into_owned(),
+            program: job.command.program.clone(),
+        };
+        Ok((running, kept.watch(left, subject)))
     }
 
     fn program(job: &Job<'_>) -> Result<Program, program::NoProgram> {
@@ -233,6 +289,10 @@ fn shown(command: &Command) -> String {
     let words: Vec<&str> =
         [command.program.as_str()].into_iter().chain(command.arguments.iter().map(String::as_str)).collect();
     domain::document::excerpt(words.join(" ").as_bytes(), 200)
+}
+
+fn millis(time: Duration) -> usize {
+    usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
 }
 
 fn watch(pipe: PipeReader) -> io::Result<Receiver> {

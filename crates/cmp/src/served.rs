@@ -15,6 +15,7 @@ use crate::{
     config::PluginSettings,
     grpc::status::Status,
     guard::Guard,
+    kept::{KeptError, KeptFolders},
     metrics::PluginMetrics,
     plugin::{Plugin, PluginError},
     run::{RunEnvironment, Runner},
@@ -22,6 +23,7 @@ use crate::{
 };
 use domain::glob::GlobError;
 use launcher::Launchers;
+use telemetry::trace::Tracer;
 
 /// What all plugins share.
 #[derive(Debug, Clone)]
@@ -32,6 +34,10 @@ pub(crate) struct Common {
     pub(crate) trees: Arc<Trees>,
     /// The folder of archives that are larger than the memory for them.
     pub(crate) spool: PathBuf,
+    /// The folder of the folders of failed runs. Made when it is needed.
+    pub(crate) failed_runs: PathBuf,
+    /// Begins the spans of calls.
+    pub(crate) tracer: Arc<Tracer>,
 }
 
 /// A plugin that is served.
@@ -64,6 +70,9 @@ pub(crate) enum ServedError {
     /// A glob of `allow`.
     #[error("allow: {0}")]
     Allow(#[from] GlobError),
+    /// `keepFailed`.
+    #[error("{0}")]
+    Kept(#[from] KeptError),
 }
 
 impl Served {
@@ -88,6 +97,7 @@ impl Served {
             tracing::info!("the plugin has no discovery: Applications use it by `spec.source.plugin.name: {name}`");
         }
         let allow = AllowRules::new(&settings.allow)?;
+        let kept = KeptFolders::new(&settings, common.failed_runs.join(plugin.full_name()))?;
         Ok(Self {
             environment: RunEnvironment::of_process(settings.inherit_env.as_deref()),
             metrics: metrics(&plugin.full_name()),
@@ -95,7 +105,7 @@ impl Served {
             seen: Mutex::new(FileState { stamp }),
             verdicts: Verdicts::default(),
             guard: Arc::new(Guard::new(settings.guard, settings.allow_blank)),
-            runner: Runner::new(&common.launchers, settings, concurrency),
+            runner: Runner::new(&common.launchers, settings, concurrency, kept),
             common: common.clone(),
             allow,
             file,
@@ -111,6 +121,11 @@ impl Served {
             self.reload();
         }
         self.plugin.load_full()
+    }
+
+    /// Begins the spans of calls.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.common.tracer
     }
 
     /// A call of `method` has ended.

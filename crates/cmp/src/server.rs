@@ -20,6 +20,7 @@ use crate::{
     network::{Network, NetworkError},
     served::{Common, Served, ServedError},
     service::Service,
+    traces::{Exporting, TracesError},
     transport::listener::Socket,
     trees::Trees,
 };
@@ -63,6 +64,9 @@ pub(crate) enum ServerError {
     /// The listener for other machines.
     #[error("{0}")]
     Network(#[from] NetworkError),
+    /// The traces.
+    #[error("{0}")]
+    Traces(#[from] TracesError),
     /// The metrics.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -83,6 +87,7 @@ pub(crate) struct Server {
     common: Common,
     admin: Option<std::net::SocketAddr>,
     listen: Option<(ListenConfig, BaseDir)>,
+    exporting: Option<Exporting>,
 }
 
 /// What all plugins share, and their metrics.
@@ -97,12 +102,12 @@ pub(crate) fn common(work: Option<PathBuf>, trees: u64, concurrency: usize) -> R
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let (spool, folder) = (work.join("spool"), work.join("trees"));
+    let (spool, folder, failed_runs) = (work.join("spool"), work.join("trees"), work.join("failed"));
     for folder in [&spool, &folder] {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     }
     let launchers = Arc::new(Launchers::new(own_program().to_owned(), concurrency));
-    Ok(Common { launchers, trees: Arc::new(Trees::new(folder, trees)), spool })
+    Ok(Common { launchers, trees: Arc::new(Trees::new(folder, trees)), spool, failed_runs, tracer: Arc::default() })
 }
 
 /// How many programs run at once unless a setting says otherwise: few, since they share the processors with others.
@@ -111,14 +116,21 @@ pub(crate) fn usual_concurrency() -> usize {
 }
 
 impl Server {
-    /// Reads all plugins.
+    /// Reads all plugins, and begins to send spans. Needs a runtime.
     ///
     /// # Errors
     /// When a plugin or a folder cannot be used.
     pub(crate) fn new(config: ServeConfig) -> Result<Self, ServerError> {
         let all = config.concurrency.unwrap_or_else(usual_concurrency);
-        let common = common(config.work, config.trees.0, all)?;
+        let mut common = common(config.work, config.trees.0, all)?;
         let metrics = Arc::new(Metrics::new()?);
+        let exporting = match config.traces.map(|traces| traces.start(metrics.spans.clone())).transpose()? {
+            Some((tracer, exporting)) => {
+                common.tracer = Arc::new(tracer);
+                Some(exporting)
+            }
+            None => None,
+        };
         let mut plugins: Vec<(Arc<Served>, PathBuf)> = Vec::new();
         for settings in config.plugins {
             let served = served(settings, &common, all, &metrics)?;
@@ -133,7 +145,7 @@ impl Server {
             return Err(ServerError::None);
         }
         let listen = config.listen.map(|listen| (listen, config.base));
-        Ok(Self { plugins, metrics, common, admin: config.admin, listen })
+        Ok(Self { plugins, metrics, common, admin: config.admin, listen, exporting })
     }
 
     /// Serves until SIGTERM or SIGINT, and then until all calls have ended.
@@ -189,6 +201,9 @@ impl Server {
             _ = int.recv() => tracing::warn!("a second signal: calls are given up"),
         }
         self.common.launchers.close().await;
+        if let Some(exporting) = self.exporting {
+            exporting.finish().await;
+        }
         Ok(())
     }
 }

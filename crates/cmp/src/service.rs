@@ -20,6 +20,7 @@ use crate::{
     reflection,
     served::Served,
 };
+use telemetry::trace::{Record, Span};
 
 /// The service of plugins.
 const PLUGIN: &str = "/plugin.ConfigManagementPluginService/";
@@ -58,8 +59,24 @@ impl Service {
         Self { plugin, calls }
     }
 
-    /// Answers `request`. The answer comes when the client has sent everything: Argo CD reports an earlier one as `EOF`.
+    /// Answers `request`, within a span if it is a call of a plugin.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<ReplyBody> {
+        let Some(method) = request.uri().path().strip_prefix(PLUGIN).map(known) else {
+            return self.answer_within(request, &Span::default()).await;
+        };
+        let service = PLUGIN.trim_matches('/');
+        let span = self.plugin.tracer().request(request.headers(), || format!("{service}/{method}"));
+        span.note(|record| {
+            record.set("rpc.system", "grpc");
+            record.set("rpc.service", service);
+            record.set("rpc.method", method);
+            record.set("cmp_gateway.plugin", self.plugin.plugin().full_name());
+        });
+        span.instrument(self.answer_within(request, &span)).await
+    }
+
+    /// The answer comes when the client has sent everything: Argo CD reports an earlier one as `EOF`.
+    async fn answer_within(self, request: Request<Incoming>, span: &Span) -> Response<ReplyBody> {
         self.calls.send_modify(|calls| *calls += 1);
         let _open = OpenCall(self.calls.clone());
         let began = Instant::now();
@@ -84,9 +101,8 @@ impl Service {
         let _ = timeout_at(deadline.unwrap_or(began + DRAINING), messages.drain()).await;
         let status = result.as_ref().err();
         if let Some(method) = method {
-            // Anything else would make a new row of the metrics.
-            let known = METHODS.iter().find(|known| **known == method).copied().unwrap_or("other");
-            self.plugin.called(known, status);
+            self.plugin.called(known(method), status);
+            span.note(|record| ended(record, status));
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             match status {
                 None => tracing::info!(method, took_ms, "call"),
@@ -121,6 +137,19 @@ impl Service {
             let message = format!("{method} was not done at the caller's deadline");
             Err(Status { code: Code::DeadlineExceeded, message })
         })
+    }
+}
+
+/// One of the methods' names. Anything else would make a new row of the metrics.
+fn known(method: &str) -> &'static str {
+    METHODS.into_iter().find(|known| *known == method).unwrap_or("other")
+}
+
+/// Notes how a call ended.
+fn ended(record: &mut Record, status: Option<&Status>) {
+    record.set("rpc.grpc.status_code", status.map_or(0, |status| status.code as i32));
+    if let Some(status) = status {
+        record.fail(format!("{:?}", status.code));
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// The mode of a work folder: only its owner has access.
-const OWN: u32 = 0o700;
+pub(crate) const OWN: u32 = 0o700;
 /// Two changes with this time between them surely have different times. Some file systems count whole seconds, kernels before
 /// 6.13 count in ticks, and a clock may stand still while a machine is busy.
 const SETTLED: Duration = Duration::from_secs(2);

@@ -193,11 +193,7 @@ impl Launcher {
         if !is_served {
             return Ok(false);
         }
-        let fate = match (has_no_descendants && !self.is_tired(), self.work.is_as_made(SystemTime::now)) {
-            (true, true) => Fate::Goes,
-            (true, false) if self.work.is_in_place() => Fate::Waits,
-            _ => Fate::Ends,
-        };
+        let fate = if start.is_handed_over { Fate::Ends } else { self.fate(has_no_descendants) };
         let (used, peak) = usage();
         let cpu = used.saturating_sub(std::mem::replace(&mut self.used, used));
         self.gateway.send(&LauncherReport::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
@@ -209,6 +205,15 @@ impl Launcher {
         // An idle launcher keeps no file system busy.
         let _ = chdir("/");
         Ok(fate == Fate::Goes || is_emptied)
+    }
+
+    /// The fate of this launcher when its program has ended, and all descendants of it if `has_no_descendants`.
+    fn fate(&mut self, has_no_descendants: bool) -> Fate {
+        match (has_no_descendants && !self.is_tired(), self.work.is_as_made(SystemTime::now)) {
+            (true, true) => Fate::Goes,
+            (true, false) if self.work.is_in_place() => Fate::Waits,
+            _ => Fate::Ends,
+        }
     }
 
     /// Whether this process has used so much processor time that the kernel may kill it at its limit.

@@ -13,7 +13,8 @@
 //! - In the launcher: `inside` is its main loop, `confine` gives up rights, `starter` starts a program, and `tree` ends its descendants.
 //! - Both: `wire` is the protocol and `link` its socket; `terms` are the rights and limits of a program, and [`belongings`] the files that come
 //!   with it; `failure` is why one did not run.
-//! - Files: `root` is the folder of all work folders, `folder` one of them, `copy` fills and `emptying` empties it. `exposure` finds files of the
+//! - Files: `root` is the folder of all work folders, `folder` one of them, `copy` fills and `emptying` empties it, and `left` is what a
+//!   launcher that has ended leaves of it. `exposure` finds files of the
 //!   gateway that scripts could read.
 
 pub mod belongings;
@@ -26,6 +27,7 @@ mod folder;
 mod host;
 mod idle;
 mod inside;
+mod left;
 mod link;
 mod permits;
 mod pool;
@@ -57,6 +59,7 @@ pub use self::{
     failure::{LaunchError, StartFailure},
     idle::Idle,
     inside::run,
+    left::{KeptFolder, LeftFolder},
     permits::RunPermit,
     pool::{LauncherPool, Running},
     running::{KillOnDrop, RunningProcess},

@@ -4,19 +4,20 @@ use std::{io::PipeReader, path::Path, sync::Arc};
 
 use tokio::{
     net::unix::pipe,
-    sync::Semaphore,
+    sync::{Semaphore, oneshot},
     time::{Instant, timeout_at},
 };
 
 use super::{
     Launchers,
     failure::{LaunchError, StartFailure},
+    left::LeftFolder,
     permits::{PoolState, RunPermit},
     running::RunningProcess,
     slot::{Ends, Launcher},
     terms::{Identities, LaunchOptions},
     usage::Meter,
-    wire::{self, Environment, LauncherRequest, Program},
+    wire::{self, Environment, LauncherRequest, Program, Start},
 };
 use domain::error::BackendError;
 
@@ -68,7 +69,25 @@ impl LauncherPool {
         deadline: Instant,
     ) -> Result<Running, LaunchError> {
         let permit = self.permit(deadline).await?;
-        self.launch(program, environment, Some((input, permit)), deadline).await
+        self.launch(program, environment, Some((input, permit)), None, deadline).await
+    }
+
+    /// As [`Self::start`], and also hands over the program's work folder as it is when nothing of the program runs any more. The launcher runs no
+    /// other program.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_handing_over(
+        &self,
+        program: &Program,
+        environment: &Environment<'_>,
+        input: &[u8],
+        deadline: Instant,
+    ) -> Result<(Running, oneshot::Receiver<LeftFolder>), LaunchError> {
+        let permit = self.permit(deadline).await?;
+        let (heir, left) = oneshot::channel();
+        let running = self.launch(program, environment, Some((input, permit)), Some(heir), deadline).await?;
+        Ok((running, left))
     }
 
     /// Starts `program` as a worker. The worker takes no permit, but each query to it needs one.
@@ -81,7 +100,7 @@ impl LauncherPool {
         environment: &Environment<'_>,
         deadline: Instant,
     ) -> Result<Running, LaunchError> {
-        self.launch(program, environment, None, deadline).await
+        self.launch(program, environment, None, None, deadline).await
     }
 
     /// Waits for a permit.
@@ -110,6 +129,7 @@ impl LauncherPool {
         program: &Program,
         environment: &Environment<'_>,
         once: Option<(&[u8], RunPermit)>,
+        heir: Option<oneshot::Sender<LeftFolder>>,
         deadline: Instant,
     ) -> Result<Running, LaunchError> {
         if *self.0.launchers.is_closed.borrow() {
@@ -117,7 +137,9 @@ impl LauncherPool {
         }
         let (streams, mut ends) = Ends::new().map_err(StartFailure::from)?;
         let is_fed = once.as_ref().is_some_and(|(input, _)| ends.feed(input));
-        let request = program.start(environment).and_then(|start| wire::frame(&LauncherRequest::Start(start)));
+        let request = program
+            .start(environment)
+            .and_then(|start| wire::frame(&LauncherRequest::Start(Start { is_handed_over: heir.is_some(), ..start })));
         let request = request.map_err(StartFailure::from)?;
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {
@@ -139,7 +161,7 @@ impl LauncherPool {
         };
         drop(streams);
         let meter = slot.meter();
-        let charge = RunningProcess::new(&self.0, slot, once.map(|(_, permit)| permit));
+        let charge = RunningProcess::new(&self.0, slot, once.map(|(_, permit)| permit), heir);
         let Ends { stdin, stdout, stderr } = ends;
         // The program waits for the end of its input, so a pipe with nothing left to write must be closed.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();

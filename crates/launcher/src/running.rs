@@ -12,6 +12,7 @@ use tokio::{
 use super::{
     ENDING, GRACE, Launchers,
     failure::LaunchError,
+    left::LeftFolder,
     permits::{PoolState, RunPermit},
     slot::Launcher,
     wire::{Ended, Fate, LauncherReport},
@@ -32,6 +33,8 @@ struct Held {
     places: Arc<PoolState>,
     slot: Launcher,
     place: ProcessPermit,
+    /// Who gets the work folder, if it is handed over.
+    heir: Option<oneshot::Sender<LeftFolder>>,
     /// When the program must have ended. Set when it got the request to end.
     until: Option<Instant>,
 }
@@ -52,10 +55,15 @@ impl ProcessPermit {
 }
 
 impl RunningProcess {
-    /// The program that `slot` has just started. `permit` is `None` for a worker.
-    pub(super) fn new(places: &Arc<PoolState>, slot: Launcher, permit: Option<RunPermit>) -> Self {
+    /// The program that `slot` has just started. `permit` is `None` for a worker. `heir` gets its work folder.
+    pub(super) fn new(
+        places: &Arc<PoolState>,
+        slot: Launcher,
+        permit: Option<RunPermit>,
+        heir: Option<oneshot::Sender<LeftFolder>>,
+    ) -> Self {
         let place = ProcessPermit { _running: CountGuard::new(Arc::clone(&places.launchers)), permit };
-        Self(Some(Held { places: Arc::clone(places), slot, place, until: None }))
+        Self(Some(Held { places: Arc::clone(places), slot, place, heir, until: None }))
     }
 
     /// Waits until the program and all its descendants have ended. A cancelled call loses nothing.
@@ -149,7 +157,7 @@ fn finish(
         Err(error) => (failed(format!("its launcher has ended: {error}")), Fate::Ends),
     };
     let mut destroying = None;
-    if let Some(Held { places, slot, place, .. }) = held {
+    if let Some(Held { places, slot, place, heir, .. }) = held {
         match fate {
             Fate::Goes => places.keep(slot),
             Fate::Waits => places.keep_emptied(slot, place.of_own()),
@@ -157,11 +165,13 @@ fn finish(
                 destroying = Some(tokio::spawn(async move {
                     let left = slot.end().await;
                     // The program counts as running until no process of it is left.
-                    let own = place.of_own();
-                    tokio::spawn(async move {
-                        left.remove().await;
-                        drop(own);
-                    });
+                    let left = left.holding(place.of_own());
+                    // Nobody wants it, or whoever wanted it has gone.
+                    let unwanted = match heir {
+                        Some(heir) => heir.send(left).err(),
+                        None => Some(left),
+                    };
+                    drop(unwanted);
                 }));
             }
         }

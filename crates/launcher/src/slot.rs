@@ -15,6 +15,7 @@ use super::{
     ENDING, Launchers, Opening,
     failure::StartFailure,
     host::LauncherHost,
+    left::LeftFolder,
     link::{Reports, Requests},
     supervisor::LauncherProcess,
     terms::{Identities, LaunchOptions},
@@ -122,21 +123,7 @@ impl Launcher {
         if timeout(ENDING, ended).await.is_err() {
             tracing::warn!(launcher = process.id(), "processes of a script may be left: they do not end");
         }
-        LeftFolder { folder, host }
-    }
-}
-
-/// The work folder of a launcher that has ended.
-#[derive(Debug)]
-pub(crate) struct LeftFolder {
-    folder: PathBuf,
-    host: Arc<LauncherHost>,
-}
-
-impl LeftFolder {
-    /// Removes it.
-    pub(crate) async fn remove(self) {
-        self.host.remove(self.folder).await;
+        LeftFolder::new(folder, host)
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`log`] writes lines by `tracing`. `json` and `text` are the formats, `stamp` the time of a line, and `sink` the buffer.
 //!   [`answered`] is the fast path for the log line of a request.
 //! - [`crash`] logs panics without their values.
+//! - `otlp`, a feature, encodes spans for a collector.
 
 pub mod answered;
 pub mod count;
@@ -13,6 +14,8 @@ pub mod crash;
 mod json;
 pub mod log;
 pub mod metrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod sink;
 mod stamp;
 mod text;

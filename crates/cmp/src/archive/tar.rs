@@ -76,7 +76,7 @@ impl<R: Read> TarReader<R> {
                 self.end()?;
                 return Ok(None);
             }
-            check_sum(&block)?;
+            let is_ustar = check_header(&block)?;
             if block[156] == b'x' {
                 let size = number(&block[124..136])?;
                 if pax.is_some() || size > MAX_PAX {
@@ -92,7 +92,7 @@ impl<R: Read> TarReader<R> {
                 pax = Some(read_pax(&records)?);
                 continue;
             }
-            let entry = entry(&block, pax.unwrap_or_default())?;
+            let entry = entry(&block, is_ustar, pax.unwrap_or_default())?;
             if let TarKind::File(size) = entry.kind {
                 (self.left, self.padding) = (size, padding(size));
             }
@@ -145,13 +145,28 @@ fn padding(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
 }
 
-/// The entry that a block of USTAR begins.
-fn entry(block: &[u8; BLOCK], pax: Pax) -> Result<TarEntry, ArchiveError> {
-    let is_ustar = &block[257..263] == b"ustar\0" && &block[263..265] == b"00";
-    let is_gnu = &block[257..265] == b"ustar  \0";
-    if is_gnu || !(is_ustar || block[257..265].iter().all(|byte| *byte == 0)) {
+/// Checks a header of an entry or of its records. Returns whether it is one of USTAR, and not an older one.
+fn check_header(block: &[u8; BLOCK]) -> Result<bool, ArchiveError> {
+    check_sum(block)?;
+    let is_ustar = &block[257..265] == b"ustar\x0000";
+    if !is_ustar && block[257..265].iter().any(|byte| *byte != 0) {
         return Err(ArchiveError::Malformed("a format that is not USTAR or PAX"));
     }
+    // star's format has times there, and a shorter prefix.
+    if is_ustar && block[500..].iter().any(|byte| *byte != 0) {
+        return Err(ArchiveError::Malformed("a header has bytes after its prefix"));
+    }
+    mode(block)?;
+    Ok(is_ustar)
+}
+
+/// The permissions in a header.
+fn mode(block: &[u8; BLOCK]) -> Result<u32, ArchiveError> {
+    Ok(u32::try_from(number(&block[100..108])?).unwrap_or(u32::MAX) & 0o7777)
+}
+
+/// The entry that a header begins.
+fn entry(block: &[u8; BLOCK], is_ustar: bool, pax: Pax) -> Result<TarEntry, ArchiveError> {
     let mut path = text(&block[..100]).to_vec();
     let prefix = text(&block[345..500]);
     if is_ustar && !prefix.is_empty() {
@@ -159,8 +174,12 @@ fn entry(block: &[u8; BLOCK], pax: Pax) -> Result<TarEntry, ArchiveError> {
     }
     let path = pax.path.unwrap_or(path);
     let size = pax.size.map_or_else(|| number(&block[124..136]), Ok)?;
-    let mode = u32::try_from(number(&block[100..108])?).unwrap_or(u32::MAX) & 0o7777;
+    let mode = mode(block)?;
     let kind = match block[156] {
+        // For some readers it is a folder.
+        b'0' | 0 if path.ends_with(b"/") => {
+            return Err(ArchiveError::entry(&path, "is a file whose name ends with a slash"));
+        }
         b'0' | 0 => TarKind::File(size),
         b'5' if size == 0 => TarKind::Folder,
         b'2' if size == 0 => TarKind::Link(pax.link.unwrap_or_else(|| text(&block[157..257]).to_vec())),
@@ -185,15 +204,14 @@ fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// An octal number.
+/// An octal number: digits, then spaces and NULs only. Readers differ about anything else, such as a NUL before the digits.
 fn number(field: &[u8]) -> Result<u64, ArchiveError> {
-    let digits = text(field).trim_ascii();
-    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    match text {
-        Some("") => Ok(0),
-        Some(text) => u64::from_str_radix(text, 8).map_err(|_| ArchiveError::Malformed("a number is not octal")),
-        None => Err(ArchiveError::Malformed("a number is not octal")),
-    }
+    let end = field.iter().rposition(|byte| !matches!(byte, 0 | b' ')).map_or(0, |last| last + 1);
+    field[..end].iter().try_fold(0_u64, |number, digit| match digit {
+        // Twelve digits fit.
+        b'0'..=b'7' => Ok(number * 8 + u64::from(digit - b'0')),
+        _ => Err(ArchiveError::Malformed("a number is not octal")),
+    })
 }
 
 fn check_sum(block: &[u8; BLOCK]) -> Result<(), ArchiveError> {
@@ -221,6 +239,10 @@ fn read_pax(mut records: &[u8]) -> Result<Pax, ArchiveError> {
         if value.contains(&0) {
             return Err(ArchiveError::Malformed("a PAX record contains a zero byte"));
         }
+        if value.is_empty() {
+            // For Go, the header's own value counts then; for others, nothing does.
+            return Err(ArchiveError::Malformed("a PAX record is empty"));
+        }
         let is_new = match key {
             b"path" => pax.path.replace(value.to_vec()).is_none(),
             b"linkpath" => pax.link.replace(value.to_vec()).is_none(),
@@ -230,8 +252,8 @@ fn read_pax(mut records: &[u8]) -> Result<Pax, ArchiveError> {
                 let size = digits.and_then(|text| text.parse().ok()).ok_or(MALFORMED)?;
                 pax.size.replace(size).is_none()
             }
-            _ if IGNORED.contains(&key) => true,
-            _ => return Err(ArchiveError::Malformed("a PAX record of an unknown kind")),
+            _ if IGNORED.contains(&key) && is_sound(key, value) => true,
+            _ => return Err(ArchiveError::Malformed("a PAX record of an unknown kind, or with a wrong value")),
         };
         if !is_new {
             return Err(ArchiveError::Malformed("a PAX record is repeated"));
@@ -239,4 +261,19 @@ fn read_pax(mut records: &[u8]) -> Result<Pax, ArchiveError> {
         records = &records[length..];
     }
     Ok(pax)
+}
+
+/// Whether a record that says nothing about the content has a value that Go reads: a name, a number, or a time in seconds.
+fn is_sound(key: &[u8], value: &[u8]) -> bool {
+    // 18 digits fit in 64 bits.
+    let is_number = |text: &[u8]| (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    match key {
+        b"uname" | b"gname" => true,
+        b"uid" | b"gid" => is_number(value),
+        _ => {
+            let value = value.strip_prefix(b"-").unwrap_or(value);
+            let mut parts = value.splitn(2, |byte| *byte == b'.');
+            parts.next().is_some_and(is_number) && parts.next().is_none_or(|rest| rest.iter().all(u8::is_ascii_digit))
+        }
+    }
 }

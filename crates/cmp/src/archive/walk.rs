@@ -72,7 +72,12 @@ pub(super) fn walk<R: Read>(
             let what = format!("more than {} files", limits.files);
             return Err(ArchiveError::TooLarge { what, limit: "archive.files" });
         }
-        let Some(path) = normal(&entry.path, limits.depth)? else { continue };
+        let Some(path) = normal(&entry.path, limits.depth)? else {
+            if entry.kind == TarKind::Folder {
+                continue;
+            }
+            return Err(ArchiveError::entry(&entry.path, "is a file or a link in the place of the whole archive"));
+        };
         if !has_git && (path == b".git" || path.starts_with(b".git/")) {
             continue;
         }

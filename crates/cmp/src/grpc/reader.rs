@@ -1,28 +1,23 @@
 //! The messages that a client sends in a call.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use prost::Message;
 
-use super::status::{Code, Status};
-
-/// The size of a message's head, in bytes.
-const HEAD: usize = 5;
-/// The largest message, in bytes. Argo CD sends the archive in messages of `ARGOCD_CMP_CHUNK_SIZE`, 1 KiB by default.
-const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+use super::{framing::Framing, status::Status};
 
 /// The messages of one call.
 #[derive(Debug)]
 pub(crate) struct MessageReader {
     body: Incoming,
-    received: BytesMut,
+    framing: Framing,
 }
 
 impl MessageReader {
     /// The messages in `body`.
     pub(crate) fn new(body: Incoming) -> Self {
-        Self { body, received: BytesMut::new() }
+        Self { body, framing: Framing::default() }
     }
 
     /// The next message; `None` after the last.
@@ -36,33 +31,19 @@ impl MessageReader {
 
     async fn next_bytes(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
-            if let Some(&[flag, a, b, c, d]) = self.received.first_chunk::<HEAD>() {
-                let length = u32::from_be_bytes([a, b, c, d]) as usize;
-                if flag != 0 {
-                    let message = "messages must not be compressed".to_owned();
-                    return Err(Status { code: Code::Unimplemented, message });
-                }
-                if length > MAX_MESSAGE {
-                    return Err(Status::unknown(format!(
-                        "a message of {length} bytes is larger than {MAX_MESSAGE}: set a smaller ARGOCD_CMP_CHUNK_SIZE"
-                    )));
-                }
-                if self.received.len() >= HEAD + length {
-                    self.received.advance(HEAD);
-                    return Ok(Some(self.received.split_to(length).freeze()));
-                }
+            if let Some(message) = self.framing.next()? {
+                return Ok(Some(message));
             }
             match self.data().await? {
-                Some(data) => self.received.extend_from_slice(&data),
-                None if self.received.is_empty() => return Ok(None),
-                None => return Err(Status::unknown("the last message is cut off")),
+                Some(data) => self.framing.add(&data),
+                None => return self.framing.end().map(|()| None),
             }
         }
     }
 
     /// Reads to the end, and forgets what it reads. A client that has not sent everything would report `EOF` in place of an answer.
     pub(crate) async fn drain(&mut self) {
-        self.received.clear();
+        self.framing.clear();
         while let Ok(Some(_)) = self.data().await {}
     }
 

@@ -20,9 +20,10 @@ pub(crate) type ReplyBody = UnsyncBoxBody<Bytes, Infallible>;
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+/// The type of a body.
+pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The size of a message's head: whether it is compressed, and its length.
-const HEAD: usize = 5;
+pub(super) const HEAD: usize = 5;
 
 /// Frames of an answer that is made while it is sent.
 struct Frames(mpsc::Receiver<Frame<Bytes>>);

@@ -82,6 +82,7 @@ impl Served {
                 if output.stderr.is_empty() { String::new() } else { format!("; stderr: {}", output.stderr.trim()) };
             Status::unknown(format!("error generating manifests: `{}`: {error}{stderr}", plugin.generate.program))
         })?;
+        output.folder.discard();
         let manifests = self.guarded(inputs, manifests, &environment).await?;
         self.metrics.answered(began.elapsed());
         Ok(ManifestResponse { manifests, source_type: String::new() })
@@ -183,6 +184,7 @@ impl Served {
             parameter_announcements = parsed.map_err(|error| {
                 Status::unknown(format!("`{}` did not print a JSON list of parameters: {error}", command.program))
             })?;
+            output.folder.discard();
         }
         // Argo CD takes the last of equal names, and the file's own count more.
         parameter_announcements.extend(plugin.static_parameters.iter().cloned());
@@ -200,7 +202,8 @@ impl Served {
         if let Discover::Command(command) = &plugin.discover {
             let archive = self.receive(messages, metadata, true).await?;
             let task = Task { metadata, archive, environment, init: None, command, deadline };
-            let stdout = self.run(plugin, task).await?.stdout;
+            let RunOutput { stdout, folder, .. } = self.run(plugin, task).await?;
+            folder.discard();
             // As argocd-cmp-server: anything but one line break counts.
             return Ok(!matches!(stdout.as_slice(), b"" | b"\n"));
         }

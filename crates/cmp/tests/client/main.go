@@ -180,6 +180,7 @@ type request struct {
 	socket, method, app string
 	ca, pair            string
 	token, plugin       string
+	traceparent         string
 	tgz                 []byte
 	env                 list
 	timeout             time.Duration
@@ -222,6 +223,9 @@ func (r *request) call() ([]byte, error) {
 	}
 	if r.plugin != "" {
 		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "cmp-plugin", r.plugin)
+	}
+	if r.traceparent != "" {
+		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "traceparent", r.traceparent)
 	}
 	empty, answer := []byte{}, []byte{}
 	if r.method == "Health" {
@@ -271,6 +275,7 @@ func main() {
 	r := &request{}
 	var folder string
 	var count, pad int
+	var seed int64
 	flag.StringVar(&folder, "folder", "", "the repository")
 	flag.StringVar(&r.app, "app", ".", "the Application's path")
 	flag.Var(&r.env, "env", "NAME=value, repeated")
@@ -282,12 +287,14 @@ func main() {
 	flag.IntVar(&r.leave, "leave", -1, "go away before this message")
 	flag.StringVar(&r.ca, "ca", "", "the file of a CA: TLS to an address, in place of a unix socket")
 	flag.StringVar(&r.pair, "pair", "", "the file of the caller's certificate and key")
+	flag.StringVar(&r.traceparent, "traceparent", "", "the caller's place in a trace")
 	flag.StringVar(&r.token, "token", "", "the caller's token")
 	flag.StringVar(&r.plugin, "plugin", "", "the plugin's name, for an address with several")
-	flag.IntVar(&count, "n", 1, "calls at once")
+	flag.IntVar(&count, "n", 1, "calls at once, or archives of Differential")
+	flag.Int64Var(&seed, "seed", 1, "the seed of Differential")
 	flag.IntVar(&pad, "pad", 0, "bytes after the archive, which nobody needs")
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS]")
+		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS] | client FOLDER Differential [FLAGS]")
 		os.Exit(2)
 	}
 	r.socket, r.method = os.Args[1], os.Args[2]
@@ -300,6 +307,13 @@ func main() {
 		return
 	}
 	flag.CommandLine.Parse(os.Args[3:])
+	if r.method == "Differential" {
+		if err := differential(r.socket, seed, count); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		return
+	}
 	if folder != "" {
 		tgz, err := archive(folder)
 		if err != nil {

@@ -4,11 +4,14 @@
 
 mod bad_input;
 mod calls;
+mod differential;
 mod ends;
 mod examples;
 mod guard;
+mod kept;
 mod limits;
 mod metrics;
 mod network;
 mod support;
+mod traces;
 mod transport;

@@ -42,6 +42,7 @@ pub(crate) fn script(text: &str) -> String {
 /// A running server.
 pub(crate) struct Gateway {
     child: Child,
+    command: Command,
     folder: TempDir,
     /// Whether the server is the child of `child`.
     is_inner: bool,
@@ -103,7 +104,8 @@ impl Gateway {
         }
         let log = File::create(folder.path().join("log")).unwrap();
         let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_cmp-gateway")]);
-        let child = Command::new(words.next().unwrap())
+        let mut command = Command::new(words.next().unwrap());
+        command
             .args(words)
             .args(arguments)
             .env("ARGOCD_PLUGINSOCKFILEPATH", folder.path().join("sockets"))
@@ -113,10 +115,13 @@ impl Gateway {
             .env("MY_TOKEN", "hunter2-hunter2-hunter2")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Self { child, folder, is_inner: !before.is_empty() }
+            .stderr(log);
+        Self { child: command.spawn().unwrap(), command, folder, is_inner: !before.is_empty() }
+    }
+
+    /// Starts it again when it has ended.
+    pub(crate) fn restart(&mut self) {
+        self.child = self.command.spawn().unwrap();
     }
 
     fn wait_for_socket(&mut self, name: &str) {

@@ -65,6 +65,8 @@ pub struct Start<'a> {
     pub folder: Texts<'a>,
     /// The folder that is copied into its work folder.
     pub copy: Option<Copied>,
+    /// Whether its work folder is left as it is.
+    pub is_handed_over: bool,
 }
 
 /// A sequence of texts. Each ends with a zero byte, as the kernel wants it.
@@ -95,6 +97,7 @@ impl Program {
             environment: variables(environment)?,
             folder,
             copy: self.copy.clone(),
+            is_handed_over: false,
         })
     }
 }

@@ -67,6 +67,9 @@ async fn other_kinds_of_entries_are_refused() {
         record("path", "a\0b"),
         record("size", "-1"),
         record("size", "0x9"),
+        record("uid", "x"),
+        record("mtime", "1.x"),
+        record("atime", "."),
         "9 path\n".to_owned(),
         "99 path=x\n".to_owned(),
         "x".to_owned(),
@@ -93,6 +96,44 @@ async fn lies_about_sizes_are_found() {
     assert!(refused(&long.gzip()).await.contains("cannot be read"));
     let error = refused(&made(|made| made.pax(&[("size", "18446744073709551615")]).file("f", b"x", 0o644))).await;
     assert!(error.contains("cannot be read"), "{error}");
+}
+
+/// What one reader takes so, and another one otherwise.
+#[tokio::test]
+async fn headers_that_have_two_readings_are_refused() {
+    let mut file = Made::default();
+    file.file("f", b"", 0o644);
+    for (at, bytes, expected) in [
+        // Go skips a NUL before the digits, other readers stop there.
+        (124, &b"\x0000000000001"[..], "not octal"),
+        (124, b"0000000 0001", "not octal"),
+        (124, b"\t00000000000", "not octal"),
+        (124, b"\x80\0\0\0\0\0\0\0\0\0\0\0", "not octal"),
+        (100, b"\x00000644", "not octal"),
+        // For Go, a folder.
+        (0, b"f/", "ends with a slash"),
+        (155, b" \0", ""),
+        (508, b"tar\0", "after its prefix"),
+        (0, b"\0", "in the place of the whole archive"),
+        (0, b"./", "ends with a slash"),
+        (0, b".", "in the place of the whole archive"),
+    ] {
+        let mut tar = file.tar();
+        tar[at..at + bytes.len()].copy_from_slice(bytes);
+        tar[148..156].fill(b' ');
+        let sum: u32 = tar[..512].iter().map(|byte| u32::from(*byte)).sum();
+        tar[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        match read(&gzip(&tar)).await {
+            Ok(archive) => assert!(expected.is_empty() && archive.entries.contains_key(&b"f"[..]), "{expected}"),
+            Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}: {expected}"),
+        }
+    }
+    for record in [record("path", ""), record("linkpath", "")] {
+        let error = refused(&made(|made| made.entry("p", b'x', "", 0, record.as_bytes()).file("f", b"", 0o644))).await;
+        assert!(error.contains("a PAX record is empty"), "{record:?}: {error}");
+    }
+    let error = refused(&made(|made| made.link("./", "x"))).await;
+    assert!(error.contains("in the place of the whole archive"), "{error}");
 }
 
 #[tokio::test]

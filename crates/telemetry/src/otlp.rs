@@ -1,4 +1,4 @@
-//! Encodes spans as protobuf, with the messages that OpenTelemetry generates.
+//! Encodes spans for a collector as protobuf, with the messages that OpenTelemetry generates. The messages are the same over HTTP and gRPC.
 
 use std::{collections::BTreeMap, time::UNIX_EPOCH};
 
@@ -10,21 +10,19 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 
-use super::exporter::Encoder;
-use telemetry::trace::{Record, SpanKind, TraceContext, Value};
-
-/// OTLP over HTTP, binary.
-pub(crate) const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
+use crate::trace::{Record, SpanKind, TraceContext, Value};
 
 /// The flag: the parent's remoteness is set (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`).
 const KNOWS_REMOTE: u32 = 0x100;
 /// The flag: the parent belongs to another program (`SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`).
 const IS_REMOTE: u32 = 0x200;
 
-fn encode(resource: &BTreeMap<String, String>, spans: Vec<Record>) -> Vec<u8> {
+/// The request for a batch of spans of `program`, with the attributes that all of them share.
+#[must_use]
+pub fn encode(program: &str, resource: &BTreeMap<String, String>, spans: Vec<Record>) -> Vec<u8> {
     let attributes = resource.iter().map(|(key, value)| attribute(key, Value::from(value.clone()))).collect();
     let scope = InstrumentationScope {
-        name: env!("CARGO_PKG_NAME").to_owned(),
+        name: program.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..InstrumentationScope::default()
     };
@@ -35,8 +33,9 @@ fn encode(resource: &BTreeMap<String, String>, spans: Vec<Record>) -> Vec<u8> {
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
-/// An unreadable answer counts as no refusal.
-fn refused(body: &[u8]) -> u64 {
+/// How many spans a collector refused, by its answer. An unreadable answer counts as no refusal.
+#[must_use]
+pub fn refused(body: &[u8]) -> u64 {
     let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
     answer.partial_success.and_then(|partial| partial.rejected_spans.try_into().ok()).unwrap_or_default()
 }
