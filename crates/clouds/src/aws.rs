@@ -228,6 +228,11 @@ impl Core {
         }
     }
 
+    fn describe(&self) -> String {
+        let hops: Vec<String> = self.hops.iter().map(|hop| format!(", then {}", hop.role)).collect();
+        format!("AWS, {}{}", self.source, hops.concat())
+    }
+
     /// New credentials: those of the source, and then of one role after the other.
     async fn issue(&self, deadline: Instant) -> Result<Issued<AwsCredentials>, BackendError> {
         let mut issued = self.source.issue(&self.exchanges, &self.sts, deadline).await?;
@@ -282,6 +287,8 @@ fn https(host: &str) -> Url {
 
 impl AwsIdentity {
     fn new(core: Core) -> Self {
+        let exchanges = core.exchanges.clone().of(&core.describe());
+        let core = Core { exchanges, ..core };
         let credentials = Kept::new(&core.exchanges.clock);
         Self { core: Arc::new(core), credentials, logins: Mutex::default() }
     }
@@ -298,8 +305,7 @@ impl AwsIdentity {
 #[async_trait]
 impl Identity for AwsIdentity {
     fn describe(&self) -> String {
-        let hops: Vec<String> = self.core.hops.iter().map(|hop| format!(", then {}", hop.role)).collect();
-        format!("AWS, {}{}", self.core.source, hops.concat())
+        self.core.describe()
     }
 
     fn cloud(&self) -> &'static str {
@@ -348,7 +354,7 @@ impl Identity for AwsIdentity {
     }
 
     fn account(&self) -> Arc<str> {
-        self.describe().into()
+        Arc::clone(&self.core.exchanges.account)
     }
 
     fn secrets(&self) -> Secrets {

@@ -142,7 +142,8 @@ impl AzureIdentity {
             Source::Federated { authority, .. } => home_scope(authority),
             Source::Managed { .. } => of_environment().map_or(REGISTRIES[0].1, |url| home_scope(&url)),
         };
-        Self { source: Arc::new(source), scope, home, exchanges: context.exchanges.clone(), tokens, logins }
+        let exchanges = context.exchanges.clone().of(&described(&source));
+        Self { source: Arc::new(source), scope, home, exchanges, tokens, logins }
     }
 
     /// The scope for requests to `url`.
@@ -162,6 +163,10 @@ impl AzureIdentity {
         };
         kept.get(afresh, deadline, issue).await
     }
+}
+
+fn described(source: &Source) -> String {
+    format!("Azure, {source}")
 }
 
 /// A login for the registry `service` at `base`, in exchange for `token`. Source: ACR's documentation of its authentication ("AAD-OAuth").
@@ -194,7 +199,7 @@ async fn exchange(
 #[async_trait]
 impl Identity for AzureIdentity {
     fn describe(&self) -> String {
-        format!("Azure, {}", self.source)
+        described(&self.source)
     }
 
     fn cloud(&self) -> &'static str {
@@ -243,7 +248,7 @@ impl Identity for AzureIdentity {
     }
 
     fn account(&self) -> Arc<str> {
-        self.describe().into()
+        Arc::clone(&self.exchanges.account)
     }
 
     fn secrets(&self) -> Secrets {
