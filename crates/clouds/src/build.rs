@@ -55,7 +55,13 @@ pub fn build(
         return Identities::default();
     };
     let exchanges = Exchanges { client, metadata, clock: Arc::clone(reach.clock), account: ANONYMOUS.into() };
-    let context = Context { pod, exchanges: &exchanges, base: reach.base, is_lenient: reach.base.is_lenient() };
+    let context = Context {
+        pod,
+        exchanges: &exchanges,
+        #[cfg(feature = "google")]
+        base: reach.base,
+        is_lenient: reach.base.is_lenient(),
+    };
     let mut named = BTreeMap::new();
     for (name, config) in configs {
         let path = path.key(name);
