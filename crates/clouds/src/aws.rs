@@ -29,7 +29,7 @@ use crate::{
     pod::Pod,
 };
 use domain::{
-    error::BackendError,
+    error::{BackendError, ErrorKind},
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
@@ -345,7 +345,12 @@ impl Identity for AwsIdentity {
             let (api, credentials, core) = (api.clone(), Arc::clone(&credentials), Arc::clone(&self.core));
             async move { api.log_in(&core.exchanges, &credentials, until).await }
         };
-        kept.get(afresh, deadline, issue).await.map(|login| (*login).clone())
+        let login = kept.get(afresh, deadline, issue).await;
+        if login.as_ref().is_err_and(|error| error.kind == ErrorKind::Denied) {
+            // The session may have been revoked: the next login is asked for with another one.
+            drop(self.credentials(true, deadline).await);
+        }
+        login.map(|login| (*login).clone())
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

@@ -19,7 +19,7 @@ use crate::{
     oauth::{bear, claim},
 };
 use domain::{
-    error::BackendError,
+    error::{BackendError, ErrorKind},
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
@@ -235,7 +235,12 @@ impl Identity for AzureIdentity {
             let service = Some(place.name).filter(|name| registry_scope(name).is_some()).map(str::to_owned);
             async move { exchange(&exchanges, &base, service.as_deref(), &token, until).await }
         };
-        kept.get(afresh, deadline, issue).await.map(|login| (*login).clone())
+        let login = kept.get(afresh, deadline, issue).await;
+        if login.as_ref().is_err_and(|error| error.kind == ErrorKind::Denied) {
+            // The token may have been revoked: the next exchange is asked for with another one.
+            drop(self.token(scope, true, deadline).await);
+        }
+        login.map(|login| (*login).clone())
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

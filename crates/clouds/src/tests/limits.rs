@@ -1,9 +1,11 @@
-//! Rate limits: a cloud that makes one identity pause leaves the others alone.
+//! What one failure does to others: a pause is one identity's own, and a refused login renews what it was asked for with.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
 use super::{
-    cloud::{Asked, Cloud, Replied},
+    cloud::{Asked, Cloud, Replied, with_json},
     ways::{log_in, soon},
 };
 
@@ -89,5 +91,46 @@ async fn a_throttled_identity_does_not_rest_the_others() {
         let login = log_in(&*two, host, &cloud.url).await;
         assert!(login.is_ok(), "{step}: {login:?}");
         assert!(two.who(soon()).await.is_ok(), "{step}");
+    }
+}
+
+/// A session or a token that was revoked looks good here. The registry's refusal says that it is not.
+#[tokio::test]
+async fn a_refused_login_renews_what_it_was_asked_for_with() {
+    let [aws, azure] = [json!({"sts": "{url}", "ecr": "{url}"}), json!({"authority": "{url}"})];
+    for (config, host, [first, last]) in [
+        (
+            json!({"aws": {"endpoints": aws, "region": "eu-central-1"}}),
+            "123456789012.dkr.ecr.eu-central-1.amazonaws.com",
+            ["web identity", "ecr"],
+        ),
+        (
+            json!({"azure": {"endpoints": azure, "tenantId": "tenant-1", "clientId": "client-1"}}),
+            "my.azurecr.io",
+            ["entra", "acr"],
+        ),
+    ] {
+        let issued = AtomicUsize::new(0);
+        let cloud = Cloud::start(move |asked| {
+            let count = issued.fetch_add(usize::from(asked.step() == first), Ordering::SeqCst);
+            let body = json!({"__type": "ExpiredTokenException", "errors": [{"code": "UNAUTHORIZED"}]});
+            (asked.step() == last && count < 2).then(|| with_json(403, &body))
+        })
+        .await;
+        let pod = cloud.pod(&[
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "{token}"),
+            ("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/pod"),
+            ("AZURE_FEDERATED_TOKEN_FILE", "{token}"),
+        ]);
+        let identity = cloud.identity(&config, &pod);
+        assert!(log_in(&*identity, host, &cloud.url).await.is_err());
+        assert_eq!(cloud.steps(), [first, last], "a new one that is refused is not renewed");
+        cloud.pass(120);
+        assert!(log_in(&*identity, host, &cloud.url).await.is_err());
+        assert_eq!(cloud.steps(), [first, last, last, first]);
+        cloud.pass(10);
+        let login = log_in(&*identity, host, &cloud.url).await;
+        assert!(login.is_ok(), "{login:?}");
+        assert_eq!(cloud.steps(), [first, last, last, first, last]);
     }
 }
