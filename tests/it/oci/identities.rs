@@ -138,6 +138,30 @@ async fn a_throttled_identity_does_not_rest_the_others() {
     }
 }
 
+/// A registry of the pod's own cloud gets the pod's identity, unless its entry says otherwise or leads elsewhere.
+#[test]
+fn the_pods_own_identity_goes_to_its_cloud() {
+    let automatic = outbound::AutomaticIdentity {
+        covers: |name| name.starts_with("127.0.0.1"),
+        identity: Arc::new(Tenant("pod", "one")),
+    };
+    let identities = Identities::new(std::collections::BTreeMap::new(), vec![automatic]);
+    for (entry, name, expected) in [
+        (json!({}), "127.0.0.1:5000", Some("pod")),
+        (json!({}), "registry.corp", None),
+        (json!({"identity": "none"}), "127.0.0.1:5000", None),
+        (json!({"dockerConfig": "config.json"}), "127.0.0.1:5000", None),
+        (json!({"endpoint": "zot.corp:5000"}), "127.0.0.1:5000", None),
+        (json!({"endpoint": "127.0.0.1:6000"}), "127.0.0.1:5000", Some("pod")),
+        // The name of an image decides, and not only where it is reached.
+        (json!({"endpoint": "127.0.0.1:6000"}), "registry.corp", None),
+    ] {
+        let config: RegistryConfig = serde_json::from_value(entry.clone()).unwrap();
+        let found = config.identity(name, &identities, None).unwrap();
+        assert_eq!(found.map(|one| one.describe()).as_deref(), expected, "{name}: {entry}");
+    }
+}
+
 /// A login goes to registries of its cloud, and to those whose entry names an identity of that cloud.
 #[test]
 fn the_identity_of_a_route_goes_nowhere_else() {
