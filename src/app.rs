@@ -44,7 +44,7 @@ use engine::{
     replica::Replica,
 };
 use lang::evaluator::Evaluators;
-use launcher::Launchers;
+use launcher::{Exposure, Launchers, Reader};
 use push::Push;
 use telemetry::metrics::Metrics;
 use tls::ServerTls;
@@ -214,7 +214,7 @@ impl App {
         self.common.clock.now()
     }
 
-    /// Why scripts could read the service account's token or the store's password. Empty if none could.
+    /// Why scripts or credential helpers could read the service account's token or the store's password. Empty if none could.
     pub(crate) fn exposed_secrets(&self) -> Vec<String> {
         let argocd = self.setup().argocd.as_ref().and_then(|argocd| argocd.token_file());
         let store = self.limits.shared.as_ref().and_then(|store| store.password.as_ref()?.file(&self.base));
@@ -222,9 +222,15 @@ impl App {
         let exposed = secrets.into_iter().filter_map(|(key, file)| {
             let file = file?;
             let launchers = [&self.launchers, &self.common.isolated_launchers];
-            let why = launchers.into_iter().find_map(|launchers| launchers.why_exposed(&file))?;
-            let advice = "a script that reads it can do what the gateway can; set `user` of the scripts, or narrow their `allow`";
-            Some(format!("{key}: {why}: {advice}"))
+            let Exposure { reader, why } = launchers.into_iter().find_map(|launchers| launchers.why_exposed(&file))?;
+            let advice = match reader {
+                Reader::Script => "a script that reads it can do what the gateway can; set `user` of the scripts, or narrow their `allow`",
+                Reader::Helper => {
+                    "a helper that reads it can do what the gateway can; move it to a folder that holds no helper, and that none of the \
+                     helpers' variables names"
+                }
+            };
+            Some(format!("{reader} can read a secret: {key}: {why}: {advice}"))
         });
         exposed.collect()
     }

@@ -101,7 +101,7 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     }
     if !exposed.is_empty() {
         for why in exposed {
-            eprintln!("error: scripts can read a secret: {why}");
+            eprintln!("error: {why}");
         }
         return Ok(ExitCode::from(exit::CONFIG));
     }

@@ -91,7 +91,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     // Before anything that takes time: without a handler, SIGHUP would end the process.
     let hangup = signal(SignalKind::hangup())?;
     app.open_disk();
-    app.exposed_secrets().iter().for_each(|why| tracing::error!("scripts can read a secret: {why}"));
+    app.exposed_secrets().iter().for_each(|why| tracing::error!("{why}"));
     // Before the first connection: without a handler, a signal would end the process at once.
     let mut signals = Signals::listen()?;
     let setup = app.setup();

@@ -1,5 +1,7 @@
 //! Identities at clouds: the whole program, from the pod's environment to a registry's answer. Each cloud is an upstream of the test.
 
+mod registries;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -42,6 +44,11 @@ async fn aws(refuses: &'static str) -> Upstream {
         if request.header("x-amz-target").is_some() {
             let data = json!({"authorizationToken": "QVdTOmVjci1wYXNzd29yZA==", "expiresAt": 4_102_444_800_u64});
             return request.answer(200, JSON, json!({"authorizationData": [data]}).to_string());
+        }
+        if request.target == "/clusters" {
+            let is_signed = |value: &str| value.starts_with("AWS4-HMAC-SHA256 Credential=ASIAKEY/");
+            let is_signed = request.header("authorization").is_some_and(is_signed);
+            return request.answer(if is_signed { 200 } else { 403 }, JSON, r#"{"clusters":["blue","green"]}"#);
         }
         match request.header("authorization") {
             // `AWS:ecr-password`
@@ -193,6 +200,29 @@ async fn a_templated_host_gets_no_identity() {
         assert!(said.contains("routes[0].backend.http.credential.identity"), "{said}");
     }
     assert!(aws.requests().is_empty());
+}
+
+/// An API of the cloud is asked with a signature of the role, and is a source like any other.
+#[tokio::test]
+async fn an_api_is_asked_by_an_identity() {
+    let aws = aws("").await;
+    let change = |credential: Value| {
+        let url = format!("http://{}/clusters", aws.address);
+        move |config: &mut Value| {
+            config["identities"]["prod"]["aws"]["service"] = json!("eks");
+            let parameters = "body.clusters.map(c, {'name': c})";
+            let http = json!({"url": url, "credential": credential, "parameters": parameters});
+            config["routes"] = json!([{"name": "d", "backend": {"http": http}}]);
+        }
+    };
+    let (said, is_good) = run_changed(&aws, &["call", "d"], change(json!({"identity": "prod"}))).await;
+    assert!(is_good && said.contains("blue") && said.contains("green"), "{said}");
+    let asked = aws.requests().into_iter().find(|request| request.target == "/clusters").unwrap();
+    assert!(asked.header("authorization").unwrap().contains("/eu-central-1/eks/aws4_request"), "{asked:?}");
+    assert_eq!(asked.header("x-amz-security-token"), Some("session-token"));
+    let other = json!({"bearer": {"env": "AWS_ROLE_ARN"}});
+    let (said, is_good) = run_changed(&aws, &["call", "d"], change(other)).await;
+    assert!(!is_good && said.contains("403"), "{said}");
 }
 
 /// A gate that reads an API of the cloud, such as its builds, signs its requests.

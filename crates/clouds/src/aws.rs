@@ -29,7 +29,7 @@ use crate::{
     pod::Pod,
 };
 use domain::{
-    error::BackendError,
+    error::{BackendError, ErrorKind},
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
@@ -228,6 +228,11 @@ impl Core {
         }
     }
 
+    fn describe(&self) -> String {
+        let hops: Vec<String> = self.hops.iter().map(|hop| format!(", then {}", hop.role)).collect();
+        format!("AWS, {}{}", self.source, hops.concat())
+    }
+
     /// New credentials: those of the source, and then of one role after the other.
     async fn issue(&self, deadline: Instant) -> Result<Issued<AwsCredentials>, BackendError> {
         let mut issued = self.source.issue(&self.exchanges, &self.sts, deadline).await?;
@@ -282,6 +287,8 @@ fn https(host: &str) -> Url {
 
 impl AwsIdentity {
     fn new(core: Core) -> Self {
+        let exchanges = core.exchanges.clone().of(&core.describe());
+        let core = Core { exchanges, ..core };
         let credentials = Kept::new(&core.exchanges.clock);
         Self { core: Arc::new(core), credentials, logins: Mutex::default() }
     }
@@ -298,8 +305,7 @@ impl AwsIdentity {
 #[async_trait]
 impl Identity for AwsIdentity {
     fn describe(&self) -> String {
-        let hops: Vec<String> = self.core.hops.iter().map(|hop| format!(", then {}", hop.role)).collect();
-        format!("AWS, {}{}", self.core.source, hops.concat())
+        self.core.describe()
     }
 
     fn cloud(&self) -> &'static str {
@@ -339,7 +345,12 @@ impl Identity for AwsIdentity {
             let (api, credentials, core) = (api.clone(), Arc::clone(&credentials), Arc::clone(&self.core));
             async move { api.log_in(&core.exchanges, &credentials, until).await }
         };
-        kept.get(afresh, deadline, issue).await.map(|login| (*login).clone())
+        let login = kept.get(afresh, deadline, issue).await;
+        if login.as_ref().is_err_and(|error| error.kind == ErrorKind::Denied) {
+            // The session may have been revoked: the next login is asked for with another one.
+            drop(self.credentials(true, deadline).await);
+        }
+        login.map(|login| (*login).clone())
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {
@@ -348,7 +359,7 @@ impl Identity for AwsIdentity {
     }
 
     fn account(&self) -> Arc<str> {
-        self.describe().into()
+        Arc::clone(&self.core.exchanges.account)
     }
 
     fn secrets(&self) -> Secrets {

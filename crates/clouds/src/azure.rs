@@ -19,7 +19,7 @@ use crate::{
     oauth::{bear, claim},
 };
 use domain::{
-    error::BackendError,
+    error::{BackendError, ErrorKind},
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
@@ -142,7 +142,8 @@ impl AzureIdentity {
             Source::Federated { authority, .. } => home_scope(authority),
             Source::Managed { .. } => of_environment().map_or(REGISTRIES[0].1, |url| home_scope(&url)),
         };
-        Self { source: Arc::new(source), scope, home, exchanges: context.exchanges.clone(), tokens, logins }
+        let exchanges = context.exchanges.clone().of(&described(&source));
+        Self { source: Arc::new(source), scope, home, exchanges, tokens, logins }
     }
 
     /// The scope for requests to `url`.
@@ -162,6 +163,10 @@ impl AzureIdentity {
         };
         kept.get(afresh, deadline, issue).await
     }
+}
+
+fn described(source: &Source) -> String {
+    format!("Azure, {source}")
 }
 
 /// A login for the registry `service` at `base`, in exchange for `token`. Source: ACR's documentation of its authentication ("AAD-OAuth").
@@ -194,7 +199,7 @@ async fn exchange(
 #[async_trait]
 impl Identity for AzureIdentity {
     fn describe(&self) -> String {
-        format!("Azure, {}", self.source)
+        described(&self.source)
     }
 
     fn cloud(&self) -> &'static str {
@@ -230,7 +235,12 @@ impl Identity for AzureIdentity {
             let service = Some(place.name).filter(|name| registry_scope(name).is_some()).map(str::to_owned);
             async move { exchange(&exchanges, &base, service.as_deref(), &token, until).await }
         };
-        kept.get(afresh, deadline, issue).await.map(|login| (*login).clone())
+        let login = kept.get(afresh, deadline, issue).await;
+        if login.as_ref().is_err_and(|error| error.kind == ErrorKind::Denied) {
+            // The token may have been revoked: the next exchange is asked for with another one.
+            drop(self.token(scope, true, deadline).await);
+        }
+        login.map(|login| (*login).clone())
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {
@@ -243,7 +253,7 @@ impl Identity for AzureIdentity {
     }
 
     fn account(&self) -> Arc<str> {
-        self.describe().into()
+        Arc::clone(&self.exchanges.account)
     }
 
     fn secrets(&self) -> Secrets {

@@ -11,7 +11,7 @@ use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
 };
-use outbound::{AutomaticIdentity, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound};
+use outbound::{ANONYMOUS, AutomaticIdentity, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound};
 
 /// An identity at one cloud, by the pod's own means: no secret is stored for it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -54,8 +54,14 @@ pub fn build(
     else {
         return Identities::default();
     };
-    let exchanges = Exchanges { client, metadata, clock: Arc::clone(reach.clock) };
-    let context = Context { pod, exchanges: &exchanges, base: reach.base, is_lenient: reach.base.is_lenient() };
+    let exchanges = Exchanges { client, metadata, clock: Arc::clone(reach.clock), account: ANONYMOUS.into() };
+    let context = Context {
+        pod,
+        exchanges: &exchanges,
+        #[cfg(feature = "google")]
+        base: reach.base,
+        is_lenient: reach.base.is_lenient(),
+    };
     let mut named = BTreeMap::new();
     for (name, config) in configs {
         let path = path.key(name);

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use reqwest::Url;
 
 use crate::{broken::Broken, exchange::Exchanges, pod::Pod};
-use domain::{
-    file::base_dir::BaseDir,
-    problem::{Path, Problems},
-};
+#[cfg(feature = "google")]
+use domain::file::base_dir::BaseDir;
+use domain::problem::{Path, Problems};
 use outbound::{Identity, fixed_url, warn_of_cleartext};
 
 /// What building one identity may use.
 pub(crate) struct Context<'a> {
     pub pod: &'a Pod,
     pub exchanges: &'a Exchanges,
+    /// The folder that paths of files start from, which only Google has.
+    #[cfg(feature = "google")]
     pub base: &'a BaseDir,
     /// Whether this is another machine than the one that serves, so that the environment says nothing.
     pub is_lenient: bool,

@@ -35,6 +35,8 @@ pub(crate) struct Exchanges {
     pub metadata: Arc<HttpClient>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Who asks, for rate limits: a cloud that makes one identity pause did not say so of another.
+    pub account: Arc<str>,
 }
 
 /// A refusal in a cloud's own words.
@@ -49,6 +51,17 @@ pub(crate) struct Refusal {
 }
 
 impl Exchanges {
+    /// The same ways for the identity that `account` describes.
+    #[must_use]
+    pub(crate) fn of(self, account: &str) -> Self {
+        Self { account: account.into(), ..self }
+    }
+
+    /// `call` as the identity's own. Its account does not depend on which credential is in use.
+    fn owned(&self, call: Call) -> Call {
+        Call { account: Some(Arc::clone(&self.account)), ..call }
+    }
+
     /// Sends `call`, whose body or URL holds `secrets`, and returns a reply with 200. `step` names it in errors. `refusal` reads the body of
     /// another status.
     ///
@@ -62,7 +75,7 @@ impl Exchanges {
         refusal: fn(&Reply) -> Option<Refusal>,
     ) -> Result<Reply, BackendError> {
         let shown = format!("{step}: {call}");
-        let reply = self.client.fetch(call).await;
+        let reply = self.client.fetch(self.owned(call)).await;
         self.read(reply.map_err(|error| error.within(step))?, &shown, secrets, refusal)
     }
 
@@ -78,7 +91,7 @@ impl Exchanges {
         advice: &str,
     ) -> Result<Reply, BackendError> {
         let shown = format!("{step}: {call}");
-        let reply = self.metadata.fetch(call).await.map_err(|mut error| {
+        let reply = self.metadata.fetch(self.owned(call)).await.map_err(|mut error| {
             error.message = format!("{step}: {}; {advice}", error.message);
             error
         })?;
@@ -156,8 +169,7 @@ pub(crate) fn post(url: Url, kind: &'static str, body: Bytes, deadline: Instant)
 /// A `GET` of `url`.
 pub(crate) fn get(url: Url, deadline: Instant) -> Call {
     let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/json"))]);
-    // Breakers and limits do not depend on which credential is in use.
-    Call { headers, account: Some("identity".into()), ..Call::get(url, MAX_REPLY_BYTES, deadline) }
+    Call { headers, ..Call::get(url, MAX_REPLY_BYTES, deadline) }
 }
 
 /// `scheme` and `token` as a header that never prints.

@@ -96,8 +96,7 @@ pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity
     };
     Some(source.map(|source| {
         let core = Core::new(source, &Config::default(), context);
-        Arc::new(GoogleIdentity { token: Kept::new(&context.exchanges.clock), core: Arc::new(core) })
-            as Arc<dyn Identity>
+        Arc::new(GoogleIdentity::new(core)) as Arc<dyn Identity>
     }))
 }
 
@@ -131,7 +130,7 @@ impl Config {
         if let (Some(account), Some(api)) = (&self.service_account, credentials_api) {
             core.impersonated = impersonation(account, &api);
         }
-        Arc::new(GoogleIdentity { token: Kept::new(&context.exchanges.clock), core: Arc::new(core) })
+        Arc::new(GoogleIdentity::new(core))
     }
 }
 
@@ -163,6 +162,11 @@ impl Core {
             None => source.impersonated(),
         };
         Self { source, scopes, impersonated, exchanges: context.exchanges.clone() }
+    }
+
+    fn describe(&self) -> String {
+        let account = self.impersonated.as_ref().map(|(account, _)| format!(", then {account}"));
+        format!("Google, {}{}", self.source, account.unwrap_or_default())
     }
 
     async fn issue(&self, deadline: Instant) -> Result<Issued<Secret>, BackendError> {
@@ -201,6 +205,12 @@ async fn impersonate(
 }
 
 impl GoogleIdentity {
+    fn new(core: Core) -> Self {
+        let exchanges = core.exchanges.clone().of(&core.describe());
+        let core = Core { exchanges, ..core };
+        Self { token: Kept::new(&core.exchanges.clock), core: Arc::new(core) }
+    }
+
     async fn token(&self, afresh: bool, deadline: Instant) -> Result<Arc<Secret>, BackendError> {
         let issue = |until| {
             let core = Arc::clone(&self.core);
@@ -213,8 +223,7 @@ impl GoogleIdentity {
 #[async_trait]
 impl Identity for GoogleIdentity {
     fn describe(&self) -> String {
-        let account = self.core.impersonated.as_ref().map(|(account, _)| format!(", then {account}"));
-        format!("Google, {}{}", self.core.source, account.unwrap_or_default())
+        self.core.describe()
     }
 
     fn cloud(&self) -> &'static str {
@@ -248,7 +257,7 @@ impl Identity for GoogleIdentity {
     }
 
     fn account(&self) -> Arc<str> {
-        self.describe().into()
+        Arc::clone(&self.core.exchanges.account)
     }
 
     fn secrets(&self) -> Secrets {

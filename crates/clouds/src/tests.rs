@@ -5,4 +5,5 @@
 mod bad_input;
 mod cloud;
 mod faults;
+mod limits;
 mod ways;

@@ -56,6 +56,7 @@ use tokio::{
 
 pub use self::{
     confine::ConfineError,
+    exposure::{Exposure, Reader},
     failure::{LaunchError, StartFailure},
     idle::Idle,
     inside::run,

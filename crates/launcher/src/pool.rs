@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     Launchers,
+    exposure::Reader,
     failure::{LaunchError, StartFailure},
     left::LeftFolder,
     permits::{PoolState, RunPermit},
@@ -41,11 +42,17 @@ pub struct Running {
 }
 
 impl LauncherPool {
-    /// A pool for programs with `terms`, of which at most `max` run at once.
+    /// A pool for scripts with `terms`, of which at most `max` run at once.
     #[must_use]
     pub fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
+        Self::for_reader(launchers, Reader::Script, terms, max)
+    }
+
+    /// The same for the programs of `reader`.
+    #[must_use]
+    pub fn for_reader(launchers: &Arc<Launchers>, reader: Reader, terms: LaunchOptions, max: usize) -> Self {
         let max = max.clamp(1, Semaphore::MAX_PERMITS);
-        launchers.want(&terms);
+        launchers.want(&terms, reader);
         Self(PoolState::new(launchers, terms, max, true))
     }
 

@@ -100,6 +100,11 @@ impl Credentials {
         Self { identity: Some((identity, base)), ..Self::new(None, Helpers::default()) }
     }
 
+    /// The account for rate limits of the identity that logs in. Several identities of a cloud have the same user name.
+    pub(crate) fn account(&self) -> Option<Arc<str>> {
+        self.identity.as_ref().map(|(identity, _)| identity.account())
+    }
+
     /// The credential for `repository` on `registry`. `None` when there is no file, or it has no entry. With `afresh`, ignores
     /// remembered credentials.
     ///

@@ -177,8 +177,11 @@ impl Registry {
         self.client.fetch(Call { method, headers, account, ..call }).await
     }
 
+    /// Whose rate limit counts for requests with `credential`.
     fn account(&self, credential: Option<&RegistryCredential>) -> Arc<str> {
+        let of_identity = self.credentials.account();
         let user = match credential {
+            Some(_) if of_identity.is_some() => of_identity.as_deref().unwrap_or_default(),
             Some(RegistryCredential::Password { username, .. }) => username.as_str(),
             Some(RegistryCredential::Identity(_)) => "<identity>",
             None => "<anonymous>",

@@ -121,7 +121,7 @@ impl Purpose {
 }
 
 impl RegistryTokens {
-    /// A valid token. Buys one if there is none.
+    /// A valid token. Buys one if there is none, on the rate limit of `account`.
     ///
     /// # Errors
     /// When the token server sells none.
@@ -129,6 +129,7 @@ impl RegistryTokens {
         &self,
         purpose: Purpose,
         credential: Option<RegistryCredential>,
+        account: Option<Arc<str>>,
         client: &Arc<HttpClient>,
         deadline: Instant,
     ) -> Result<TokenPass, BackendError> {
@@ -139,9 +140,9 @@ impl RegistryTokens {
         }
         let fetch = || {
             let (client, keep) = (Arc::clone(client), Arc::clone(&self.kept));
-            let (purpose, credential) = (purpose.clone(), credential.clone());
+            let (purpose, credential, account) = (purpose.clone(), credential.clone(), account.clone());
             let work = move |seat: FlightGuard<_, _, _>| async move {
-                let bought = buy(&purpose, credential.as_ref(), &client, deadline).await;
+                let bought = buy(&purpose, credential.as_ref(), account, &client, deadline).await;
                 let bought = bought.map_err(|error| error.within("token server"));
                 seat.finish(|_| {
                     let (authorization, lasts) = bought?;
@@ -178,11 +179,12 @@ fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<Header
 async fn buy(
     purpose: &Purpose,
     credential: Option<&RegistryCredential>,
+    account: Option<Arc<str>>,
     client: &HttpClient,
     deadline: Instant,
 ) -> Result<(HeaderValue, Duration), BackendError> {
     let call = Call::get(purpose.realm.clone(), MAX_REPLY_BYTES, deadline);
-    let call = Call { is_led: purpose.is_elsewhere, ..call };
+    let call = Call { is_led: purpose.is_elsewhere, account, ..call };
     let service = purpose.service.iter().map(|service| ("service", service.as_str()));
     let mut secret = None;
     let call = match credential {

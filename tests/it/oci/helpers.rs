@@ -119,6 +119,29 @@ async fn a_helper_runs_contained_and_its_last_words_are_shown() {
     assert!(!folder.path().join("written").exists());
 }
 
+/// A helper that could read the store's password is what the error is about, and not a script.
+#[tokio::test]
+async fn a_helper_may_not_read_the_gateways_own_secrets() {
+    let (folder, secrets) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_config(folder.path(), "registry.example", "[fake]");
+    write_program(folder.path(), "docker-credential-fake", "#!/bin/sh\n");
+    let password = secrets.path().join("password");
+    std::fs::write(&password, "password-of-the-store").unwrap();
+    let config = folder.path().join("gateway.yaml");
+    let shared = json!({"url": "redis://localhost", "password": {"file": password}});
+    let text = format!("{}cache: {{ shared: {shared} }}\n", std::fs::read_to_string(&config).unwrap());
+    std::fs::write(&config, text).unwrap();
+    let (said, is_good) = run_in(folder.path(), &["check"], &[]).await;
+    assert!(is_good && !said.contains("can read a secret"), "{said}");
+    let named = secrets.path().display().to_string();
+    let (said, is_good) = run_in(folder.path(), &["check"], &[("CLOUDSDK_CONFIG", &named)]).await;
+    let expected = format!(
+        "error: credential helpers can read a secret: cache.shared.password: a credential helper may read {named}: a helper that"
+    );
+    assert!(!is_good && said.contains(&expected), "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("error:") && line.contains("script")), "{said}");
+}
+
 /// `check` names what would fail at the first call: file, line and path.
 #[tokio::test]
 async fn a_missing_helper_is_found_by_check() {

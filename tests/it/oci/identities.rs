@@ -9,7 +9,8 @@ use reqwest::Url;
 
 use super::*;
 
-/// An identity of a cloud with a password, for registries at this machine.
+/// An identity of a cloud, for registries at this machine. All of a cloud have the same user name. At the cloud `tokens`, they have a refresh
+/// token.
 #[derive(Debug)]
 struct Tenant(&'static str, &'static str);
 
@@ -36,7 +37,11 @@ impl Identity for Tenant {
     }
 
     async fn log_in(&self, _: LoginPlace<'_>, _: bool, _: Instant) -> Result<Login, BackendError> {
-        Ok(Login::Password { username: self.0.to_owned(), password: Secret::from("p".to_owned()) })
+        let secret = Secret::from(self.0.to_owned());
+        Ok(match self.1 {
+            "tokens" => Login::RefreshToken(secret),
+            _ => Login::Password { username: "of-the-cloud".to_owned(), password: secret },
+        })
     }
 
     async fn who(&self, _: Instant) -> Result<String, BackendError> {
@@ -55,7 +60,7 @@ impl Identity for Tenant {
 /// Who asks decides what is answered, so nothing that one tenant was shown is remembered for another.
 #[tokio::test]
 async fn what_one_identity_sees_is_not_remembered_for_another() {
-    let only_a = format!("Basic {}", STANDARD.encode("a:p"));
+    let only_a = format!("Basic {}", STANDARD.encode("of-the-cloud:a"));
     let registry = Upstream::start(move |request| match request.header("authorization") {
         None => request.answer(401, "WWW-Authenticate: Basic realm=\"x\"", ""),
         Some(seen) if seen == only_a => found(request),
@@ -85,6 +90,76 @@ async fn what_one_identity_sees_is_not_remembered_for_another() {
     // Routes with the same identity share what they know.
     let again: Arc<dyn Identity> = Arc::new(Tenant("a", "one"));
     assert!(registries.with_identity("a", &again).known_contents(&digest).is_some());
+}
+
+/// A registry or its token server that makes one identity pause leaves the others alone, though they have the same user name.
+#[tokio::test]
+async fn a_throttled_identity_does_not_rest_the_others() {
+    let of_b = format!("Basic {}", STANDARD.encode("of-the-cloud:b"));
+    let by_password = Upstream::start(move |request| match request.header("authorization") {
+        None => request.answer(401, "WWW-Authenticate: Basic realm=\"x\"", ""),
+        Some(seen) if seen == of_b => found(request),
+        Some(_) => request.answer(429, "Retry-After: 60", ""),
+    })
+    .await;
+    let by_token = Upstream::start(|request| {
+        if request.target == "/token" {
+            let is_b = request.body.ends_with(b"refresh_token=b");
+            return if is_b {
+                request.answer(200, JSON, r#"{"token":"t"}"#)
+            } else {
+                request.answer(429, "Retry-After: 60", "")
+            };
+        }
+        if request.header("authorization") == Some("Bearer t") {
+            return found(request);
+        }
+        let host = request.header("host").unwrap();
+        request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"http://{host}/token\",service=\"s\""), "")
+    })
+    .await;
+    for (registry, cloud) in [(by_password, "one"), (by_token, "tokens")] {
+        let registries = registries(&plain(&registry.address));
+        let image = format!("{}/org/app:1", registry.address);
+        let [of_a, of_b] = ["a", "b"].map(|name| {
+            let identity: Arc<dyn Identity> = Arc::new(Tenant(name, cloud));
+            registries.with_identity(name, &identity)
+        });
+        assert!(matches!(look_up(&of_a, &image).await.unwrap_err().kind, ErrorKind::Throttled { .. }), "{cloud}");
+        let count = registry.requests().len();
+        assert!(matches!(look_up(&of_a, &image).await.unwrap_err().kind, ErrorKind::Throttled { .. }), "{cloud}");
+        // Without a token, the registry is asked again which one it wants.
+        let again = registry.requests().split_off(count);
+        assert!(
+            again.iter().all(|request| request.header("authorization").is_none() && request.target != "/token"),
+            "{cloud}"
+        );
+        expect_digest(look_up(&of_b, &image).await);
+    }
+}
+
+/// A registry of the pod's own cloud gets the pod's identity, unless its entry says otherwise or leads elsewhere.
+#[test]
+fn the_pods_own_identity_goes_to_its_cloud() {
+    let automatic = outbound::AutomaticIdentity {
+        covers: |name| name.starts_with("127.0.0.1"),
+        identity: Arc::new(Tenant("pod", "one")),
+    };
+    let identities = Identities::new(std::collections::BTreeMap::new(), vec![automatic]);
+    for (entry, name, expected) in [
+        (json!({}), "127.0.0.1:5000", Some("pod")),
+        (json!({}), "registry.corp", None),
+        (json!({"identity": "none"}), "127.0.0.1:5000", None),
+        (json!({"dockerConfig": "config.json"}), "127.0.0.1:5000", None),
+        (json!({"endpoint": "zot.corp:5000"}), "127.0.0.1:5000", None),
+        (json!({"endpoint": "127.0.0.1:6000"}), "127.0.0.1:5000", Some("pod")),
+        // The name of an image decides, and not only where it is reached.
+        (json!({"endpoint": "127.0.0.1:6000"}), "registry.corp", None),
+    ] {
+        let config: RegistryConfig = serde_json::from_value(entry.clone()).unwrap();
+        let found = config.identity(name, &identities, None).unwrap();
+        assert_eq!(found.map(|one| one.describe()).as_deref(), expected, "{name}: {entry}");
+    }
 }
 
 /// A login goes to registries of its cloud, and to those whose entry names an identity of that cloud.

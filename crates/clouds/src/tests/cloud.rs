@@ -1,6 +1,13 @@
 //! A cloud on this machine, which answers as the test says.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -20,12 +27,12 @@ use outbound::{Identities, Identity, Outbound};
 /// 2026-01-01T00:00:00Z, when all tests happen.
 pub(super) const NOW: u64 = 1_767_225_600_000;
 
-/// A clock that stands still.
-pub(super) struct Standing;
+/// A clock that stands still, until a test moves it.
+pub(super) struct Standing(AtomicU64);
 
 impl Clock for Standing {
     fn now(&self) -> Timestamp {
-        Timestamp(NOW)
+        Timestamp(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -86,6 +93,8 @@ pub(super) struct Cloud {
     pub asked: Arc<Mutex<Vec<Asked>>>,
     /// A folder for token files.
     pub folder: tempfile::TempDir,
+    /// The time of the identities.
+    clock: Arc<Standing>,
 }
 
 type Answer = Arc<dyn Fn(&Asked) -> Option<Replied> + Send + Sync>;
@@ -104,7 +113,12 @@ impl Cloud {
         });
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), "web-identity-token\n").unwrap();
-        Self { url, asked, folder }
+        Self { url, asked, folder, clock: Arc::new(Standing(AtomicU64::new(NOW))) }
+    }
+
+    /// Moves the time of the identities.
+    pub(super) fn pass(&self, seconds: u64) {
+        self.clock.0.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
     /// The steps that were asked for, in order.
@@ -132,7 +146,7 @@ impl Cloud {
     pub(super) fn build(&self, config: &Value, pod: &Pod) -> (Identities, Vec<String>) {
         let text = config.to_string().replace("{url}", &self.url);
         let configs: BTreeMap<String, IdentityConfig> = serde_json::from_str(&text).unwrap();
-        let (clock, mut problems): (Arc<dyn Clock>, _) = (Arc::new(Standing), Problems::default());
+        let (clock, mut problems): (Arc<dyn Clock>, _) = (self.clock.clone(), Problems::default());
         let outbound = Outbound::new(Arc::clone(&clock));
         let base = BaseDir::new(self.folder.path());
         let reach = Reach { public: &outbound, clock: &clock, base: &base };

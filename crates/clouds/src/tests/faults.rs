@@ -1,21 +1,20 @@
 //! Each step of each identity with each fault: the error names the step and the cloud's reason, holds no secret, and is remembered. Nothing
 //! else is tried in its place.
 
-use std::{sync::Arc, time::Duration};
+mod fault;
+mod way;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::cloud::{Cloud, Replied, credentials_xml, with_json};
-use outbound::LoginPlace;
-
-/// A way to a login: its configuration, the environment, and the steps.
-struct Way {
-    config: Value,
-    pod: Vec<(&'static str, &'static str)>,
-    steps: &'static [&'static str],
-    host: &'static str,
-}
+use self::{
+    fault::{Fault, faults},
+    way::{KEY_ID, Way, ways},
+};
+use super::cloud::Cloud;
+use outbound::{Identity, LoginPlace};
 
 const SECRETS: [&str; 8] = [
     "web-identity-token",
@@ -28,150 +27,17 @@ const SECRETS: [&str; 8] = [
     "imds-session",
 ];
 
-fn ways() -> Vec<Way> {
-    let aws = json!({"sts": "{url}", "ecr": "{url}", "metadata": "{url}"});
-    let role = "arn:aws:iam::210987654321:role/read";
-    let ecr = "123456789012.dkr.ecr.eu-central-1.amazonaws.com";
-    let region = ("AWS_REGION", "eu-central-1");
-    let keys = [("AWS_ACCESS_KEY_ID", "AKIASTATIC"), ("AWS_SECRET_ACCESS_KEY", "static")];
-    let google = json!({"metadata": "{url}", "iamCredentials": "{url}"});
-    let account = "reader@project.iam.gserviceaccount.com";
-    let azure = json!({"authority": "{url}", "metadata": "{url}"});
-    vec![
-        Way {
-            config: json!({"aws": {"endpoints": aws, "roleArn": role}}),
-            pod: [
-                &[
-                    ("AWS_WEB_IDENTITY_TOKEN_FILE", "{token}"),
-                    ("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/pod"),
-                    region,
-                ],
-                &keys[..],
-            ]
-            .concat(),
-            steps: &["web identity", "assume role", "ecr"],
-            host: ecr,
-        },
-        Way {
-            config: json!({"aws": {"endpoints": aws}}),
-            pod: [
-                &[
-                    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "{url}v1/credentials"),
-                    ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "{token}"),
-                    region,
-                ],
-                &keys[..],
-            ]
-            .concat(),
-            steps: &["pod identity"],
-            host: ecr,
-        },
-        Way {
-            config: json!({"aws": {"endpoints": aws, "source": "instance"}}),
-            pod: [&[region], &keys[..]].concat(),
-            steps: &["instance session", "instance role", "instance keys"],
-            host: ecr,
-        },
-        Way {
-            config: json!({"google": {"endpoints": google, "serviceAccount": account}}),
-            pod: Vec::new(),
-            steps: &["google metadata", "google impersonation"],
-            host: "europe-docker.pkg.dev",
-        },
-        Way {
-            config: json!({"azure": {"endpoints": azure}}),
-            pod: vec![
-                ("AZURE_FEDERATED_TOKEN_FILE", "{token}"),
-                ("AZURE_CLIENT_ID", "client-1"),
-                ("AZURE_TENANT_ID", "tenant-1"),
-            ],
-            steps: &["entra", "acr"],
-            host: "my.azurecr.io",
-        },
-        Way {
-            config: json!({"azure": {"endpoints": azure, "source": "managedIdentity"}}),
-            pod: Vec::new(),
-            steps: &["azure metadata"],
-            host: "my.azurecr.io",
-        },
-    ]
-}
-
-/// What a cloud says when it refuses at `step`, and what an error must then quote.
-fn refusal(step: &str) -> (Replied, &'static str) {
-    match step {
-        "web identity" | "assume role" => {
-            // Only the first of them is sent the token.
-            let what = if step == "assume role" { "sts:AssumeRole" } else { "sts:AssumeRole with web-identity-token" };
-            let body = format!(
-                "<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>Not authorized to perform {what}</Message>\
-                 </Error><RequestId>req-7</RequestId></ErrorResponse>"
-            );
-            (Replied::With(403, Vec::new(), body), "AccessDenied: Not authorized to perform sts:AssumeRole")
-        }
-        "ecr" => {
-            let body =
-                json!({"__type": "com.amazon.coral#AccessDeniedException", "message": "no ecr:GetAuthorizationToken"});
-            (with_json(400, &body), "AccessDeniedException: no ecr:GetAuthorizationToken")
-        }
-        "google impersonation" => {
-            let error =
-                json!({"code": 403, "status": "PERMISSION_DENIED", "message": "iam.serviceAccounts.getAccessToken"});
-            (with_json(403, &json!({"error": error})), "PERMISSION_DENIED: iam.serviceAccounts.getAccessToken")
-        }
-        "acr" => {
-            let body = json!({"errors": [{"code": "UNAUTHORIZED", "message": "not allowed with entra-token"}]});
-            (with_json(401, &body), "UNAUTHORIZED: not allowed with [redacted]")
-        }
-        _ => {
-            let body =
-                json!({"error": "invalid_client", "error_description": "AADSTS700016: not found", "trace_id": "t-9"});
-            (with_json(400, &body), "invalid_client: AADSTS700016: not found (request t-9)")
-        }
-    }
-}
-
-/// The faults: their names, what is replied, and what the error says.
-fn faults(step: &'static str) -> Vec<(&'static str, Replied, &'static str)> {
-    let (refused, quoted) = refusal(step);
-    let with = |status, headers, body: &str| Replied::With(status, headers, body.to_owned());
-    let late = {
-        let Replied::With(status, _, body) = refused.clone() else { unreachable!() };
-        Replied::With(status, vec![("date", "Thu, 01 Jan 2026 00:10:00 GMT".to_owned())], body)
-    };
-    let throttled =
-        "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
-    let throttled = match step {
-        "web identity" | "assume role" => (with(400, Vec::new(), throttled), "Throttling: Rate exceeded"),
-        _ => (with(429, vec![("retry-after", "30".to_owned())], ""), "429"),
-    };
-    let expired = match step {
-        "web identity" | "assume role" => Some(with(200, Vec::new(), &credentials_xml("2025-12-31T23:00:00Z"))),
-        "pod identity" | "instance keys" => Some(with_json(
-            200,
-            &json!({"AccessKeyId": "A", "SecretAccessKey": "secret-key-of-aws", "Token": "t", "Expiration": "2025-12-31T23:00:00Z"}),
-        )),
-        "ecr" => Some(with_json(
-            200,
-            &json!({"authorizationData": [{"authorizationToken": "QVdTOmVjci1wYXNzd29yZA==", "expiresAt": 1_700_000_000}]}),
-        )),
-        _ => None,
-    };
-    let page = "<!DOCTYPE html><html><body>Sign in<br></body></html>";
-    let html = with(200, Vec::new(), page);
-    [
-        Some(("gone", Replied::Closed, "")),
-        Some(("refused", refused, quoted)),
-        Some(("failing", with(503, Vec::new(), "down"), "503")),
-        Some(("throttled", throttled.0, throttled.1)),
-        Some(("silent", Replied::Silence, "in time")),
-        Some(("html", html, "")),
-        expired.map(|expired| ("expired", expired, "has passed")),
-        Some(("clock", late, "this machine's clock is 600 s behind the server's")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+/// The identity of `way` at `cloud`.
+fn identity(way: &Way, cloud: &Cloud) -> Arc<dyn Identity> {
+    let federation = json!({
+        "type": "external_account", "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/k",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": format!("{}v1/token", cloud.url),
+        "credential_source": {"file": cloud.token()},
+    });
+    std::fs::write(cloud.folder.path().join("federation.json"), federation.to_string()).unwrap();
+    let config: Value =
+        serde_json::from_str(&way.config.to_string().replace("{federation}", "federation.json")).unwrap();
+    cloud.identity(&config, &cloud.pod(&way.pod))
 }
 
 #[tokio::test]
@@ -180,21 +46,21 @@ async fn each_step_with_each_fault() {
     for way in ways() {
         let way = Arc::new(way);
         for step in way.steps {
-            for (name, replied, says) in faults(step) {
+            for fault in faults(step) {
                 let way = Arc::clone(&way);
-                cases.push(tokio::spawn(async move { fault(&way, step, name, replied, says).await }));
+                cases.push(tokio::spawn(async move { check(&way, step, fault).await }));
             }
         }
     }
-    assert!(cases.len() > 81, "{}", cases.len());
+    assert_eq!(cases.len(), 249, "a step, a fault or a way is missing or new");
     for case in cases {
         case.await.unwrap();
     }
 }
 
-async fn fault(way: &Way, step: &'static str, name: &str, replied: Replied, says: &str) {
+async fn check(way: &Way, step: &'static str, (name, replied, says): Fault) {
     let cloud = Cloud::start(move |asked| (asked.step() == step).then(|| replied.clone())).await;
-    let identity = cloud.identity(&way.config, &cloud.pod(&way.pod));
+    let identity = identity(way, &cloud);
     let base = reqwest::Url::parse(&cloud.url).unwrap();
     let wait = if name == "silent" { Duration::from_millis(400) } else { Duration::from_secs(30) };
     let place = LoginPlace { name: way.host, base: &base };
@@ -205,6 +71,11 @@ async fn fault(way: &Way, step: &'static str, name: &str, replied: Replied, says
     // The steps before it, then this one, and nothing in its place.
     let (steps, at) = (cloud.steps(), way.steps.iter().position(|known| *known == step).unwrap());
     assert!(steps.iter().all(|asked| way.steps[..=at].contains(asked)), "{step}, {name}: {steps:?}");
+    // A way that begins with ECR has nothing but the keys.
+    let signed_by_keys =
+        |headers: &BTreeMap<String, String>| headers.get("authorization").is_some_and(|by| by.contains(KEY_ID));
+    let weaker = cloud.asked.lock().iter().filter(|asked| signed_by_keys(&asked.headers)).count();
+    assert!(weaker == 0 || way.steps[0].starts_with("ecr"), "{step}, {name}: {steps:?}");
     if name != "silent" {
         let again = identity.log_in(place, false, Instant::now() + wait).await.unwrap_err();
         assert_eq!(again.message, message, "{step}, {name}");
@@ -214,11 +85,14 @@ async fn fault(way: &Way, step: &'static str, name: &str, replied: Replied, says
 
 #[tokio::test]
 async fn the_token_file() {
-    for way in ways().into_iter().filter(|way| way.pod.iter().any(|(_, value)| *value == "{token}")) {
+    let of_pod = ["web identity", "pod identity", "google sts", "entra"];
+    let mut count = 0;
+    for way in ways().into_iter().filter(|way| of_pod.contains(&way.steps[0])) {
+        count += 1;
         let cloud = Cloud::start(|_| None).await;
         let base = reqwest::Url::parse(&cloud.url).unwrap();
         let place = LoginPlace { name: way.host, base: &base };
-        let fresh = || cloud.identity(&way.config, &cloud.pod(&way.pod));
+        let fresh = || identity(&way, &cloud);
         let deadline = Instant::now() + Duration::from_secs(20);
         for (content, says) in [(Some(" \n"), "is empty"), (None, "cannot read the pod's token file")] {
             match content {
@@ -235,4 +109,5 @@ async fn the_token_file() {
         let first = cloud.last(way.steps[0]);
         assert!(format!("{first:?}").contains("rotated-token"), "{first:?}");
     }
+    assert_eq!(count, 6, "each way that begins with the pod's token");
 }

@@ -23,7 +23,7 @@ use domain::{
     file::base_dir::BaseDir,
     secret::{Secret, Secrets},
 };
-use launcher::{ExitKind, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Running, belongings};
+use launcher::{ExitKind, LaunchOptions, LauncherPool, Launchers, ProcessLimits, Program, Reader, Running, belongings};
 
 /// How long a helper may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ impl Helpers {
         readable.sort_unstable();
         readable.dedup();
         let terms = LaunchOptions { limits: LIMITS, readable, ..LaunchOptions::default() };
-        Self { allowed, launchers: Some(LauncherPool::new(launchers, terms, 1)) }
+        Self { allowed, launchers: Some(LauncherPool::for_reader(launchers, Reader::Helper, terms, 1)) }
     }
 
     /// Whether the helper `name` may run.

@@ -168,7 +168,8 @@ impl Registry {
             })?;
             return Ok(TokenPass { authorization: sensitive(basic.expose())?, was_kept: false });
         };
-        self.tokens.get(purpose, credential.cloned(), &self.client, deadline).await
+        let account = credential.is_some().then(|| self.account(credential));
+        self.tokens.get(purpose, credential.cloned(), account, &self.client, deadline).await
     }
 
     /// The token to buy. `None` where no token is wanted.
