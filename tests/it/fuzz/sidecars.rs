@@ -53,7 +53,7 @@ pub(super) fn archive(data: &[u8]) {
     let root = outer.path().join("whole").canonicalize().unwrap();
     for path in entries.keys() {
         if let Ok(target) = root.join(std::ffi::OsStr::from_bytes(path)).canonicalize() {
-            assert!(target.starts_with(&root), "{path:?} leads out, to {target:?}");
+            assert!(target.starts_with(&root), "{path:?} leads out, to {}", target.display());
         }
     }
 }
