@@ -44,7 +44,8 @@ fn pass_on(host: &str, request: &Request) -> Vec<Step> {
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let headers = request.headers.iter().filter(|(name, _)| name != "connection");
-    let headers: String = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: Vec<String> = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers = headers.concat();
     let head = format!("{} {} HTTP/1.1\r\n{headers}connection: close\r\n\r\n", request.method, request.target);
     stream.write_all(head.as_bytes()).unwrap();
     let mut reply = Vec::new();
