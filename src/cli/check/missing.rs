@@ -31,6 +31,14 @@ const MISSING: &[(&[&str], &str)] = &[
     ),
     (&["generateAccessToken", "NOT_FOUND"], "the service account must exist"),
     (
+        &["Google's STS", "invalid_grant"],
+        "the workload identity pool's provider must have the issuer and an audience of this pod's token, and its condition must be met",
+    ),
+    (
+        &["Google's STS", "invalid_target"],
+        "the workload identity pool and its provider must exist, and be enabled, by the name in the file's `audience`",
+    ),
+    (
         &["AADSTS70021"],
         "the application must have a federated credential with the issuer, the subject and the audience of this pod's token",
     ),
@@ -62,6 +70,11 @@ mod tests {
             ("AssumeRoleWithWebIdentity of arn:aws:x: 400: InvalidIdentityToken: Incorrect token audience", "audience"),
             ("AssumeRole of arn:aws:x: 403: AccessDenied: User is not authorized", "external id"),
             ("generateAccessToken of a@b: 403: PERMISSION_DENIED: no", "serviceAccountTokenCreator"),
+            (
+                "Google's STS: POST https://sts.googleapis.com/v1/token: 400: invalid_grant: The audience in",
+                "an audience of",
+            ),
+            ("Google's STS: POST https://sts.googleapis.com/v1/token: 400: invalid_target: The target", "be enabled"),
             ("Entra ID: 401: invalid_client: AADSTS700213: No matching", "federated credential"),
             ("Entra ID: 400: invalid_request: AADSTS70021: No matching federated identity", "federated credential"),
             ("the registry's token exchange: 401: UNAUTHORIZED: no", "AcrPull"),
