@@ -7,6 +7,7 @@ mod capture;
 mod config;
 mod confinement;
 mod environment;
+mod executable;
 mod exit;
 mod interpreter;
 mod names;

@@ -1,13 +1,15 @@
 //! Builds a script from its configuration: finds its programs, and reports all that is wrong.
 
 use std::{
-    os::unix::fs::PermissionsExt,
     path::{Path as FilePath, PathBuf},
     sync::Arc,
 };
 
 use super::{
-    Config, Mode, PUBLIC, Package, Script, confinement, confinement::Confinement, interpreter, names, worker,
+    Config, Mode, PUBLIC, Package, Script, confinement,
+    confinement::Confinement,
+    executable::{in_search_path, is_executable},
+    interpreter, names, worker,
     worker::Pool,
 };
 use crate::{BuildContext, Building, ITEMS};
@@ -191,17 +193,4 @@ fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result
         };
     }
     in_search_path(name).ok_or_else(|| ProgramError::NotInPath(name.to_owned()))
-}
-
-/// The first program of this name in `PATH`.
-pub(super) fn in_search_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|candidate| candidate.is_absolute() && is_executable(candidate))
-}
-
-/// Whether `path` is a file that some user may execute.
-pub(super) fn is_executable(path: &FilePath) -> bool {
-    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }

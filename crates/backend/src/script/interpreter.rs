@@ -142,7 +142,7 @@ pub(crate) fn interpreters_of(program: &FilePath) -> Vec<PathBuf> {
     let words = String::from_utf8_lossy(first_line(&start).unwrap_or_default()).into_owned();
     let is_env = named.file_name().is_some_and(|name| name == "env");
     let found = is_env.then(|| words.split_ascii_whitespace().skip(1).find(|word| !is_setting_of_env(word))).flatten();
-    [Some(named), found.and_then(super::build::in_search_path)].into_iter().flatten().collect()
+    [Some(named), found.and_then(super::executable::in_search_path)].into_iter().flatten().collect()
 }
 
 /// Whether `env` takes this word for itself, before the program's name.
@@ -207,7 +207,7 @@ mod tests {
     fn a_first_line_names_its_interpreters() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
-        let sh = super::super::build::in_search_path("sh").unwrap();
+        let sh = super::super::executable::in_search_path("sh").unwrap();
         let env = FilePath::new("/usr/bin/env");
         for (text, found) in [
             ("#!/opt/tool/bin/run -x\n", &[FilePath::new("/opt/tool/bin/run")][..]),

@@ -6,7 +6,7 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use super::build::is_executable;
+use super::executable::is_executable;
 use domain::{error::BackendError, generator::Query, units::ByteSize};
 use launcher::{Copied, Environment};
 
