@@ -21,6 +21,22 @@ const PUBLIC: &str = "public.ecr.aws";
 /// The id of the keys in the environment, which are weaker than all else that AWS's ways have there.
 pub(super) const KEY_ID: &str = "AKIASTATIC";
 
+impl Way {
+    /// A service of the cloud that takes requests with the identity's credential.
+    pub(super) fn service(&self) -> &'static str {
+        match self.steps.last() {
+            Some(&"acr") => "https://management.azure.com/subscriptions",
+            Some(step) if step.starts_with("ecr") => "https://eks.eu-central-1.amazonaws.com/clusters",
+            _ => "https://container.googleapis.com/v1/projects",
+        }
+    }
+
+    /// The steps to a credential for requests: all but the registry's.
+    pub(super) fn steps_to_request(&self) -> impl Iterator<Item = &'static str> {
+        self.steps.iter().copied().filter(|step| !step.starts_with("ecr") && *step != "acr")
+    }
+}
+
 type Variable = (&'static str, &'static str);
 
 const REGION: Variable = ("AWS_REGION", "eu-central-1");
