@@ -1,10 +1,10 @@
-//! Crowds: thousands of slow connections, strangers who send much, and a restart under load. Real processes, in cleartext and
+//! Crowds: thousands of slow connections, unauthenticated callers who send much, and a restart under load. Real processes, in cleartext and
 //! with TLS. `make unit` runs these tests one at a time, after all others.
 
 mod calls;
 mod restart;
 mod slow;
-mod strangers;
+mod unauthenticated;
 
 use std::path::Path;
 

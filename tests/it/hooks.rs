@@ -12,10 +12,10 @@ mod probed;
 mod proofs;
 mod pushes;
 mod refresh;
+mod refresh_scene;
 mod registry;
 mod senders;
 mod shown;
-mod told;
 
 use std::{
     io::Write as _,

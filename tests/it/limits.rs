@@ -1,4 +1,4 @@
-//! Limits on callers, and the slowdown of strangers.
+//! Limits on callers, and the slowdown of unauthenticated ones.
 
 use std::time::{Duration, Instant};
 

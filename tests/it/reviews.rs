@@ -1,6 +1,6 @@
 //! Callers that a Kubernetes API server authenticates (`TokenReview`). A fake answers as the API documents it.
 
-mod strangers;
+mod unknown_callers;
 
 use std::{
     sync::{Arc, Mutex},

@@ -3,14 +3,14 @@
 use nix::sys::signal::Signal;
 
 use super::{
-    told::{Told, ask_for, within},
+    refresh_scene::{RefreshScene, ask_for, within},
     *,
 };
 
 /// A gateway that drains still takes events, and tells ApplicationSets.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_during_the_drain_is_told() {
-    let mut told = Told::usual().await;
+    let mut told = RefreshScene::usual().await;
     told.restart_with("drain: 0s", "drain: 4s");
     told.ask("a", SHA, 1).await;
     told.scene.gateway.signal(Signal::SIGTERM);
@@ -19,14 +19,14 @@ async fn an_event_during_the_drain_is_told() {
     assert_eq!(ready.status, 503, "it drains");
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
     assert!(told.scene.gateway.wait(Duration::from_secs(20)).0.success());
 }
 
 /// What was found just before the end is told, even without a drain.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_due_at_the_end_is_told() {
-    let mut told = Told::usual().await;
+    let mut told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
@@ -45,7 +45,7 @@ async fn what_is_due_at_the_end_is_told() {
 async fn what_waits_at_the_end_is_told_by_another_replica() {
     let store = StoreServer::start(&[]).await;
     let cache = format!("cache: {{ shared: {{ url: \"{}\", timeout: 800ms }} }}\n", store.url());
-    let mut told = Told::start(json!({}), &cache, json!({"ttl": "1h"})).await;
+    let mut told = RefreshScene::start(json!({}), &cache, json!({"ttl": "1h"})).await;
     let file = told.scene.folder.path().join("gateway.yaml");
     let others = [Gateway::serve(&file), Gateway::serve(&file)];
     within("contact", async || {
@@ -67,21 +67,21 @@ async fn what_waits_at_the_end_is_told_by_another_replica() {
     let (status, log) = told.scene.gateway.wait(Duration::from_secs(20));
     assert!(status.success() && log.contains("refreshed by another replica"), "{log}");
     assert_eq!(told.api.refreshed().len(), 1);
-    told.tells(&["argocd/a", "argocd/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b"]).await;
     // The third replica has its turn too.
     sleep(Duration::from_secs(6)).await;
-    told.tells(&["argocd/a", "argocd/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b"]).await;
 }
 
 /// A right is missing: the log says which, and each attempt counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_is_named() {
-    let mut told = Told::usual().await;
+    let mut told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.api.fail("PATCH", "applicationsets", &[(403, None); 3]);
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
     assert_eq!(told.scene.metric("appset_gateway_refreshes_total{result=\"failed\"}").await, 3);
     assert_eq!(told.scene.metric("appset_gateway_refreshes_dropped_total").await, 0);
     told.scene.gateway.signal(Signal::SIGTERM);
@@ -93,14 +93,14 @@ async fn a_missing_right_is_named() {
 /// A list that expires between two of its pages is read again from the beginning, and nothing of it counts twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_expires_half_way_is_read_again() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.ask("c", SHA, 1).await;
     told.api.fail("GET", "applicationsets?continue=", &[(410, None)]);
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
     // Two items are on a page: `a` is on the first one, and `c` on the second one.
-    told.tells(&["argocd/a", "argocd/c"]).await;
+    told.refreshes(&["argocd/a", "argocd/c"]).await;
     assert_eq!(told.scene.metric("appset_gateway_refreshes_total{result=\"failed\"}").await, 0);
 }
 
@@ -108,7 +108,7 @@ async fn a_list_that_expires_half_way_is_read_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_url_concerns_a_question_that_was_never_answered() {
     let own = json!({"name": "own", "token": {"file": "secret"}, "subjects": "[{'url': body.url}]"});
-    let told = Told::of(json!([own]), json!({}), "", json!({"ttl": "1h"})).await;
+    let told = RefreshScene::of(json!([own]), json!({}), "", json!({"ttl": "1h"})).await;
     told.scene.source_fails(true);
     assert_eq!(told.ask("a", "team", 1).await.status, 502);
     assert_eq!(told.ask("b", "other", 2).await.status, 502);
@@ -117,7 +117,7 @@ async fn a_url_concerns_a_question_that_was_never_answered() {
     let bearer = format!("Bearer {SECRET}");
     let reply = told.scene.post("/hooks/own", &[("Authorization", &bearer)], event.as_bytes()).await;
     assert_eq!(reply.status, 202, "{}", reply.text());
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
     assert_eq!(told.ask("a", "team", 1).await.status, 200);
 }
 

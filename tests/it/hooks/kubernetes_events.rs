@@ -1,7 +1,7 @@
 //! Kubernetes Events on ApplicationSets, at a (fake) API server: those that come again are counted.
 
 use super::{
-    told::{SERVICE_TOKEN, within},
+    refresh_scene::{SERVICE_TOKEN, within},
     *,
 };
 use crate::support::apiserver::ApiServer;

@@ -5,7 +5,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::{told::Told, *};
+use super::{refresh_scene::RefreshScene, *};
 use crate::support::wire::read_whole;
 
 /// A source that notes how many requests are under way at once.
@@ -42,7 +42,7 @@ async fn an_image_that_a_thousand_questions_know() {
     const QUESTIONS: usize = 1000;
     const SETS: usize = 20;
     let distribution = json!({"name": "distribution", "kind": "distribution", "token": {"file": "secret"}});
-    let mut told = Told::of(json!([distribution]), json!({}), "", json!({"ttl": "1h"})).await;
+    let mut told = RefreshScene::of(json!([distribution]), json!({}), "", json!({"ttl": "1h"})).await;
     let (address, most) = counting_source(Arc::clone(&told.scene.state)).await;
     let source = told.scene.source.address.to_string();
     // The image is in the parameters, and the source is not asked for it.
@@ -76,7 +76,7 @@ async fn an_image_that_a_thousand_questions_know() {
     assert!((2..=8).contains(&most), "{most} at once");
     let mut expected: Vec<String> = (0..SETS).map(|n| format!("argocd/set-{n}")).collect();
     expected.sort();
-    told.tells(&expected.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    told.refreshes(&expected.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
 /// Bursts about known questions make few runs. What became of each delivery is counted.
@@ -240,7 +240,7 @@ async fn a_delivery_without_a_signature_is_refused_before_its_body() {
     }
 }
 
-/// Bodies that must prove their senders share the strangers' memory budget, also on a connection on which a proxy has sent a proven delivery.
+/// Bodies that must prove their senders share the memory budget of unproven senders, also on a connection on which a proxy has sent a proven delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_before_their_proof_are_bounded() {
     const SIZE: usize = 1_000_000;

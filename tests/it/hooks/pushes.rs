@@ -1,6 +1,6 @@
 //! Events that name the digests that were pushed.
 
-use super::{told::within, *};
+use super::{refresh_scene::within, *};
 
 /// The number of looks, and of those that found something new.
 async fn looks(gateway: &Gateway) -> (u64, u64) {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    told::{OTHER, SERVICE_TOKEN, Told, ask_for, within},
+    refresh_scene::{OTHER, RefreshScene, SERVICE_TOKEN, ask_for, within},
     *,
 };
 use crate::support::apiserver::ApiServer;
@@ -11,7 +11,7 @@ use crate::support::apiserver::ApiServer;
 /// Of 500 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn those_that_asked_are_told_and_no_others() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.api.add("teams", "b", "gateway");
     for n in 0..500 {
         told.ask("c", OTHER, n).await;
@@ -21,7 +21,7 @@ async fn those_that_asked_are_told_and_no_others() {
     }
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
-    told.tells(&["argocd/a", "argocd/b", "teams/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b", "teams/b"]).await;
     assert_eq!(told.scene.runs(), 502, "one run for the event");
     let metric = async |name: &str| told.scene.metric(&format!("appset_gateway_{name}")).await;
     assert_eq!(metric("refreshes_total{result=\"annotated\"}").await, 2);
@@ -30,10 +30,10 @@ async fn those_that_asked_are_told_and_no_others() {
     // Whoever has the new answer is not told again. Whoever has not asked for some time is.
     assert_eq!(told.ask("a", SHA, 7).await.json()["output"]["parameters"][0]["state"], "2");
     told.finish().await;
-    told.tells(&["argocd/a", "argocd/b", "teams/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b", "teams/b"]).await;
     sleep(Duration::from_secs(5)).await;
     told.finish().await;
-    told.tells(&["argocd/a", "argocd/b", "argocd/b", "teams/b", "teams/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b", "argocd/b", "teams/b", "teams/b"]).await;
     // They may have been made since the list was read, so it is read again first.
     within("others are nobody's", async || metric("refreshes_total{result=\"unknown\"}").await >= 2).await;
     let values: HashSet<String> = told.api.refreshed().into_iter().map(|refreshed| refreshed.value).collect();
@@ -42,14 +42,14 @@ async fn those_that_asked_are_told_and_no_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_told_of_nothing_new() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.finish().await;
     within("a look", async || told.looks().await > 0).await;
     // Three looks in vain, and one that fails.
     told.scene.source_fails(true);
     within("the look after 2 s", async || told.looks().await > 1).await;
-    told.tells(&[]).await;
+    told.refreshes(&[]).await;
 }
 
 /// Debian's docker-registry tells of a push by `skopeo copy`, and the ApplicationSets that asked for this tag are told.
@@ -89,18 +89,18 @@ async fn a_push_to_a_registry_is_told() {
 /// Whoever was given an error waits for Argo CD's next attempt, unless it is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_was_given_an_error_is_told_of_the_first_answer() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.scene.source_fails(true);
     assert_eq!(told.ask("a", SHA, 1).await.status, 502);
     told.scene.source_fails(false);
     told.finish().await;
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
 }
 
 /// A held answer is nobody's. Its release is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_answer_is_told_when_it_is_released() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.scene.state.store(0, Ordering::SeqCst);
     told.finish().await;
@@ -109,9 +109,9 @@ async fn a_held_answer_is_told_when_it_is_released() {
         events.iter().any(|event| event["reason"] == "AnswerHeld")
     })
     .await;
-    told.tells(&[]).await;
+    told.refreshes(&[]).await;
     told.release().await;
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
     let events = told.api.events();
     let reasons: Vec<&str> = events.iter().map(|event| event["reason"].as_str().unwrap()).collect();
     assert_eq!(reasons, ["AnswerHeld", "AnswerReleased"]);
@@ -127,7 +127,7 @@ async fn a_held_answer_is_told_when_it_is_released() {
 async fn renewals_in_the_background_are_told() {
     for (on, expected) in [(json!(["renewals"]), &["argocd/b"][..]), (json!(["events", "releases"]), &[])] {
         let cache = json!({"ttl": "300ms", "staleWhileRevalidate": "1h"});
-        let told = Told::start(json!({"on": on}), "", cache).await;
+        let told = RefreshScene::start(json!({"on": on}), "", cache).await;
         told.ask("a", SHA, 1).await;
         told.ask("b", SHA, 1).await;
         told.scene.state.store(2, Ordering::SeqCst);
@@ -152,10 +152,10 @@ async fn renewals_in_the_background_are_told() {
 /// The API server refuses, throttles, conflicts and fails. Each ApplicationSet is told in the end, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_api_server_refuses_is_tried_again() {
-    let mut told = Told::usual().await;
+    let mut told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     let mut state = 1;
-    let change = async |told: &Told, state: &mut u64, count: usize| {
+    let change = async |told: &RefreshScene, state: &mut u64, count: usize| {
         *state += 1;
         told.scene.state.store(*state, Ordering::SeqCst);
         let began = Instant::now();
@@ -200,7 +200,7 @@ async fn what_the_api_server_refuses_is_tried_again() {
 /// A restart forgets neither who asked nor what they were given. What changed meanwhile is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_forgets_nobody() {
-    let mut told = Told::start(json!({}), "cache: { path: answers.redb }\n", json!({"ttl": "1h"})).await;
+    let mut told = RefreshScene::start(json!({}), "cache: { path: answers.redb }\n", json!({"ttl": "1h"})).await;
     for set in ["a", "b"] {
         told.ask(set, SHA, 1).await;
     }
@@ -210,12 +210,12 @@ async fn a_restart_forgets_nobody() {
     told.scene.gateway.signal(nix::sys::signal::Signal::SIGKILL);
     told.scene.state.store(2, Ordering::SeqCst);
     told.scene.gateway = Gateway::serve(&file);
-    told.tells(&["argocd/a", "argocd/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b"]).await;
     assert_eq!(told.ask("b", SHA, 1).await.json()["output"]["parameters"][0]["state"], "2");
     sleep(Duration::from_secs(1)).await;
     told.scene.gateway.signal(nix::sys::signal::Signal::SIGKILL);
     told.scene.gateway = Gateway::serve(&file);
-    told.tells(&["argocd/a", "argocd/a", "argocd/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/a", "argocd/b"]).await;
 }
 
 /// What came just before the end is not lost: whoever asks after the start makes the source be asked.
@@ -237,26 +237,26 @@ async fn an_event_just_before_the_end_counts() {
 /// A namespace that refuses the gateway does not keep the others from being told, and these are told once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_refuses_concerns_no_other() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.api.add("teams", "a", "gateway");
     told.ask("a", SHA, 1).await;
     told.api.fail("PATCH", "teams/applicationsets", &[(403, None), (403, None)]);
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
-    told.tells(&["argocd/a", "teams/a"]).await;
+    told.refreshes(&["argocd/a", "teams/a"]).await;
     told.api.fail("GET", "teams/applicationsets", &[(403, None); 50]);
     told.api.add("argocd", "new", "gateway");
     told.ask("new", OTHER, 1).await;
     told.scene.state.store(3, Ordering::SeqCst);
     let body = github(OTHER);
     told.scene.post("/hooks/github", &[("X-Hub-Signature-256", &signed(&body))], &body).await;
-    told.tells(&["argocd/a", "argocd/new", "teams/a"]).await;
+    told.refreshes(&["argocd/a", "argocd/new", "teams/a"]).await;
 }
 
 /// An ApplicationSet whose namespace the caller says is told there only.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_the_caller_says_is_told_alone() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.api.add("teams", "a", "gateway");
     let parameters = json!({"sha": SHA, "n": "1"});
     let body =
@@ -265,26 +265,26 @@ async fn a_namespace_that_the_caller_says_is_told_alone() {
     assert_eq!(exchange(told.scene.gateway.address, &request).await.status, 200);
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
-    told.tells(&["teams/a"]).await;
+    told.refreshes(&["teams/a"]).await;
 }
 
 /// An API server that does not answer one request is asked again. Callers are answered meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_hangs_is_asked_again() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.api.fail("PATCH", "applicationsets", &[(0, None)]);
     told.scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
     told.scene.shows(SHA, 1, 2).await;
     assert_eq!(told.api.refreshed(), []);
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
 }
 
 /// A source that fails several times, and one that is well again, are shown on the ApplicationSets.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_tell_of_failing_sources() {
-    let told = Told::start(json!({}), "", json!({"ttl": "1ms", "staleIfError": "1h"})).await;
+    let told = RefreshScene::start(json!({}), "", json!({"ttl": "1ms", "staleIfError": "1h"})).await;
     told.ask("a", SHA, 1).await;
     told.scene.source_fails(true);
     let reasons = || {
@@ -310,7 +310,7 @@ async fn events_tell_of_failing_sources() {
 async fn replicas_tell_each_other_who_asked() {
     let store = StoreServer::start(&[]).await;
     let cache = format!("cache: {{ shared: {{ url: \"{}\", timeout: 800ms }} }}\n", store.url());
-    let told = Told::start(json!({}), &cache, json!({"ttl": "1h"})).await;
+    let told = RefreshScene::start(json!({}), &cache, json!({"ttl": "1h"})).await;
     let other = Gateway::serve(&told.scene.folder.path().join("gateway.yaml"));
     within("contact", async || {
         ask_for(&other, "b", SHA, 1).await.status == 200 && told.ask("a", SHA, 1).await.status == 200
@@ -326,5 +326,5 @@ async fn replicas_tell_each_other_who_asked() {
     let first = told.scene.post("/hooks/github", &headers, &body).await;
     let second = post(other.hooks.unwrap(), "/hooks/github", &headers, &body).await;
     assert_eq!((first.json()["result"].as_str(), second.json()["result"].as_str()), (Some("taken"), Some("duplicate")));
-    told.tells(&["argocd/a", "argocd/b"]).await;
+    told.refreshes(&["argocd/a", "argocd/b"]).await;
 }

@@ -1,7 +1,7 @@
 //! `GET /admin/events`: what became of deliveries.
 
 use super::{
-    told::{Told, within},
+    refresh_scene::{RefreshScene, within},
     *,
 };
 use crate::support::wire::operator_request;
@@ -16,13 +16,13 @@ async fn events(scene: &Scene) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_shows_what_it_concerned_and_whom_it_refreshed() {
-    let told = Told::usual().await;
+    let told = RefreshScene::usual().await;
     let scene = &told.scene;
     assert_eq!(events(scene).await, json!({"events": [], "unproven": [], "kept": 100}));
     assert_eq!(told.ask("a", SHA, 7).await.status, 200);
     scene.state.store(2, Ordering::SeqCst);
     told.finish().await;
-    told.tells(&["argocd/a"]).await;
+    told.refreshes(&["argocd/a"]).await;
     let first = events(scene).await["events"][0].clone();
     assert_eq!(
         [&first["hook"], &first["outcome"], &first["subjects"]],

@@ -106,7 +106,7 @@ impl Helpers {
     }
 
     /// The credential of the helper `name` for `registry`. `None` when the helper says that it has none, unless one is `wanted`: many helpers say
-    /// "not found" for every failure, and a registry that hides what strangers may not see would then seem to have nothing.
+    /// "not found" for every failure, and a registry that hides what others may not see would then seem to have nothing.
     ///
     /// # Errors
     /// When the helper returns no clear answer by `deadline`. Its output may be the secret, so no message quotes it.

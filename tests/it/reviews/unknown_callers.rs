@@ -123,16 +123,16 @@ async fn an_address_has_a_budget_for_unknown_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_delay_no_caller_at_a_slow_api_server() {
+async fn unknown_callers_delay_nobody_else_at_a_slow_api_server() {
     let api = Slow::start(Duration::from_millis(500)).await;
     let app = Arc::new(api.gateway().await);
     let known = token(&app, USER);
     assert_eq!(ask(&app, ARGO, &known).await.status, 200);
     app.clock.advance(Duration::from_secs(61));
-    let mut strangers = JoinSet::new();
+    let mut unknown = JoinSet::new();
     for _ in 0..130 {
         let app = Arc::clone(&app);
-        strangers.spawn(async move { ask(&app, Ipv4Addr::LOCALHOST, &token(&app, "stranger")).await.status });
+        unknown.spawn(async move { ask(&app, Ipv4Addr::LOCALHOST, &token(&app, "stranger")).await.status });
     }
     while api.review_count("stranger") < 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -141,7 +141,7 @@ async fn strangers_delay_no_caller_at_a_slow_api_server() {
     assert_eq!(ask(&app, Ipv4Addr::LOCALHOST, &known).await.status, 200);
     assert_eq!(api.review_count(USER), 2, "it was asked about again");
     assert_eq!(ask(&app, ARGO, &token(&app, USER)).await.status, 200);
-    let statuses = strangers.join_all().await;
+    let statuses = unknown.join_all().await;
     assert!(statuses.iter().all(|status| [403, 429, 503].contains(status)), "{statuses:?}");
     assert!(api.review_count("stranger") < 40, "{}", api.review_count("stranger"));
 }
@@ -177,17 +177,17 @@ async fn timeouts_of_strangers_affect_no_known_caller() {
     let known = token(&app, USER);
     assert_eq!(ask(&app, ARGO, &known).await.status, 200);
     api.hang(true);
-    let mut strangers = JoinSet::new();
+    let mut unknown = JoinSet::new();
     for n in 0..6 {
         let app = Arc::clone(&app);
         let from = Ipv4Addr::new(127, 0, 1, n / 2);
-        strangers.spawn(async move { ask(&app, from, &token(&app, "stranger")).await.status });
+        unknown.spawn(async move { ask(&app, from, &token(&app, "stranger")).await.status });
     }
-    assert_eq!(strangers.join_all().await, [503; 6]);
+    assert_eq!(unknown.join_all().await, [503; 6]);
     api.hang(false);
     let reviews = api.review_count("stranger");
     let reply = ask(&app, Ipv4Addr::LOCALHOST, &token(&app, "stranger")).await;
-    assert_eq!((reply.status, api.review_count("stranger")), (503, reviews), "it rests for strangers");
+    assert_eq!((reply.status, api.review_count("stranger")), (503, reviews), "it rests for unknown callers");
     app.clock.advance(Duration::from_secs(61));
     let before = api.review_count(USER);
     assert_eq!(ask(&app, ARGO, &known).await.status, 200);

@@ -1,4 +1,4 @@
-//! A gateway with hooks that tells the ApplicationSets of an API server.
+//! A gateway with hooks that refreshes the ApplicationSets of an API server.
 
 use super::*;
 use crate::support::{apiserver::ApiServer, wire::operator_request};
@@ -8,15 +8,15 @@ pub(super) const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
 /// What the API server accepts.
 pub(super) const SERVICE_TOKEN: &str = "the token of the service account";
 
-/// A scene whose gateway tells the ApplicationSets of an API server.
-pub(super) struct Told {
+/// A scene whose gateway refreshes the ApplicationSets of an API server.
+pub(super) struct RefreshScene {
     /// The gateway and its source.
     pub scene: Scene,
     /// The API server.
     pub api: ApiServer,
 }
 
-impl Told {
+impl RefreshScene {
     /// With more keys in `argocd.refresh`, and the lines `more` of the configuration. Routes have `cache`.
     pub(super) async fn start(refresh: Value, more: &str, cache: Value) -> Self {
         Self::of(json!([hook("github", "secret")]), refresh, more, cache).await
@@ -83,7 +83,7 @@ impl Told {
     }
 
     /// Waits until exactly these were told, and a moment more.
-    pub(super) async fn tells(&self, expected: &[&str]) {
+    pub(super) async fn refreshes(&self, expected: &[&str]) {
         within("the ApplicationSets are told", async || self.api.refreshed().len() >= expected.len()).await;
         sleep(Duration::from_millis(500)).await;
         let mut sets = self.api.refreshed_sets();

@@ -166,7 +166,7 @@ fn memory(gateway: &Gateway, name: &str) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Two thousand strangers, in equal numbers for each attack. The gateway must stay small, and a good caller must not wait for
+/// Two thousand unauthenticated callers, in equal numbers for each attack. The gateway must stay small, and a good caller must not wait for
 /// them.
 async fn withstand(name: &str, is_tls: bool, attacks: Vec<Attack>) {
     let (folder, ca) = (tempfile::tempdir().unwrap(), Ca::new("ca"));
@@ -181,23 +181,23 @@ async fn withstand(name: &str, is_tls: bool, attacks: Vec<Attack>) {
     sleep(Duration::from_millis(500)).await;
     let before = memory(&gateway, "VmRSS");
     let attacks: Vec<Arc<Attack>> = attacks.into_iter().map(Arc::new).collect();
-    let (mut strangers, until) = (JoinSet::new(), Instant::now() + ATTACK_DURATION);
+    let (mut attackers, until) = (JoinSet::new(), Instant::now() + ATTACK_DURATION);
     for attack in attacks.iter().cycle().take(CONNECTIONS) {
         let address = if attack.target == Target::Admin { gateway.admin } else { gateway.address };
         // One after the other: the backlog would drop more.
         let stream = TcpStream::connect(address).await.unwrap();
-        strangers.spawn(Arc::clone(attack).attack(stream, Arc::clone(&visitors), until));
+        attackers.spawn(Arc::clone(attack).attack(stream, Arc::clone(&visitors), until));
     }
-    while strangers.join_next().await.is_some() {}
+    while attackers.join_next().await.is_some() {}
     let growth = memory(&gateway, "VmHWM") - before;
     is_over.store(true, Ordering::SeqCst);
     println!("{name}: {growth} KiB");
     assert!(growth < MAX_GROWTH_KIB, "{name}: the gateway grew by {growth} KiB");
-    assert_undisturbed("among strangers", caller, p99("nobody held up", idle_calls));
+    assert_undisturbed("among unauthenticated callers", caller, p99("nobody held up", idle_calls));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_use_little_memory_and_delay_nobody() {
+async fn unauthenticated_callers_use_little_memory_and_delay_nobody() {
     allow_files();
     withstand("cleartext", false, cleartext_attacks()).await;
     withstand("TLS", true, tls_attacks()).await;
