@@ -41,19 +41,30 @@ pub(crate) struct Socket {
 type SocketFile = (u64, u64, Option<SystemTime>);
 
 impl Socket {
-    /// Makes a socket at `path`, in the place of one that is there.
+    /// Makes a socket at `path`, in the place of one that is there. It gets that name when it is complete: from then on, another process may
+    /// put its own in the place.
     ///
     /// # Errors
     /// When it cannot be made.
     pub(crate) fn bind(path: PathBuf) -> io::Result<Self> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        match std::fs::remove_file(&path) {
+        // Not longer than the name: the system limits that to 107 bytes.
+        let made = path.with_extension("new");
+        match std::fs::remove_file(&made) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(failed)?;
-        let file = socket_file(&path);
+        let listener = UnixListener::bind(&made).map_err(failed)?;
+        let complete = || {
+            std::fs::set_permissions(&made, Permissions::from_mode(MODE))?;
+            let file = socket_file(&made);
+            std::fs::rename(&made, &path)?;
+            Ok(file)
+        };
+        let file = complete().map_err(|error| {
+            let _ = std::fs::remove_file(&made);
+            failed(error)
+        })?;
         Ok(Self { path, listener, file })
     }
 
@@ -105,4 +116,30 @@ where
 fn socket_file(path: &Path) -> Option<SocketFile> {
     let data = path.symlink_metadata().ok()?;
     data.file_type().is_socket().then(|| (data.dev(), data.ino(), data.created().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A later process may take the place as soon as the name is there.
+    #[tokio::test]
+    async fn a_socket_that_is_replaced_at_once_leaves_the_other_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..200 {
+            let path = folder.path().join(format!("{number}.sock"));
+            let place = path.clone();
+            let other = std::thread::spawn(move || {
+                while !place.exists() {
+                    std::hint::spin_loop();
+                }
+                std::fs::remove_file(&place).unwrap();
+                drop(std::os::unix::net::UnixListener::bind(&place).unwrap());
+            });
+            let socket = Socket::bind(path.clone()).unwrap();
+            other.join().unwrap();
+            socket.unlink();
+            assert!(path.exists(), "{number}");
+        }
+    }
 }
