@@ -141,13 +141,13 @@ impl RegistryConfig {
     ) -> Result<Option<Arc<dyn Identity>>, String> {
         let own = self.own_identity(name, identities)?;
         let is_named = self.identity.as_deref().is_some_and(|named| named != NO_IDENTITY);
+        let is_of_named =
+            |one: &Arc<dyn Identity>| own.as_ref().is_some_and(|own| is_named && own.cloud() == one.cloud());
         // A host that names no cloud, such as a registry's own domain, is one of the cloud whose identity is named for it.
-        let is_for = |one: &Arc<dyn Identity>| {
-            own.as_ref().is_some_and(|own| is_named && !own.covers(name) && own.cloud() == one.cloud())
-        };
-        // A registry that is reached elsewhere gets no login that is not for that place too, unless one is named for it.
+        let is_for = |one: &Arc<dyn Identity>| is_of_named(one) && own.as_ref().is_some_and(|own| !own.covers(name));
+        // A registry that is reached elsewhere gets no login that is not for that place too, unless one of its cloud is named for it.
         let is_there = |one: &Arc<dyn Identity>| {
-            is_named || self.endpoint.as_ref().is_none_or(|at| one.covers(&at.to_ascii_lowercase()))
+            is_of_named(one) || self.endpoint.as_ref().is_none_or(|at| one.covers(&at.to_ascii_lowercase()))
         };
         Ok(of_route.filter(|one| (one.covers(name) && is_there(one)) || is_for(one)).cloned().or(own))
     }

@@ -135,7 +135,9 @@ impl Addresses {
             Some(Host::Ipv4(ip)) => IpAddr::from(ip),
             Some(Host::Ipv6(ip)) => ip.into(),
             // A proxy would resolve it.
-            Some(Host::Domain(name)) if !self.is_metadata && is_below(name, &["metadata.google.internal"]) => {
+            Some(Host::Domain(name))
+                if !self.is_metadata && is_below(name, &["metadata.google.internal", "metadata.goog"]) =>
+            {
                 return Err(MetadataError::Name(name.to_owned()));
             }
             _ => return Ok(()),
@@ -188,8 +190,11 @@ impl Resolve for Addresses {
 
 /// Whether clouds serve credentials at `address`: the metadata services of AWS, Azure and Google, and EKS Pod Identity's agent.
 fn is_metadata(address: IpAddr) -> bool {
-    const V6: [Ipv6Addr; 2] =
-        [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)];
+    const V6: [Ipv6Addr; 3] = [
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    ];
     let v4 = match address {
         IpAddr::V4(ip) => Some(ip),
         IpAddr::V6(ip) if V6.contains(&ip) => return true,

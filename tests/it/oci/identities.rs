@@ -179,6 +179,7 @@ fn the_identity_of_a_route_goes_nowhere_else() {
         (json!({"identity": "same"}), "registry.corp", Some("route")),
         // It belongs to another cloud.
         (json!({"identity": "other"}), "registry.corp", Some("other")),
+        (json!({"endpoint": "zot.corp:5000", "identity": "other"}), "127.0.0.1:5000", Some("other")),
     ] {
         let config: RegistryConfig = serde_json::from_value(entry.clone()).unwrap();
         let found = config.identity(name, &identities, Some(&of_route)).unwrap();

@@ -56,7 +56,8 @@ fn a_short_name_gets_advice_to_add_svc() {
 fn metadata_addresses_are_for_identities_only() {
     let allowed: Vec<IpNet> = ["0.0.0.0/0", "::/0"].map(|net| net.parse().unwrap()).into();
     let usual = Addresses::new(Arc::new(SystemNames), &allowed, None);
-    for address in ["169.254.169.254", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23", "::ffff:169.254.169.254"] {
+    let v6 = ["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "::ffff:169.254.169.254"];
+    for address in ["169.254.169.254", "169.254.170.23"].into_iter().chain(v6) {
         let address: IpAddr = address.parse().unwrap();
         assert_eq!(usual.may_ask("metadata.google.internal", address), Err(Inner::Metadata), "{address}");
         let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
@@ -67,9 +68,12 @@ fn metadata_addresses_are_for_identities_only() {
         assert_eq!((own.may_ask("x", address), own.check_literal(&url)), (Ok(()), Ok(())), "{address}");
     }
     assert_eq!(usual.check_literal(&reqwest::Url::parse("http://10.0.0.1/").unwrap()), Ok(()));
-    let url = reqwest::Url::parse("http://METADATA.google.internal./x").unwrap();
-    assert!(usual.check_literal(&url).unwrap_err().to_string().contains("only identities"), "a proxy would resolve it");
-    assert_eq!(usual.clone().with_metadata().check_literal(&url), Ok(()));
+    for name in ["METADATA.google.internal.", "metadata.goog"] {
+        let url = reqwest::Url::parse(&format!("http://{name}/x")).unwrap();
+        let refusal = usual.check_literal(&url).unwrap_err().to_string();
+        assert!(refusal.contains("only identities"), "a proxy would resolve {name}");
+        assert_eq!(usual.clone().with_metadata().check_literal(&url), Ok(()));
+    }
 }
 
 #[test]
