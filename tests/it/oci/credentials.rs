@@ -220,3 +220,33 @@ async fn a_registry_is_the_same_in_capitals() {
     expect_digest(look_up(&registries, &format!("localhost:{port}/org/app:1")).await);
     expect_digest(look_up(&registries, &format!("LocalHost:{port}/org/app:1")).await);
 }
+
+/// A registry that lets anybody read may answer 404 for what only some may see. Such a 404 proves nothing while there is a credential.
+#[tokio::test]
+async fn what_is_hidden_from_anybody_is_asked_for_with_the_credential() {
+    let unknown = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
+    let right = basic("ci", "right");
+    for asks in [true, false] {
+        let right = right.clone();
+        let registry =
+            Upstream::start(move |request| match (request.header("authorization"), request.target.as_str()) {
+                (Some(given), _) if given == right => found(request),
+                (Some(_), _) => request.answer(401, BASIC, ""),
+                (None, "/v2/") if asks => request.answer(401, BASIC, ""),
+                (None, "/v2/") => request.answer(200, JSON, "{}"),
+                (None, _) => request.answer(404, JSON, unknown),
+            })
+            .await;
+        let host = registry.address.to_string();
+        let folder = docker_config(&json!({host.clone(): user("ci", "right")}));
+        let allowed = with_config(folder.path(), &host);
+        expect_digest(look_up(&allowed, &format!("{host}/org/app:1")).await);
+        let count = registry.requests().len();
+        expect_digest(look_up(&allowed, &format!("{host}/org/app:2")).await);
+        assert_eq!(registry.requests().len(), count + 1, "the credential is sent at once");
+        missing(look_up(&registries(&plain(&host)), &format!("{host}/org/app:1")).await);
+        let folder = docker_config(&json!({host.clone(): user("ci", "wrong")}));
+        let found = look_up(&with_config(folder.path(), &host), &format!("{host}/org/app:1")).await;
+        refused(found, ErrorKind::Denied, "401");
+    }
+}

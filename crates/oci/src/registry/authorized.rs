@@ -1,6 +1,6 @@
 //! Sends requests to the registry itself, with the password or the token that it demands. A credential that expired is read again once.
 
-use http::header;
+use http::{Method, header};
 use tokio::time::Instant;
 
 use super::{Registry, RegistryRequest};
@@ -44,10 +44,16 @@ impl Registry {
             Answered { tried: vec![challenge.clone()], challenge, pass, reply }
         } else {
             let reply = self.send(request, None, credential.as_ref(), deadline).await?;
-            if reply.status.as_u16() != 401 {
+            let challenges = match (reply.status.as_u16(), &credential) {
+                (401, _) => challenges_of(&reply),
+                // A registry that lets anybody read may hide what only the credential may see.
+                (404, Some(credential)) => self.offers(credential, deadline).await?,
+                _ => return Ok(reply),
+            };
+            if challenges.is_empty() && reply.status.as_u16() == 404 {
                 return Ok(reply);
             }
-            self.answer(challenges_of(&reply), request, &mut credential, deadline).await?
+            self.answer(challenges, request, &mut credential, deadline).await?
         };
         // An expired credential is a 403 without a challenge at ECR, and a 400 at ECR Public.
         if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
@@ -87,6 +93,15 @@ impl Registry {
             (None, Some(error)) => Err(error),
             (refused, _) => Ok(refused.unwrap_or(reply)),
         }
+    }
+
+    /// The ways to log in that the registry offers at its root (distribution specification, "Determining Support"). If it asks for none there, a
+    /// user name and password are sent unasked.
+    async fn offers(&self, credential: &RegistryCredential, deadline: Instant) -> Result<Vec<Challenge>, BackendError> {
+        let root = RegistryRequest { method: Method::GET, repository: "", path: "", query: None, url: None };
+        let reply = self.send(&root, None, Some(credential), deadline).await?;
+        let unasked = || credential.basic().map(|_| Challenge::Basic).into_iter().collect();
+        Ok(if reply.status.as_u16() == 401 { challenges_of(&reply) } else { unasked() })
     }
 
     /// Answers the first of the challenges that the registry accepts. The best come first.
