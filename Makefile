@@ -110,6 +110,12 @@ dist: ## Build the program as the image has it: target/dist/appset-gateway
 	@tools/need cc:gcc
 	cargo rustc --profile dist --locked --bin appset-gateway -- -C link-arg=-Wl,-z,pack-relative-relocs
 
+# It is copied into images of any Linux, so it needs no C library there.
+.PHONY: dist-cmp
+dist-cmp: ## Build the static program for sidecars: target/static/cmp-gateway
+	@tools/need cc:gcc
+	@tools/static
+
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
 	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl redis-server:redis-server
