@@ -35,7 +35,7 @@ pub(crate) struct Exchanges {
     pub metadata: Arc<HttpClient>,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Who asks, for rate limits: a cloud that makes one identity pause did not say so of another.
+    /// The account for rate limits: a cloud that makes one identity pause has not refused another.
     pub account: Arc<str>,
 }
 

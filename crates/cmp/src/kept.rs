@@ -56,7 +56,7 @@ pub(crate) struct RunFolder(Option<oneshot::Sender<()>>);
 /// Why folders of failed runs cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeptError {
-    /// There is no folder for them.
+    /// Their folder cannot be made.
     #[error("keepFailed: {}: {cause}", .folder.display())]
     NoFolder {
         /// Where it should be.
@@ -158,14 +158,14 @@ impl State {
 }
 
 impl RunFolder {
-    /// The folder of a run that nobody waits for.
+    /// For a run whose folder is never kept.
     pub(crate) const fn unwatched() -> Self {
         Self(None)
     }
 
-    /// The run was good: nobody needs its folder.
+    /// The run was good: its folder is removed.
     pub(crate) fn discard(self) {
-        // If nobody waits any more, there is no folder.
+        // Without a receiver, the folder is gone already.
         let _ = self.0.map(|good| good.send(()));
     }
 }

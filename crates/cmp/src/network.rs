@@ -106,7 +106,7 @@ impl Network {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    // A client that waits in the kernel's queue could wait for ever: it is better off with an end at once.
+                    // A client in the kernel's queue could wait for ever, so it gets an end at once.
                     let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                         tracing::warn!(%peer, "a connection was closed: {MAX_CONNECTIONS} are open");
                         continue;

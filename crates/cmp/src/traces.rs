@@ -177,7 +177,7 @@ impl Exporter {
             } else {
                 tokio::select! {
                     count = self.spans.recv_many(&mut batch, BATCH) => count == 0,
-                    // An error means that nobody waits for the last spans.
+                    // An error means that the server does not wait for the last spans.
                     is_over = over.wait_for(|over| *over) => is_over.is_err(),
                 }
             };

@@ -42,7 +42,7 @@ pub struct Running {
 }
 
 impl LauncherPool {
-    /// A pool for scripts with `terms`, of which at most `max` run at once.
+    /// A pool for scripts with `terms`: at most `max` run at once.
     #[must_use]
     pub fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
         Self::for_reader(launchers, Reader::Script, terms, max)

@@ -166,7 +166,7 @@ fn finish(
                     let left = slot.end().await;
                     // The program counts as running until no process of it is left.
                     let left = left.holding(place.of_own());
-                    // Nobody wants it, or whoever wanted it has gone.
+                    // It is not handed over, or its receiver has gone.
                     let unwanted = match heir {
                         Some(heir) => heir.send(left).err(),
                         None => Some(left),

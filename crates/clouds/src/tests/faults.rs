@@ -41,7 +41,7 @@ fn identity(way: &Way, cloud: &Cloud) -> Arc<dyn Identity> {
     cloud.identity(&config, &cloud.pod(&way.pod))
 }
 
-/// How many cases are tried at once: on a busy machine more would run into their deadlines.
+/// How many cases are tried at once. On a busy machine, more would reach their deadlines.
 const AT_ONCE: usize = 24;
 
 /// What the identity is used for.

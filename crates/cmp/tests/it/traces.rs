@@ -135,7 +135,7 @@ fn calls_and_runs_are_spans_of_the_callers_trace() {
     assert_eq!(keys, ["a", "service.instance.id", "service.name", "service.version"]);
 }
 
-/// Spans that wait are sent at the end, and a collector that is away stops nobody.
+/// Spans in the queue are sent at the end, and an unreachable collector delays neither a call nor the end.
 #[test]
 fn the_last_spans_are_sent_and_nobody_waits() {
     let collector = Collector::start();

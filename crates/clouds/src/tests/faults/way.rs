@@ -103,7 +103,7 @@ fn azure() -> Vec<Way> {
     let managed = json!({"azure": {"endpoints": endpoints, "source": "managedIdentity"}});
     vec![
         Way { config: json!({"azure": {"endpoints": endpoints}}), pod: pod.clone(), steps: &["entra", "acr"], host },
-        // The pod has a workload identity too, which nobody wanted.
+        // The pod has a workload identity too, which the configuration does not name.
         Way { config: managed, pod, steps: &["azure metadata", "acr"], host },
     ]
 }
