@@ -61,8 +61,9 @@ impl Guard {
         // Without a baseline, a loss is held because of a lost record, which is remembered for a week. It still counts as lost while that loss is held.
         let is_lost = |baseline: &&Baseline| baseline.is_of_nothing() && before.is_some_and(|held| held.breach.is_loss);
         let evaluation = self.evaluate(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;
-        let fingerprint = Self::fingerprint(new, &evaluation.identities);
-        let same = before.filter(|held| held.fingerprint == fingerprint);
+        // Only what is held has one: most answers pass, and it takes a hash of the whole list.
+        let fingerprint = || Self::fingerprint(new, &evaluation.identities);
+        let same = before.filter(|held| held.fingerprint == fingerprint());
         let breach = evaluation.breach.or_else(|| self.still_holds(same?, new.len()));
         let before = before.filter(|_| of.is_current);
         let Some(mut breach) = breach else {
@@ -95,7 +96,7 @@ impl Guard {
             decided_at: now,
             is_unlisted: false,
             counts,
-            fingerprint,
+            fingerprint: fingerprint(),
             counted_at: now,
             is_contradicted: false,
         };

@@ -103,7 +103,12 @@ impl HeldAnswers {
     /// The answer held under `lineage`.
     #[must_use]
     pub fn get(&self, lineage: &Key, now: Timestamp) -> Option<Held> {
-        self.open(now).held.peek(lineage).cloned()
+        // Each run comes here, so only this one is looked at, however many are held.
+        let mut book = self.lock();
+        if book.held.peek(lineage)?.is_forgotten(now) {
+            book.forget(*lineage);
+        }
+        book.held.peek(lineage).cloned()
     }
 
     /// The route of each answer that is held.
@@ -157,8 +162,7 @@ impl HeldAnswers {
         let forgotten: Vec<Key> =
             book.held.iter().filter(|(_, held)| held.is_forgotten(now)).map(|(key, _)| *key).collect();
         for lineage in forgotten {
-            book.held.remove(&lineage);
-            book.forgotten.push(lineage);
+            book.forget(lineage);
         }
         book
     }
@@ -169,6 +173,11 @@ impl HeldAnswers {
 }
 
 impl Book {
+    fn forget(&mut self, lineage: Key) {
+        self.held.remove(&lineage);
+        self.forgotten.push(lineage);
+    }
+
     /// Holds one more answer, and evicts others if the limit is reached.
     fn hold(&mut self, mut held: Held) {
         let (lineage, now) = (held.lineage, held.seen_at.max(held.decided_at));
