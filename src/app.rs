@@ -8,6 +8,7 @@ mod outline;
 mod reload;
 mod repeats;
 mod setup;
+mod startup;
 
 use std::{future::pending, path::Path as FilePath, pin::pin, sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ pub(crate) use self::{
     setup::Setup,
 };
 use crate::{
-    app::file_watch::Renewals,
+    app::{file_watch::Renewals, startup::Startup},
     collector::Traces,
     config::{Loaded, Report},
 };
@@ -165,7 +166,10 @@ impl App {
             isolated_evaluators,
             sources,
         };
-        let (mut setup, report) = Setup::build(loaded, &common, None)?;
+        let (setup, report) = Setup::build(loaded, &common, None)?;
+        let (outbound, _) = setup.outbound();
+        // The report has its problems.
+        let startup = Startup::build(&config, &base, outbound, &metrics, &mut Problems::default());
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);
         let engine =
@@ -174,12 +178,12 @@ impl App {
         let push =
             Push::new(Arc::clone(&engine), Arc::clone(&metrics), clock, Arc::clone(&lifecycle), setup.for_push());
         let app = Self {
-            tls: setup.tls.take(),
-            admin_tls: setup.admin_tls.take(),
+            tls: startup.tls,
+            admin_tls: startup.admin_tls,
             engine,
             push: Arc::new(push),
             metrics,
-            traces: std::mem::take(&mut setup.traces),
+            traces: startup.traces,
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
             explaining: Explaining::default(),

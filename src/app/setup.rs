@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Common, Outline, Repeats};
+use super::{Common, Outline, Repeats, startup::Startup};
 use crate::{
-    collector::Traces,
     config::{Config, Loaded, Report, ServerConfig},
     routes::{RouteTableBuilder, check_deadline},
 };
@@ -25,7 +24,6 @@ use lang::scope::NameScope;
 use launcher::Launchers;
 use oci::Registries;
 use outbound::{Outbound, SystemNames};
-use tls::ServerTls;
 
 /// The parts of a configuration that all routes share. While they are unchanged, connections and the knowledge about hosts are kept.
 const SHARED_PARTS: [&str; 3] = ["outbound", "identities", "registries"];
@@ -54,12 +52,6 @@ pub struct Setup {
     pub kept: usize,
     /// The hash of the configuration's files.
     pub(crate) hash: [u8; 32],
-    /// Sends spans. The app takes this from the first setup.
-    pub(super) traces: Traces,
-    /// The certificate of the main listener. The app takes this from the first setup.
-    pub(super) tls: Option<Arc<ServerTls>>,
-    /// The certificate of the admin listener. The app takes this from the first setup.
-    pub(super) admin_tls: Option<Arc<ServerTls>>,
     shared: Clients,
 }
 
@@ -107,14 +99,7 @@ impl Setup {
         };
         shared.set_isolated(&config, base, common);
         let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
-        let traces = config.traces.as_ref().and_then(|traces| {
-            Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
-        });
-        // A reload does not use it, but reports its problems now rather than at the next start.
-        let at = root.key("server");
-        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &at.key("tls"), &mut problems));
-        let admin_tls = config.server.admin_tls.as_ref();
-        let admin_tls = admin_tls.and_then(|tls| tls.build(base, &at.key("adminTls"), &mut problems));
+        check_startup(&config, base, &shared.outbound, common, &mut problems);
         let context = BuildContext {
             raw: &Value::Null,
             base,
@@ -142,10 +127,6 @@ impl Setup {
         let mut routes = routes.finish(&mut problems);
         let hooks = Hooks::build(&config.hooks, base, &common.evaluators.of_route(), &root.key("hooks"), &mut problems);
         hooks.iter().for_each(|hook| common.metrics.hooks.of(&hook.name));
-        if let Some(store) = &config.cache.shared {
-            // Built at the start only. A reload reports its problems.
-            let _ = store.build(base, &root.key("cache").key("shared"), &mut problems);
-        }
         let argocd = build_argocd(&config, &loaded, &shared, before, &mut problems);
         check_memory(&config, &routes, &root, &mut problems);
         let (outline, hash) = (Outline::of(&loaded), loaded.hash);
@@ -156,7 +137,6 @@ impl Setup {
         let generation = before.map_or(1, |before| before.generation + 1);
         let before = before.filter(|before| Arc::ptr_eq(&before.shared.outbound, &shared.outbound));
         let kept = before.map_or(0, |before| routes.keep(&before.routes));
-        let (since, traces) = (common.clock.now(), traces.unwrap_or_default());
         Ok((
             Self {
                 server: config.server,
@@ -167,16 +147,21 @@ impl Setup {
                 argocd,
                 outline,
                 generation,
-                since,
+                since: common.clock.now(),
                 kept,
                 hash,
-                traces,
-                tls,
-                admin_tls,
                 shared,
             },
             report,
         ))
+    }
+}
+
+/// Notes the problems of what is built at the start only: a reload reports them now rather than at the next start.
+fn check_startup(config: &Config, base: &BaseDir, outbound: &Outbound, common: &Common, problems: &mut Problems) {
+    let _ = Startup::build(config, base, outbound, &common.metrics, problems);
+    if let Some(store) = &config.cache.shared {
+        let _ = store.build(base, &Path::root().key("cache").key("shared"), problems);
     }
 }
 

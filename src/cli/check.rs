@@ -119,8 +119,8 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     let is_good = match tried {
         Some((setup, store, wanted)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let knows_identities = runtime.block_on(wanted.ask(setup.outbound().0.identities(), setup.registries()));
-            let reaches_sources = try_sources(&setup)? && knows_identities;
+            let identities_work = runtime.block_on(wanted.ask(setup.outbound().0.identities(), setup.registries()));
+            let reaches_sources = try_sources(&setup)? && identities_work;
             store.map_or(Ok(true), |(store, base)| try_store(&store, &base))? && reaches_sources
         }
         None => true,

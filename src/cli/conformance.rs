@@ -24,7 +24,7 @@ use domain::{file::base_dir::BaseDir, secret::SecretRef};
 /// The plugin, and the questions.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 the plugin conforms, 1 it breaks a MUST or a HAZARD, the plugin was unreachable, or some rules were not checked."
+    after_help = "Exit codes: 0 the plugin conforms, 1 a MUST or HAZARD rule failed, the plugin was unreachable, or some rules were not checked."
 )]
 pub(crate) struct ConformanceArgs {
     /// The plugin's URL, as `baseUrl` of its ConfigMap.

@@ -262,7 +262,7 @@ pub(crate) fn requested_by(entry: &Value) -> String {
 
 /// The ApplicationSets that requested `entry`, escaped for a terminal. Empty if none is known.
 pub(crate) fn requesters(entry: &Value) -> String {
-    let names = entry["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let names = entry["requesters"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let names: Vec<String> = names.map(visible).collect();
     names.join(", ")
 }

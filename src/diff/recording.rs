@@ -50,14 +50,14 @@ pub(crate) struct Recorded {
     #[serde(default)]
     pub(crate) by_match: bool,
     /// The ApplicationSets that sent it: names, or namespaces and names with a `/` between them.
-    #[serde(default, rename = "askedBy")]
+    #[serde(default)]
     pub(crate) requesters: Vec<String>,
     /// The input parameters.
     #[serde(default)]
     #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// When a caller last waited for the answer.
-    #[serde(default, rename = "askedAt", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queried_at: Option<String>,
     /// The parameter sets that callers got; none if there never was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_recording_written_by_hand_is_read() {
-        let recording = read("questions:\n- route: a\n  askedBy: [x]\n  input: { b: c }\n").unwrap();
+        let recording = read("questions:\n- route: a\n  requesters: [x]\n  input: { b: c }\n").unwrap();
         assert_eq!((recording.questions.len(), recording.total), (1, 1));
         assert_eq!(recording.questions[0].sets, None);
         let again = read(&serde_json::to_string(&recording).unwrap()).unwrap();

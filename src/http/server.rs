@@ -93,7 +93,7 @@ pub fn edge(app: &App) -> Edge {
 
 /// The refusal of cleartext on a port whose certificate is at `key` of the configuration.
 fn wants_tls(key: &str) -> Bytes {
-    ApiError::new(Code::InvalidRequest, format!("this port speaks TLS (`{key}`); ask it by https://")).into_bytes()
+    ApiError::new(Code::InvalidRequest, format!("this port uses TLS (`{key}`): use https://")).into_bytes()
 }
 
 /// The content of the main listener.

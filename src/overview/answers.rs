@@ -37,7 +37,6 @@ pub(crate) struct RememberedAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) application_set: Option<String>,
     /// ApplicationSets that called recently, the last one first.
-    #[serde(rename = "askedBy")]
     pub(crate) requesters: Vec<String>,
     /// The input parameters.
     pub(crate) input: Parameters,
@@ -86,7 +85,7 @@ pub(crate) struct LastFailure {
     /// The findings about each item.
     pub(crate) evidence: Vec<Evidence>,
     /// How long until the backend is called again, at the earliest. 0: the next call does so.
-    #[serde(rename = "askedAgainInSeconds")]
+    #[serde(rename = "retryInSeconds")]
     pub(crate) retry_in_seconds: u64,
 }
 

@@ -34,7 +34,6 @@ pub(crate) struct HeldAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) application_set: Option<String>,
     /// ApplicationSets that called recently, the last one first.
-    #[serde(rename = "askedBy")]
     pub(crate) requesters: Vec<String>,
     /// The input parameters.
     #[serde(deserialize_with = "exact::read")]
@@ -52,13 +51,12 @@ pub(crate) struct HeldAnswer {
     /// How many runs must agree.
     pub(crate) wanted: u32,
     /// The time between those runs.
-    pub(crate) apart_seconds: f64,
+    pub(crate) interval_seconds: f64,
     /// When the first run found it.
     pub(crate) since: String,
     /// When the last agreeing run found it.
     pub(crate) seen_at: String,
     /// When a caller last sent the question.
-    #[serde(rename = "askedAt")]
     pub(crate) queried_at: String,
     /// About when it is accepted, if all further runs agree and no operator decides otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +88,7 @@ impl HeldAnswer {
             parameter_sets: held.sets,
             agreed: held.agreed,
             wanted: held.wanted,
-            apart_seconds: held.interval.as_secs_f64(),
+            interval_seconds: held.interval.as_secs_f64(),
             since: date(held.since),
             seen_at: date(held.seen_at),
             queried_at: date(held.queried_at),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::date;
 use crate::app::{App, SAMPLED_EVERY};
-use engine::{operators::conditions::FailingQuestion, route::Route, state::served::ServedNow};
+use engine::{operators::conditions::FailingQuestion, route::Route, state::set_counts::ServedNow};
 
 /// How many ApplicationSets are named with a route. More are only counted.
 const MAX_NAMED: usize = 100;

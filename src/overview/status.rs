@@ -59,7 +59,6 @@ pub(crate) struct Alert {
     pub(crate) subject: Option<String>,
     /// ApplicationSets that called recently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[serde(rename = "askedBy")]
     pub(crate) requesters: Vec<String>,
 }
 

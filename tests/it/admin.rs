@@ -1,7 +1,7 @@
 //! The admin interface: cached answers, invalidation and held answers.
 
-mod asked;
 mod commands;
+mod requesters;
 mod restarts;
 mod roles;
 mod views;

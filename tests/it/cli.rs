@@ -215,7 +215,7 @@ fn call_prints_the_answer_and_why() {
     assert!(absent.status.success(), "{}", stderr(&absent));
     let report: Value = serde_json::from_slice(&absent.stdout).unwrap();
     assert_eq!((&report["route"], &report["outcome"]), (&"pr-digests".into(), &"absent".into()));
-    assert!(report["evidence"][0]["answered"].as_str().unwrap().contains("the index names none"), "{report}");
+    assert!(report["evidence"][0]["answer"].as_str().unwrap().contains("the index names none"), "{report}");
     assert_eq!(report["answer"]["output"]["parameters"], Value::Array(vec![]));
 
     for (arguments, says) in [

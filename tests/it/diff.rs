@@ -359,7 +359,7 @@ async fn bad_input_gets_a_clear_error() {
         scene.diff_against(file, &[]).says(2, &["it is not a regular file"]);
     }
     scene.diff_against("current.yaml", &[]).says(2, &["say with --questions what to ask"]);
-    scene.write("mine.yaml", "questions: [ { route: r, askedBy: [one] } ]");
+    scene.write("mine.yaml", "questions: [ { route: r, requesters: [one] } ]");
     scene.diff_against("mine.yaml", &[]).says(2, &["questions without answers"]);
     scene.diff_against("mine.yaml", &["--questions", "mine.yaml"]).says(2, &["has questions itself"]);
     scene.write("mine.yaml", "questions: [ { rute: r } ]");

@@ -180,7 +180,7 @@ async fn the_log_gives_the_evidence_of_an_empty_answer() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let absent: Vec<&Value> = lines.iter().filter(|line| line["message"] == "absent").collect();
     assert_eq!(absent.len(), 1, "once per run: {log}");
-    assert_eq!((&absent[0]["asked"], &absent[0]["answered"]), (&"ran echo".into(), &"an explicit []".into()));
+    assert_eq!((&absent[0]["query"], &absent[0]["answer"]), (&"ran echo".into(), &"an explicit []".into()));
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ async fn the_evidence_names_each_empty_backend() {
         assert_eq!(listed["parameterSets"], sets, "{listed}");
         let evidence = listed["evidence"].as_array().unwrap();
         let reported: Vec<&str> =
-            evidence.iter().map(|each| each["item"].as_str().or(each["asked"].as_str()).unwrap()).collect();
+            evidence.iter().map(|each| each["item"].as_str().or(each["query"].as_str()).unwrap()).collect();
         assert_eq!(reported, absent, "{join}");
     }
 }

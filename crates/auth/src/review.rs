@@ -134,7 +134,7 @@ impl Reviews {
         }
         if let Err(why) = token.check_likely(&self.api.audiences, now) {
             self.api.metrics().spared("unlikely");
-            return Err(Refused::wrong(format!("auth.tokenReview: the API server is not asked: {why}")));
+            return Err(Refused::wrong(format!("auth.tokenReview: no request is sent to the API server: {why}")));
         }
         let deadline = Instant::now() + PATIENCE;
         let join = || self.join(About::UnknownToken(peer), token, hash, deadline);

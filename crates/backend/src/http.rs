@@ -88,20 +88,20 @@ impl Http {
         let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
         let mut counted = Vec::new();
         loop {
-            let (number, asked) = (seen.len() + 1, call.clone());
+            let (number, sent) = (seen.len() + 1, call.clone());
             let of_page = |error: BackendError| {
                 let error = if number > 1 { error.within(format_args!("page {number}")) } else { error };
                 // An event about this URL concerns the query too.
-                BackendError { evidence: vec![Evidence::unknown(asked.to_string(), error.kind.as_str())], ..error }
+                BackendError { evidence: vec![Evidence::unknown(sent.to_string(), error.kind.as_str())], ..error }
             };
             let reply = self.api.send(&self.client, call).await.map_err(of_page)?;
             let (status, secrets) = (reply.status, reply.secrets.clone());
-            let clean = |error: BackendError| of_page(secrets.clean(&error).within(&asked));
+            let clean = |error: BackendError| of_page(secrets.clean(&error).within(&sent));
             if self.api.redirects() == Redirects::SameOrigin
-                && let Some(url) = redirect::target(&asked.url, &reply, hops).map_err(clean)?
+                && let Some(url) = redirect::target(&sent.url, &reply, hops).map_err(clean)?
             {
                 hops += 1;
-                call = Call { url, ..asked };
+                call = Call { url, ..sent };
                 continue;
             }
             if self.honor_cache_control {
@@ -112,18 +112,18 @@ impl Http {
             counted.push(page.counted);
             let Some((paging, next)) = self.api.paging().zip(page.next) else {
                 page::check_counted(&counted).map_err(clean)?;
-                let mut asked = asked.describe();
+                let mut query = sent.describe();
                 if number > 1 {
-                    let _ = write!(asked, ", {number} pages");
+                    let _ = write!(query, ", {number} pages");
                 }
                 let evidence = match sets.len() {
-                    0 => Evidence::absent(asked, format!("{status}, an explicit empty list")),
-                    count => Evidence::present(asked, format!("{status}, {count} item{}", plural(count))),
+                    0 => Evidence::absent(query, format!("{status}, an explicit empty list")),
+                    count => Evidence::present(query, format!("{status}, {count} item{}", plural(count))),
                 };
                 return Ok(Fetched { sets, lives, evidence: vec![evidence] });
             };
-            let url = paging.next_url(&asked.url, &next, &mut seen).map_err(clean)?;
-            (call, hops) = (Call { url, ..asked }, 0);
+            let url = paging.next_url(&sent.url, &next, &mut seen).map_err(clean)?;
+            (call, hops) = (Call { url, ..sent }, 0);
         }
     }
 

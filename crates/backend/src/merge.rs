@@ -72,12 +72,12 @@ impl Backend for Merge {
             reports.push(report);
         }
         let counts: Vec<String> = lists.iter().map(|list| list.len().to_string()).collect();
-        let asked =
+        let steps =
             format!("the {} join of {} items by {}", self.join.as_str(), counts.join(" and "), self.keys.join(", "));
         let sets = join(lists, &self.keys, self.join).map_err(|(index, why)| {
             self.steps.secrets().clean(&BackendError::invalid_output(why)).within(self.steps.label(index))
         })?;
-        Ok(self.steps.conclude(Outcome::of_list(sets, asked, "nothing is left"), reports, query.ttl))
+        Ok(self.steps.conclude(Outcome::of_list(sets, steps, "nothing is left"), reports, query.ttl))
     }
 
     fn nature(&self) -> &Nature {

@@ -1,7 +1,7 @@
 //! Holds manifests that lose resources though nothing changed: the same tree and the same variables as the last time.
 //!
 //! Vault is away, a registry answers with half a list: the plugin prints less, and Argo CD would delete the rest. New inputs may delete. It
-//! knows the last manifests of each Application in memory only, so a restart forgets them.
+//! has the last manifests of each Application in memory only, so a restart forgets them.
 
 pub(crate) mod inputs;
 pub(crate) mod resources;

@@ -231,10 +231,8 @@ pub struct Evidence {
     /// Whether the item exists.
     pub verdict: Verdict,
     /// The query in words: `the manifest of registry.example.com/org/front:main`.
-    #[serde(rename = "asked")]
     pub query: String,
     /// The answer in words: `404, the registry has no such tag or no such repository`.
-    #[serde(rename = "answered")]
     pub answer: String,
 }
 

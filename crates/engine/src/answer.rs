@@ -187,7 +187,7 @@ impl Engine {
             Some((entry, Freshness::StaleIfError(stale))) => {
                 self.known.answers.used(key);
                 self.note_served(resolved, &entry, now);
-                let answer = Box::pin(self.ask(resolved, now)).await;
+                let answer = Box::pin(self.wait_for_run(resolved, now)).await;
                 answer.or_else(|unknown| {
                     let (entry, stale) = self.stored_meanwhile(resolved).unwrap_or((entry, stale));
                     Ok(fallback(route, entry, stale, unknown))
@@ -195,7 +195,7 @@ impl Engine {
             }
             None | Some((_, Freshness::Expired)) => {
                 self.prefetch(resolved, None, now);
-                let answer = Box::pin(self.ask(resolved, now)).await;
+                let answer = Box::pin(self.wait_for_run(resolved, now)).await;
                 answer
                     .or_else(|unknown| self.follow(resolved, unknown, now))
                     .map_err(|unknown| Unknown { unusable: self.unusable(resolved), ..unknown })
@@ -223,7 +223,7 @@ impl Engine {
 
     /// Waits for a run of the backend, unless the last run failed just now. Callers box this future, so that a cache hit does
     /// not pay for its size.
-    pub(crate) async fn ask(&self, resolved: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
+    pub(crate) async fn wait_for_run(&self, resolved: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
         let metrics = &resolved.route.metrics;
         if let Some(backoff) = self.backoff(&resolved.key, now) {
             metrics.failing.inc();

@@ -129,7 +129,7 @@ impl Run {
     pub(crate) async fn run(&self, known: &EngineState, number: u64, clock: &dyn Clock) -> Ended {
         let began = clock.now();
         let started = StdInstant::now();
-        let result = self.resolve(self.before(known)).await.and_then(|found| self.check_trust(found));
+        let result = self.fetch(self.before(known)).await.and_then(|found| self.check_trust(found));
         let took = started.elapsed();
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => OutcomeKind::Absent,
@@ -179,23 +179,23 @@ impl Run {
         Before { own: note(&self.resolved.key), lineage }
     }
 
-    async fn resolve(&self, before: Before) -> Result<Found, Failure> {
-        resolve_in_time(&self.resolved, before).await
+    async fn fetch(&self, before: Before) -> Result<Found, Failure> {
+        fetch_in_time(&self.resolved, before).await
     }
 }
 
 /// Calls the backend of `resolved` once. Uses no stored answer, stores nothing, and checks nothing.
 pub async fn try_out(resolved: &ResolvedQuery) -> Result<Vec<ParameterSet>, Failure> {
-    let found = resolve_in_time(resolved, resolved.query.before.clone()).await;
+    let found = fetch_in_time(resolved, resolved.query.before.clone()).await;
     found.map(|found| found.sets)
 }
 
-pub(crate) async fn resolve_in_time(resolved: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
+pub(crate) async fn fetch_in_time(resolved: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
     let margin = MARGIN.min(resolved.route.deadline / 10);
     let until = resolved.query.deadline.checked_sub(margin).unwrap_or(resolved.query.deadline);
     let deadline = until.checked_sub(margin).unwrap_or(until);
     let query = Query { deadline, ttl: resolved.route.policy.ttl(), before, ..resolved.query.clone() };
-    let run = AssertUnwindSafe(resolve(&resolved.route, &query)).catch_unwind();
+    let run = AssertUnwindSafe(fetch(&resolved.route, &query)).catch_unwind();
     match timeout_at(until, run).await {
         Ok(Ok(result)) => result.map_err(Failure::Backend),
         Ok(Err(_)) => Err(Failure::Crashed),
@@ -203,7 +203,7 @@ pub(crate) async fn resolve_in_time(resolved: &ResolvedQuery, before: Before) ->
     }
 }
 
-async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
+async fn fetch(route: &Route, query: &Query) -> Result<Found, BackendError> {
     let fetched = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
     let Outcome { sets, evidence, lasting, note } = fetched.await?;
     let sets = route.shape.apply(sets, query).await?;

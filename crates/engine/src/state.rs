@@ -3,7 +3,7 @@
 pub(crate) mod baselines;
 pub mod notices;
 pub(crate) mod requesters;
-pub mod served;
+pub mod set_counts;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -18,7 +18,7 @@ use crate::{
     state::{
         baselines::{Baselines, last_answer},
         notices::Notices,
-        served::Served,
+        set_counts::Served,
     },
 };
 use domain::clock::Timestamp;
@@ -80,9 +80,10 @@ impl EngineState {
             found => found,
         };
         let own = read(&lineage, &key)?;
-        let mut others = resolved.other_keys();
+        // Each other key takes a hash, and is needed only without a baseline under the own one.
+        let mut others = own.is_none().then(|| resolved.other_keys()).into_iter().flatten();
         let other = loop {
-            let Some(OtherKeys { key, lineage }) = others.next().filter(|_| own.is_none()) else { break None };
+            let Some(OtherKeys { key, lineage }) = others.next() else { break None };
             if let Some(baseline) = read(&lineage, &key)? {
                 break Some(baseline);
             }

@@ -15,7 +15,7 @@ use simulate::{
 const DAYS: f64 = 1.5;
 
 /// The arguments.
-struct Asked {
+struct Options {
     seed: Option<Seed>,
     first: u64,
     seeds: u64,
@@ -24,23 +24,23 @@ struct Asked {
     is_quick: bool,
 }
 
-fn asked() -> Result<Asked, String> {
-    let mut asked = Asked { seed: None, first: 1, seeds: u64::MAX, hours: f64::MAX, days: DAYS, is_quick: false };
+fn options() -> Result<Options, String> {
+    let mut options = Options { seed: None, first: 1, seeds: u64::MAX, hours: f64::MAX, days: DAYS, is_quick: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--no-shrink" {
-            asked.is_quick = true;
+            options.is_quick = true;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         let number = |value: &str| value.parse::<f64>().map_err(|error| format!("{word} {value}: {error}"));
         let whole = |value: &str| value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"));
         match &*word {
-            "--seed" => asked.seed = Some(value.parse::<Seed>().map_err(|why| why.to_string())?),
-            "--first" => asked.first = whole(&value)?,
-            "--seeds" => asked.seeds = whole(&value)?,
-            "--hours" => asked.hours = number(&value)?,
-            "--length" => asked.days = number(&value)?,
+            "--seed" => options.seed = Some(value.parse::<Seed>().map_err(|why| why.to_string())?),
+            "--first" => options.first = whole(&value)?,
+            "--seeds" => options.seeds = whole(&value)?,
+            "--hours" => options.hours = number(&value)?,
+            "--length" => options.days = number(&value)?,
             _ => {
                 return Err(format!(
                     "`{word}` is unknown; there are --seed, --first, --seeds, --hours, --length and --no-shrink"
@@ -48,23 +48,23 @@ fn asked() -> Result<Asked, String> {
             }
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
 fn main() -> ExitCode {
-    let asked = match asked() {
-        Ok(asked) => asked,
+    let options = match options() {
+        Ok(options) => options,
         Err(why) => {
             eprintln!("simulate: {why}");
             return ExitCode::from(2);
         }
     };
     let (began, mut simulated) = (Instant::now(), Duration::ZERO);
-    let lasts = Duration::from_secs_f64(asked.days * 86_400.0);
-    let first = asked.seed.map_or(asked.first, |seed| seed.0);
-    let seeds = if asked.seed.is_some() { 1 } else { asked.seeds };
+    let lasts = Duration::from_secs_f64(options.days * 86_400.0);
+    let first = options.seed.map_or(options.first, |seed| seed.0);
+    let seeds = if options.seed.is_some() { 1 } else { options.seeds };
     for number in first..first.saturating_add(seeds) {
-        if began.elapsed().as_secs_f64() > asked.hours * 3600.0 {
+        if began.elapsed().as_secs_f64() > options.hours * 3600.0 {
             break;
         }
         let outcome = match run(Seed(number), lasts) {
@@ -78,9 +78,9 @@ fn main() -> ExitCode {
         let days = simulated.as_secs_f64() / 86_400.0;
         if let Some(violation) = outcome.violation() {
             println!("seed {} FAILS at {:.1} days in all: {}", Seed(number), days, violation.seen);
-            let outcome = if asked.is_quick { Ok(outcome) } else { shrink(outcome) };
+            let outcome = if options.is_quick { Ok(outcome) } else { shrink(outcome) };
             match outcome {
-                Ok(outcome) => println!("{}", outcome.told()),
+                Ok(outcome) => println!("{}", outcome.describe()),
                 Err(error) => eprintln!("simulate: {error}"),
             }
             return ExitCode::from(1);
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
             Seed(number),
             outcome.history.digest()
         );
-        if asked.seed.is_some() {
+        if options.seed.is_some() {
             println!("{:?}", outcome.history.counts());
         }
     }

@@ -51,7 +51,7 @@ impl Drop for Fault {
 }
 
 /// How long the gateway and Argo CD may take to see changes of `set`, once faults have ended: an outdated answer is served for a
-/// while, one is asked for at each requeue, and Argo CD waits three minutes after an error.
+/// while, one is queried at each requeue, and Argo CD waits three minutes after an error.
 fn seen_within(set: Set) -> Duration {
     let route = Duration::from_secs(110 + Settings::stale(set) / 2);
     // Backoffs, and a store that replicas restore.

@@ -213,10 +213,10 @@ impl Plan {
     }
 
     /// The acts, one a line.
-    pub fn told(&self) -> String {
-        let line = |mut told: String, (at, act): &(Duration, Act)| {
-            let _ = writeln!(told, "{}  {act}", shown(*at));
-            told
+    pub fn describe(&self) -> String {
+        let line = |mut text: String, (at, act): &(Duration, Act)| {
+            let _ = writeln!(text, "{}  {act}", shown(*at));
+            text
         };
         self.acts.iter().fold(String::new(), line)
     }

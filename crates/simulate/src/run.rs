@@ -44,7 +44,7 @@ impl Outcome {
     }
 
     /// The failing run in plain sentences: its events, and the violation.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let Some(violation) = self.violation() else { return "no violation\n".to_owned() };
         format!(
             "seed {}: at {}, a violation of\n  {}\n  {}\n\nwhat was done ({:?}):\n{}\nwhat happened at last:\n{}",
@@ -53,7 +53,7 @@ impl Outcome {
             violation.invariant,
             violation.seen,
             self.plan.deployed,
-            self.plan.told(),
+            self.plan.describe(),
             self.history.last(60),
         )
     }

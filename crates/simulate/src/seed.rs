@@ -12,7 +12,7 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
-/// Why a text is no seed of this version.
+/// Why a text is not a seed of this version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSeed {
     /// It has another form.
@@ -25,7 +25,7 @@ impl fmt::Display for NoSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Form(text) => {
-                write!(f, "`{text}` is no seed: write the version and a number, such as `{VERSION}-42`")
+                write!(f, "`{text}` is not a seed: write the version and a number, such as `{VERSION}-42`")
             }
             Self::Version(text) => write!(
                 f,

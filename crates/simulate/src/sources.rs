@@ -96,7 +96,7 @@ impl Sources {
         }
         let text = |name: &str| parameters.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
         let (name, commit) = (text("branch"), text("commit"));
-        // While CI builds a commit, or after it failed, the last build stands in.
+        // While CI builds a commit, or after it failed, the last build is used.
         let built = truth.branch(&name).and_then(|branch| branch.last_passed(&commit, self.history.now()));
         let image = built.map(|built| made(json!({"name": name, "digest": digest(built)})));
         image.into_iter().collect()
@@ -143,7 +143,7 @@ impl Backend for SourceOf {
         };
         let mut dice = self.all.seed.dice((self.set, call));
         let latency = if trouble == Some(Trouble::Slow) { dice.u64(3000..24_000) } else { dice.u64(3..400) };
-        // What it says is of the moment at which it was asked, or of that at which it answers.
+        // Its answer is of the moment at which the request came, or of that at which it answers.
         let early = dice.bool().then(|| self.all.true_sets(self.set, &query.parameters));
         sleep(Duration::from_millis(latency)).await;
         let failed = |kind| Err(BackendError::new(kind, "as the simulation wants it"));

@@ -1,7 +1,7 @@
 //! Distributed traces. The ids of a request go along with all work for it: to upstreams, to programs and into the log. If a
 //! collector is configured, each part of the work becomes a span.
 //!
-//! The span's context belongs to the task and is no argument: code that sends a request or starts a program need not say for
+//! The span's context belongs to the task and is not an argument: code that sends a request or starts a program need not say for
 //! whom. [`carry`] takes the context to another task. A request without a context costs nothing. A span holds names of the
 //! configuration, statuses and counts, never a parameter, a path, a message or a secret.
 

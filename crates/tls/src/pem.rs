@@ -121,7 +121,7 @@ pub fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 /// `cert` and `key`.
 ///
 /// # Errors
-/// When they are no certificate and key, or do not belong together. The text names the files.
+/// When they are not a certificate and a key, or do not belong together. The text names the files.
 pub fn pair(whose: &str, cert: &Path, of_cert: &[u8], key: &Path, of_key: &[u8]) -> Result<CertifiedKey, PemError> {
     let shown = || format!("{whose} certificate {}", cert.display());
     let chain = CertificateDer::pem_slice_iter(of_cert)

@@ -82,7 +82,7 @@ async fn steps(
     drop(head);
     // Only now: a body that arrives slowly must not keep others out.
     let _slot = take_slot(app, &setup)?;
-    let answer = ask(app, &setup, (named, began), &body, &caller, completion).await;
+    let answer = answer(app, &setup, (named, began), &body, &caller, completion).await;
     if answer.is_err() {
         note(&setup, named, &body, completion);
     }
@@ -113,7 +113,7 @@ fn take_slot<'a>(app: &'a App, setup: &Setup) -> Result<app::RequestSlot<'a>, Ap
 }
 
 /// All steps after the body was read.
-async fn ask(
+async fn answer(
     app: &App,
     setup: &Setup,
     (named, began): (Option<&str>, Instant),
@@ -128,7 +128,7 @@ async fn ask(
             admit_again(&resolved, caller, completion)?;
             resolved
         }
-        None => resolve(setup, (named, began), body, caller, completion).await?,
+        None => read_query(setup, (named, began), body, caller, completion).await?,
     };
     let resolved = Arc::new(resolved);
     completion.key = Some(resolved.key);
@@ -145,7 +145,7 @@ async fn ask(
 }
 
 /// The query of a request: its route, and its parameters as the backend gets them.
-async fn resolve(
+async fn read_query(
     setup: &Setup,
     (named, began): (Option<&str>, Instant),
     body: &[u8],
@@ -167,7 +167,7 @@ async fn resolve(
     Ok(ResolvedQuery::new(Arc::clone(route), query))
 }
 
-/// The checks of [`resolve`] that depend on the caller, for a request whose bytes came before, maybe from another caller.
+/// The checks of [`read_query`] that depend on the caller, for a request whose bytes came before, maybe from another caller.
 fn admit_again(resolved: &ResolvedQuery, caller: &Caller, completion: &mut Completion) -> Result<(), ApiError> {
     let (route, application_set) = (&resolved.route, &resolved.query.application_set);
     completion.application_set = Some(Arc::clone(application_set));

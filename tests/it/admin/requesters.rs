@@ -39,20 +39,20 @@ async fn the_application_sets_that_asked_are_listed() {
     }
     assert_eq!(upstream.requests().len(), 1, "all but the first are hits");
     let [answer] = &answers(&app, "").await[..] else { panic!("one answer for all") };
-    assert_eq!((&answer["askedBy"], &answer["applicationSet"]), (&json!(["second", "first"]), &Value::Null));
+    assert_eq!((&answer["requesters"], &answer["applicationSet"]), (&json!(["second", "first"]), &Value::Null));
 
     *body.lock().unwrap() = sets(&[]);
     app.clock.advance(Duration::from_mins(10));
     ask_as(&app, "third").await;
-    assert_eq!(held(&app).await[0]["askedBy"], json!(["third", "second", "first"]));
-    assert_eq!(answers(&app, "").await[0]["held"]["askedBy"], json!(["third", "second", "first"]));
+    assert_eq!(held(&app).await[0]["requesters"], json!(["third", "second", "first"]));
+    assert_eq!(answers(&app, "").await[0]["held"]["requesters"], json!(["third", "second", "first"]));
 }
 
 #[tokio::test]
 async fn an_answer_that_depends_on_its_application_set_lists_only_that_one() {
     let app = gateway().await;
     app.ask("s", json!({})).await;
-    assert_eq!(answers(&app, "?route=s").await[0]["askedBy"], json!(["test"]));
+    assert_eq!(answers(&app, "?route=s").await[0]["requesters"], json!(["test"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +89,7 @@ async fn the_commands_list_and_invalidate_answers_and_name_the_callers() {
     assert!(listed.contains(r#"  fleet-b, fleet-a  {"x":"1"}"#), "{listed}");
     let (_, printed) = run(&["answers", "list", "-o", "json"]);
     assert_eq!(
-        serde_json::from_str::<Value>(&printed).unwrap()["answers"][0]["askedBy"],
+        serde_json::from_str::<Value>(&printed).unwrap()["answers"][0]["requesters"],
         json!(["fleet-b", "fleet-a"])
     );
     assert_eq!(run(&["answers", "list", "--limit", "0"]), (Some(0), "0 of 1; --limit prints more\n".into()));

@@ -50,7 +50,7 @@ async fn the_status_says_what_is_wrong_the_most_dangerous_first() {
     assert_eq!(kinds(&status), ["held", "failing", "fallback", "draining"], "{status:#}");
     let [held, failing, fallback, _] = &status["alerts"].as_array().unwrap()[..] else { panic!() };
     assert_eq!(
-        (&held["severity"], &held["route"], &held["askedBy"]),
+        (&held["severity"], &held["route"], &held["requesters"]),
         (&json!("critical"), &json!("s"), &json!(["test"]))
     );
     assert!(failing["message"].as_str().unwrap().starts_with("callers get an error: "), "{failing}");
@@ -278,7 +278,7 @@ async fn an_explanation_shows_each_step_and_changes_nothing() {
     assert!(unknown["steps"][0]["stderr"].as_str().unwrap().contains("No such file"), "{unknown:#}");
     let after = answers(&app, "").await;
     assert_eq!(after.len(), 1);
-    for key in ["key", "storedAt", "parameterSets", "state", "askedBy"] {
+    for key in ["key", "storedAt", "parameterSets", "state", "requesters"] {
         assert_eq!(before[0][key], after[0][key], "{key}");
     }
     assert_eq!(view(&app, "status").await["alerts"], json!([]));

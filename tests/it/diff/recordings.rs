@@ -24,7 +24,7 @@ async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
     let sets = [json!({"name": "a"})];
     scene.write(
         "questions.json",
-        &json!({"questions": [{"route": "r", "askedBy": asked_by, "sets": sets}]}).to_string(),
+        &json!({"questions": [{"route": "r", "requesters": asked_by, "sets": sets}]}).to_string(),
     );
     scene.write(
         "next.yaml",
@@ -54,7 +54,7 @@ async fn questions_are_recorded_and_compared_later() {
     let both = scene.diff_against("current.yaml", &["--questions", "saved.json"]);
     both.says(0, &["~ changed  a", "+ added    e", "3 parameter sets added, 0 removed, 1 changed"]);
     // Questions that somebody wrote.
-    scene.write("mine.yaml", "questions:\n- { route: r, askedBy: [fleet], input: { x: y } }\n");
+    scene.write("mine.yaml", "questions:\n- { route: r, requesters: [fleet], input: { x: y } }\n");
     scene
         .diff_against("current.yaml", &["--questions", "mine.yaml"])
         .says(0, &["ApplicationSet fleet", "+ added    b"]);
@@ -92,7 +92,7 @@ async fn the_namespace_of_a_call_is_recorded() {
     }
     let list = app.operate("/admin/questions", None).await.json();
     let mut names: Vec<&str> =
-        list["questions"][0]["askedBy"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        list["questions"][0]["requesters"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     names.sort_unstable();
     assert_eq!((list["questions"].as_array().unwrap().len(), names), (1, vec!["argocd/one", "teams/one"]), "{list}");
 }
@@ -114,7 +114,7 @@ async fn the_list_of_questions_follows_the_contract() {
     app.ask("n", json!({"x": [1, null]})).await;
     let (_, list) = listed("").await;
     let [answered, failed] = &list["questions"].as_array().unwrap()[..] else { panic!("{list}") };
-    assert_eq!((&answered["sets"], &answered["askedBy"]), (&json!([{"name": "a"}]), &json!(["test"])));
+    assert_eq!((&answered["sets"], &answered["requesters"]), (&json!([{"name": "a"}]), &json!(["test"])));
     assert_eq!((failed.get("sets"), failed["failing"].is_string()), (None, true));
     // What is held is not what callers were given.
     std::fs::write(app.folder.path().join("answer"), "[]").unwrap();

@@ -22,7 +22,7 @@ fn fixed(before: &Value, next: &Value, guard: &Value) -> Done {
     let folder = tempfile::tempdir().unwrap();
     let route = json!({"name": "r", "guard": guard, "backend": {"fixed": {"parameters": next}}});
     std::fs::write(folder.path().join("next.yaml"), config(&json!([route]), "")).unwrap();
-    let questions = json!({"questions": [{"route": "r", "askedBy": ["one"], "sets": before}]});
+    let questions = json!({"questions": [{"route": "r", "requesters": ["one"], "sets": before}]});
     std::fs::write(folder.path().join("questions.json"), questions.to_string()).unwrap();
     run(folder.path(), &["diff", "-c", "next.yaml", "--against", "questions.json"])
 }

@@ -34,7 +34,7 @@ async fn announced_parameters_are_the_parameters_of_the_route() {
         assert_eq!(sets(&reply), r#"[{"size":"small in eu"}]"#);
     }
     assert_eq!(sets(&app.ask("r", json!({"size": "large"})).await), r#"[{"size":"large in eu"}]"#);
-    refused(&app.ask("r", json!({"sise": "x"})).await, 422, "invalid_input", "this route knows: region, size");
+    refused(&app.ask("r", json!({"sise": "x"})).await, 422, "invalid_input", "this route has: region, size");
     assert_eq!(run_count(&app), 1);
     // After a minute the command runs again.
     std::fs::write(app.folder.path().join("list"), r#"[{"name": "size", "required": true}]"#).unwrap();

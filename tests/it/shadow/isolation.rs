@@ -166,8 +166,11 @@ async fn commands_never_ask_the_candidate() {
     scene.answer(&json!([app_set("a", "1")]), &json!([app_set("a", "2")]));
     let file = write(&scene, &folder);
     let questions = folder.path().join("questions.json");
-    std::fs::write(&questions, r#"{"questions": [{"route": "r", "byMatch": false, "askedBy": ["a"], "input": {}}]}"#)
-        .unwrap();
+    std::fs::write(
+        &questions,
+        r#"{"questions": [{"route": "r", "byMatch": false, "requesters": ["a"], "input": {}}]}"#,
+    )
+    .unwrap();
     let run = |arguments: &[&str]| {
         let output = command().args(arguments).arg("-c").arg(&file).output().unwrap();
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()

@@ -52,7 +52,7 @@ pub(super) enum LocalKeysError {
     /// The secret cannot be read.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// They are no keys for the issuer's algorithms.
+    /// They are not keys for the issuer's algorithms.
     #[error("{place}: {cause}")]
     Unusable {
         /// The file, or the reference to the secret.

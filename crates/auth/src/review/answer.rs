@@ -32,7 +32,7 @@ pub(super) enum ReviewError {
     #[error("the answer is not a TokenReview: {0}")]
     Form(#[source] DocumentError),
     /// The user has no usable name. This is the beginning of the name.
-    #[error("the answer is no TokenReview: the user's name is `{0}`")]
+    #[error("the answer is not a TokenReview: the user's name is `{0}`")]
     UserName(String),
 }
 

@@ -180,7 +180,7 @@ pub fn headers() -> HeaderMap {
 /// The URL `api` of the configuration, or that of GitHub's own API.
 ///
 /// # Errors
-/// When `api` is not a URL that can be asked.
+/// When `api` is not a URL of a host.
 pub(crate) fn api_url(api: Option<&str>) -> Result<Url, UrlError> {
     fixed_url(api.unwrap_or(GITHUB))
 }

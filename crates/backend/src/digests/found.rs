@@ -104,8 +104,8 @@ impl FoundImage {
         let Some(mut parts) = parts else { return Ok(verdict) };
         verdict.state = ImageState::Unfit;
         if let Some(lacking) = lacking {
-            let asked = format!("its platforms under {tag}");
-            verdict.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
+            let query = format!("its platforms under {tag}");
+            verdict.evidence.push(Evidence::absent(query, format!("it has none for {lacking}")));
             return Ok(verdict);
         }
         if !rules.proves_commits && !check_labels(&checked, rules, &tag, &mut verdict)? {
@@ -161,23 +161,23 @@ fn check_proof(
     tag: &str,
     verdict: &mut ImageVerdict,
 ) -> Result<Option<(ProofKey, Arc<Proven>)>, Refused> {
-    let asked = rules.proof_name();
+    let query = rules.proof_name();
     let (key, proven) = match signature {
         None => return Ok(None),
         Some(SignatureVerdict::Proven(key, proven)) => (key, proven),
         Some(SignatureVerdict::NotYet(why)) => {
-            verdict.evidence.push(Evidence::absent(asked, why));
+            verdict.evidence.push(Evidence::absent(query, why));
             return Err(Refused);
         }
         Some(SignatureVerdict::Bad(why)) => {
             verdict.state = ImageState::Bad;
-            verdict.evidence.push(Evidence::refused(asked, why));
+            verdict.evidence.push(Evidence::refused(query, why));
             return Err(Refused);
         }
     };
-    verdict.evidence.push(Evidence::present(asked, format!("signed by {}", proven.signer)));
+    verdict.evidence.push(Evidence::present(query, format!("signed by {}", proven.signer)));
     let Some(commit) = &proven.commit else { return Ok(Some((key, proven))) };
-    let asked = format!("its revision under {tag}");
+    let query = format!("its revision under {tag}");
     if let Some(other) = label(checked).find(|label| commit.is_contradicted_by(label)) {
         let shown: String = other.chars().take(64).collect();
         let why = format!(
@@ -185,11 +185,11 @@ fn check_proof(
             shown.escape_debug()
         );
         verdict.state = ImageState::Bad;
-        verdict.evidence.push(Evidence::refused(asked, why));
+        verdict.evidence.push(Evidence::refused(query, why));
         return Err(Refused);
     }
     let spoken = if label(checked).next().is_some() { "its label agrees" } else { "it has no label" };
-    verdict.evidence.push(Evidence::present(asked, format!("{commit}, by its signed provenance; {spoken}")));
+    verdict.evidence.push(Evidence::present(query, format!("{commit}, by its signed provenance; {spoken}")));
     Ok(Some((key, proven)))
 }
 
@@ -204,7 +204,7 @@ fn check_labels(
     verdict: &mut ImageVerdict,
 ) -> Result<bool, BackendError> {
     let Some(expected) = rules.expected else { return Ok(true) };
-    let asked = format!("its revision under {tag}");
+    let query = format!("its revision under {tag}");
     // The proof, which was not read yet, takes the place of a missing label.
     let policy = if rules.proves_commits && rules.policy == RevisionPolicy::Require {
         RevisionPolicy::Prefer
@@ -213,10 +213,10 @@ fn check_labels(
     };
     for contents in checked {
         let matched = revision::check(policy, expected, contents, tag, rules.is_ci_done);
-        match matched.map_err(|error| unclear(&asked, error))? {
-            RevisionMatch::Fits(answered) => verdict.evidence.push(Evidence::present(&asked, answered)),
+        match matched.map_err(|error| unclear(&query, error))? {
+            RevisionMatch::Fits(answered) => verdict.evidence.push(Evidence::present(&query, answered)),
             RevisionMatch::Other(why) => {
-                verdict.evidence.push(Evidence::absent(asked, why));
+                verdict.evidence.push(Evidence::absent(query, why));
                 return Ok(false);
             }
         }
@@ -236,7 +236,7 @@ pub(super) fn first_value(contents: &[Arc<Contents>], field: fn(&Contents) -> &O
 }
 
 /// `error`, with the query as evidence.
-pub(super) fn unclear(asked: &str, mut error: BackendError) -> BackendError {
-    error.evidence = vec![Evidence::unknown(asked, error.message.as_str())];
+pub(super) fn unclear(query: &str, mut error: BackendError) -> BackendError {
+    error.evidence = vec![Evidence::unknown(query, error.message.as_str())];
     error
 }

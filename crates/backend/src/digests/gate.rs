@@ -63,7 +63,7 @@ pub trait SystemConfig {
     }
 
     /// Whether the verdict names its commit.
-    fn knows_commit(&self) -> bool {
+    fn names_commit(&self) -> bool {
         true
     }
 }
@@ -114,11 +114,11 @@ macro_rules! ci_systems {
 
             /// Whether the verdict names its commit.
             #[must_use]
-            pub(crate) fn knows_commit(&self) -> bool {
+            pub(crate) fn names_commit(&self) -> bool {
                 match self {
-                    $(Self::$variant(config) => config.knows_commit(),)+
-                    Self::All(members) => members.iter().any(Self::knows_commit),
-                    Self::Any(members) => members.iter().all(Self::knows_commit),
+                    $(Self::$variant(config) => config.names_commit(),)+
+                    Self::All(members) => members.iter().any(Self::names_commit),
+                    Self::Any(members) => members.iter().all(Self::names_commit),
                 }
             }
 

@@ -211,7 +211,7 @@ impl Backend for List {
         if names.is_empty() {
             return Ok(Outcome::of_list(Vec::new(), "the catalogue", "no repository fits"));
         }
-        let evidence = names.into_iter().zip(&selected).flat_map(|(asked, kept)| kept.evidence(asked));
+        let evidence = names.into_iter().zip(&selected).flat_map(|(subject, kept)| kept.evidence(subject));
         let evidence = evidence.collect();
         let mut notes = Notes::default();
         let mut sets = Vec::new();

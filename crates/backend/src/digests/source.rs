@@ -162,12 +162,12 @@ impl Image {
                 self.find_in_registry(&reference, lookup).await
             }
             ImageSource::Layout { layout, .. } => {
-                let asked = format!("the manifest of {text} in {}", layout.folder().display());
-                let digest = layout.digest(&text).await.map_err(|error| unclear(&asked, error))?;
+                let query = format!("the manifest of {text} in {}", layout.folder().display());
+                let digest = layout.digest(&text).await.map_err(|error| unclear(&query, error))?;
                 let tag = text.rsplit_once(':').map_or(text.as_str(), |(_, tag)| tag).to_owned();
                 let evidence = match &digest {
-                    Some(digest) => Evidence::present(asked, digest.as_str()),
-                    None => Evidence::absent(asked, "the index names none"),
+                    Some(digest) => Evidence::present(query, digest.as_str()),
+                    None => Evidence::absent(query, "the index names none"),
                 };
                 let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
                 Ok(FoundImage::unopened(parts, tag, is_tied, evidence))
@@ -180,20 +180,20 @@ impl Image {
         reference: &Reference,
         lookup: &ImageLookup<'_>,
     ) -> Result<FoundImage, BackendError> {
-        let (asked, is_tied) = (format!("the manifest of {}", reference.text()), self.needs_commit());
+        let (query, is_tied) = (format!("the manifest of {}", reference.text()), self.needs_commit());
         let (required, platform) = self.wanted(lookup.context).await?;
         let tag = reference.tag.clone().unwrap_or_default();
         let max_age = if lookup.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(lookup.ttl) } else { COMMIT_TAG };
         let patience = Patience { deadline: lookup.deadline, max_age, joins: !lookup.must_ask };
-        let result = lookup.registries.look_up(reference, patience).await.map_err(|error| unclear(&asked, error))?;
+        let result = lookup.registries.look_up(reference, patience).await.map_err(|error| unclear(&query, error))?;
         let Target { digest, .. } = match result {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
-                let evidence = Evidence::absent(asked, missing.as_str());
+                let evidence = Evidence::absent(query, missing.as_str());
                 return Ok(FoundImage::unopened(None, tag, is_tied, evidence));
             }
         };
-        let evidence = Evidence::present(&asked, digest.as_str());
+        let evidence = Evidence::present(&query, digest.as_str());
         if !self.is_opened {
             let parts = parts(reference, digest.as_str());
             let image = Some(signed(reference, [Some(digest), None]));

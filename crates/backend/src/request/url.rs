@@ -1,4 +1,4 @@
-//! The URL of a request. Only hosts that the configuration names are asked, and no value can leave the configured path.
+//! The URL of a request. It goes only to hosts that the configuration names, and no value can leave the configured path.
 
 mod allowed_host;
 mod path;

@@ -9,7 +9,7 @@ const HEAD: usize = 5;
 /// The largest message, in bytes. Argo CD sends the archive in messages of `ARGOCD_CMP_CHUNK_SIZE`, 1 KiB by default.
 pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
-/// Bytes of a call that are no message yet.
+/// Bytes of a call that are not a message yet.
 #[derive(Debug, Default)]
 pub(crate) struct Framing {
     received: BytesMut,

@@ -8,7 +8,7 @@ pub(super) struct ServerReflectionRequest {
     /// Repeated in the answer.
     #[prost(string, tag = "1")]
     pub(super) host: String,
-    /// What is asked for.
+    /// What the client wants to know.
     #[prost(oneof = "Question", tags = "3, 4, 5, 6, 7")]
     pub(super) question: Option<Question>,
 }

@@ -83,7 +83,7 @@ static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Tokens of well-known services, after a character that is no part of a word. Long ones are unmistakable anywhere.
+/// Tokens of well-known services, after a character that is not part of a word. Long ones are unmistakable anywhere.
 static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?x)(?:^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2}|\\[nrt])(

@@ -213,7 +213,7 @@ impl Guard {
 
     /// Why an answer with `count` sets is held if the baseline's record is lost.
     fn unknown(&self, count: usize) -> Option<String> {
-        const LOST: &str = "while it is not known any more what was there before, as its record is lost";
+        const LOST: &str = "and the record of the previous answer is lost";
         if count == 0 {
             return (!self.allows_empty()).then(|| format!("an empty list, {LOST}"));
         }

@@ -96,7 +96,7 @@ impl Engine {
             && let Some(resolved) = live(routes, &held.question)
         {
             self.known.failing.recovered(&resolved.key);
-            unknown = self.ask(&Arc::new(resolved), self.clock.now()).await.err();
+            unknown = self.wait_for_run(&Arc::new(resolved), self.clock.now()).await.err();
             self.known.notices.send(held.key, &held.question, || What::Released);
         }
         Ok(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })

@@ -12,7 +12,7 @@ use crate::{
     guard::{Baseline, Standing, Verdict},
     operators::Overview,
     route::ResolvedQuery,
-    run::{Found, resolve_in_time},
+    run::{Found, fetch_in_time},
 };
 use domain::{
     clock::Timestamp,
@@ -59,7 +59,7 @@ impl Engine {
         let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());
         let before = Before { own: note(&stored.own), lineage: note(&stored.lineage) };
         let (began, started) = (self.clock.now(), StdInstant::now());
-        let result = resolve_in_time(resolved, before).await;
+        let result = fetch_in_time(resolved, before).await;
         let took = started.elapsed();
         let now = self.clock.now();
         let (found, refused, identity) = match result {

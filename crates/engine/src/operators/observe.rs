@@ -6,7 +6,7 @@ use crate::{
     answer::Engine,
     cache::Usage,
     route::{Route, RouteTable},
-    state::served::ServedNow,
+    state::set_counts::ServedNow,
 };
 use telemetry::metrics::{LimitUse, SharedLimit};
 

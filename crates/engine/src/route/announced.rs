@@ -135,7 +135,7 @@ mod tests {
         };
         assert_eq!(accept(json!({})), Ok(json!({"zone": 1, "sizes": ["s"]})));
         assert_eq!(accept(json!({"zone": "2", "sizes": []})), Ok(json!({"zone": 2, "sizes": []})));
-        assert!(accept(json!({"other": 1})).unwrap_err().contains("this route knows: zone, sizes"));
+        assert!(accept(json!({"other": 1})).unwrap_err().contains("this route has: zone, sizes"));
     }
 
     #[test]

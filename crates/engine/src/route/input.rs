@@ -135,7 +135,7 @@ pub enum ParameterError {
         title: String,
     },
     /// The call has parameters that are not declared.
-    #[error("unknown parameter `{}`; this route knows: {known}", .names.escape_debug())]
+    #[error("unknown parameter `{}`; this route has: {known}", .names.escape_debug())]
     Unknown {
         /// Some of their names.
         names: String,
@@ -304,7 +304,7 @@ mod tests {
             "parameter `branch`: `A` does not match `[a-z/0-9-]+`",
             "parameter `n`: must be a number, is a string",
             "parameter `all`: must be a boolean, is a number",
-            "unknown parameter `zone`; this route knows: branch, n, all, list, map",
+            "unknown parameter `zone`; this route has: branch, n, all, list, map",
         ] {
             assert!(error.contains(part), "{error}");
         }

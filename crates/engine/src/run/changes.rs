@@ -309,14 +309,14 @@ impl Run {
             tracing::warn!(
                 route = &*self.resolved.route.name,
                 application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
-                item = evidence.item, asked = evidence.query, answered = evidence.answer, "refused: it is not what it claims to be"
+                item = evidence.item, query = evidence.query, answer = evidence.answer, "refused: it is not what it claims to be"
             );
             return;
         }
         tracing::info!(
             route = &*self.resolved.route.name,
             application_set = self.resolved.question.application_set.as_deref(), key = %self.resolved.key,
-            item = evidence.item, asked = evidence.query, answered = evidence.answer,
+            item = evidence.item, query = evidence.query, answer = evidence.answer,
             "{}", evidence.verdict.as_str()
         );
     }

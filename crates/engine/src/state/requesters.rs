@@ -66,7 +66,6 @@ pub(crate) struct Requester {
     /// When it last sent it, to the hour.
     pub at: Timestamp,
     /// The answer that it was served.
-    #[serde(rename = "given")]
     pub served: Fingerprint,
 }
 

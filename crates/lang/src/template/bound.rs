@@ -1,5 +1,5 @@
 //! An upper bound of the memory that rendering a template takes, in bytes, computed before it is rendered. A template with a small bound
-//! is rendered in the gateway's own process, all others in an evaluator. minijinja's fuel is no such limit: it counts
+//! is rendered in the gateway's own process, all others in an evaluator. minijinja's fuel is not such a limit: it counts
 //! instructions, and one instruction can make gigabytes.
 //!
 //! The template's syntax tree becomes a formula over the sizes of its variables. An element without a rule, such as `range` and

@@ -143,7 +143,7 @@ impl Helpers {
         }))
     }
 
-    /// What the helper wrote when it was asked for `server`, and how it ended.
+    /// What the helper wrote for `server`, and how it ended.
     async fn run(
         &self,
         name: &str,

@@ -186,7 +186,7 @@ impl Queue {
     }
 
     /// Records the end of a recheck; `pushed` is whether its answer contains the digests that its events pushed. If the answer does not yet
-    /// contain all of them, and no new event came, the recheck is repeated later, since the source may be behind. If the source asked for a
+    /// contain all of them, and no new event came, the recheck is repeated later, since the source may be behind. If the source demanded a
     /// pause, it is repeated after the pause. Returns the deliveries for which all rechecks are over.
     pub(super) fn ended(
         &mut self,

@@ -10,7 +10,7 @@ fn hold(seeds: std::ops::RangeInclusive<u64>) {
     let mut outcomes = Vec::new();
     for number in seeds {
         let outcome = run(Seed(number), LASTS).unwrap();
-        assert!(outcome.violation().is_none(), "{}", shrink(outcome).unwrap().told());
+        assert!(outcome.violation().is_none(), "{}", shrink(outcome).unwrap().describe());
         outcomes.push(outcome);
     }
 }
@@ -43,7 +43,7 @@ fn a_damaged_file_of_a_replica_says_nothing_of_what_is_new_to_the_store() {
     let plan =
         Plan { acts, deployed: Deployed::ReplicasWithFiles(2), lasts: 8 * hour, ..Plan::of(Seed(1), Duration::ZERO) };
     let outcome = run_plan(&plan).unwrap();
-    assert!(outcome.violation().is_none(), "{}", outcome.told());
+    assert!(outcome.violation().is_none(), "{}", outcome.describe());
 }
 
 #[test]
@@ -59,16 +59,16 @@ fn one_seed_is_one_history() {
 fn a_run_in_which_nothing_happens_has_tried_too_little() {
     let quiet = Plan { acts: Vec::new(), ..Plan::of(Seed(1), Duration::from_hours(24)) };
     let outcome = run_plan(&quiet).unwrap();
-    assert!(outcome.violation().is_none(), "{}", outcome.told());
+    assert!(outcome.violation().is_none(), "{}", outcome.describe());
     check_what_was_tried(&outcome);
-    assert!(outcome.told().contains("too little was tried"), "{}", outcome.told());
+    assert!(outcome.describe().contains("too little was tried"), "{}", outcome.describe());
 }
 
 #[test]
 fn a_plan_is_told_in_sentences_and_shrinks_to_what_matters() {
     let plan = Plan::of(Seed(3), Duration::from_hours(6));
-    let told = plan.told();
-    assert_eq!(told.lines().count(), plan.acts.len());
+    let described = plan.describe();
+    assert_eq!(described.lines().count(), plan.acts.len());
     // A source that says the same wrong thing for most of an hour is believed.
     let lie = Act::Source(Set::Tenants, Trouble::LosesMost, 3000);
     let beside = |minutes: u64| (Duration::from_mins(minutes), Act::Refresh(Set::Edges));
@@ -76,6 +76,6 @@ fn a_plan_is_told_in_sentences_and_shrinks_to_what_matters() {
     let plan = Plan { acts, ..plan };
     let failed = run_plan(&plan).unwrap();
     let small = shrink(failed).unwrap();
-    assert_eq!(small.plan.acts.iter().map(|(_, act)| act).collect::<Vec<_>>(), [&lie], "{}", small.told());
-    assert!(small.told().contains("is deleted, and it was there all the last hour"), "{}", small.told());
+    assert_eq!(small.plan.acts.iter().map(|(_, act)| act).collect::<Vec<_>>(), [&lie], "{}", small.describe());
+    assert!(small.describe().contains("is deleted, and it was there all the last hour"), "{}", small.describe());
 }

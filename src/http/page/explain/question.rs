@@ -44,7 +44,7 @@ impl QuestionForm {
         if text.starts_with('{') {
             return match document::parse(text.as_bytes())? {
                 Value::Object(fields) => Ok(fields),
-                _ => Err("the parameters are no JSON object".to_owned()),
+                _ => Err("the parameters are not a JSON object".to_owned()),
             };
         }
         let lines = text.lines().filter(|line| !line.trim().is_empty());

@@ -67,7 +67,7 @@ fn step(step: &StepView) -> Markup {
                 }
             }
             @if let Some(error) = &step.error { p.problem { (prose(error)) } }
-            @if let Some(input) = &step.input { details { summary { "Given" (items(input)) } (json(input)) } }
+            @if let Some(input) = &step.input { details { summary { "Input" (items(input)) } (json(input)) } }
             @if let Some(output) = &step.output { details { summary { "Found" (items(output)) } (json(output)) } }
             @if let Some(stderr) = &step.stderr { details { summary { "Written to stderr" } (document(stderr)) } }
         }

@@ -34,7 +34,7 @@ pub(super) async fn concerns(app: Arc<App>, name: &str, headers: &HeaderMap, bod
                     "key": key.to_string(),
                     "route": *question.route,
                     "input": *question.parameters,
-                    "askedBy": app.engine.requesters(question, key),
+                    "requesters": app.engine.requesters(question, key),
                 })
             })
             .collect();

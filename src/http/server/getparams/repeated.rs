@@ -113,18 +113,18 @@ impl io::Write for Lines {
 struct Gateway {
     app: Arc<App>,
     clock: Arc<Standing>,
-    knows_repeats: bool,
+    has_repeats: bool,
 }
 
 /// All that a call leaves behind, without ids and times.
 type Seen = (u16, Vec<(String, String)>, String, String);
 
 impl Gateway {
-    fn new(knows_repeats: bool) -> Self {
+    fn new(has_repeats: bool) -> Self {
         let clock = Arc::new(Standing(AtomicU64::new(1_000_000)));
         let loaded = Loaded::parse("t.yaml", config(0), BaseDir::default()).unwrap();
         let (app, _) = App::build(loaded, Arc::clone(&clock) as Arc<dyn Clock>, own_program()).unwrap();
-        Self { app: Arc::new(app), clock, knows_repeats }
+        Self { app: Arc::new(app), clock, has_repeats }
     }
 
     fn reload(&self, version: usize) {
@@ -133,7 +133,7 @@ impl Gateway {
     }
 
     fn call(&self, runtime: &Runtime, path: Option<&str>, token: &str, body: &str) -> Seen {
-        if !self.knows_repeats {
+        if !self.has_repeats {
             self.app.setup().repeats.forget();
         }
         let lines = Lines::default();

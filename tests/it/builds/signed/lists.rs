@@ -252,7 +252,7 @@ async fn a_forged_tag_is_refused() {
     let answers = app.operate("/admin/answers", None).await.json();
     let evidence = answers["answers"][0]["evidence"].as_array().unwrap();
     assert!(
-        evidence[1]["verdict"] == "refused" && evidence[1]["asked"].as_str().unwrap().contains("2.0.0"),
+        evidence[1]["verdict"] == "refused" && evidence[1]["query"].as_str().unwrap().contains("2.0.0"),
         "{answers}"
     );
 }

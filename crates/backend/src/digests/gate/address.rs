@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn a_next_page_belongs_to_the_same_list() {
         let from = Url::parse("https://h.example/api/v4/projects/g%2Fa/pipelines?sha=1").unwrap();
-        for (link, asked) in [
+        for (link, expected) in [
             ("https://h.example/api/v4/projects/g%2Fa/pipelines?page=2", "page=2"),
             ("https://h.example:443/api/v4/projects/g%2fa/pipelines?page=3", "page=3"),
             ("?page=4", "page=4"),
         ] {
             let next = follow(&from, link, |_| false).unwrap();
-            assert_eq!((next.path(), next.query()), (from.path(), Some(asked)));
+            assert_eq!((next.path(), next.query()), (from.path(), Some(expected)));
         }
         for link in [
             "https://other.example/api/v4/projects/g%2Fa/pipelines?page=2",

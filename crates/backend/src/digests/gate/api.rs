@@ -53,7 +53,7 @@ impl ForgeApi {
     /// # Errors
     /// When there is no 200 by `deadline`.
     pub async fn get(&self, url: Url, headers: HeaderMap, deadline: Instant) -> Result<Reply, BackendError> {
-        let asked = url.path().to_owned();
+        let path = url.path().to_owned();
         let mut call = Call { headers, revalidate: true, ..Call::get(url, MAX_REPLY_BYTES, deadline) };
         call.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         let reply = self.client.fetch(call).await?;
@@ -64,7 +64,7 @@ impl ForgeApi {
             ),
             _ => reply.refusal(),
         };
-        Err(refusal.within(format_args!("GET {asked}")))
+        Err(refusal.within(format_args!("GET {path}")))
     }
 
     /// The client that reaches it.

@@ -95,7 +95,7 @@ impl SystemConfig for Config {
         Some(remembered(Generic::build(self, building)?, building.context.clock))
     }
 
-    fn knows_commit(&self) -> bool {
+    fn names_commit(&self) -> bool {
         self.sha.is_some()
     }
 }

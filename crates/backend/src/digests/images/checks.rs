@@ -19,7 +19,7 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], building: 
     let is_compared = match policy {
         Some(RevisionPolicy::Require | RevisionPolicy::Prefer) => true,
         Some(RevisionPolicy::Ignore) => false,
-        None => gate.knows_commit(),
+        None => gate.names_commit(),
     };
     if config.provenance.as_ref().is_some_and(|provenance| provenance.commit.is_some() || is_compared) {
         return;
@@ -39,7 +39,7 @@ pub(super) fn check_ties(config: &Config, images: &[(String, Image)], building: 
 /// Notes a problem if the images name a commit, and no key names it.
 fn check_commit(config: &Config, images: &[(String, Image)], building: &mut Building<'_>) {
     let Some(gate) = &config.gate else { return };
-    if config.revision.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
+    if config.revision.is_none() && !gate.names_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
         let why = "the images name a `commit`, and the gate does not know its commit";
         building.error_with_help(why, "give the gate its `sha`, or add `revision: { expect: … }`");
     }

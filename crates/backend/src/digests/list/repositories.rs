@@ -150,9 +150,9 @@ impl fmt::Display for ListedRepository {
     }
 }
 
-fn unclear(asked: &str, answered: &str) -> BackendError {
-    let message = format!("{asked}: {answered}; with `missingRepository: absent` the repository has no tags");
-    BackendError { evidence: vec![Evidence::unknown(asked, answered)], ..BackendError::invalid_output(message) }
+fn unclear(subject: &str, answered: &str) -> BackendError {
+    let message = format!("{subject}: {answered}; with `missingRepository: absent` the repository has no tags");
+    BackendError { evidence: vec![Evidence::unknown(subject, answered)], ..BackendError::invalid_output(message) }
 }
 
 /// Why a text is neither a repository nor a pattern of some. The texts are beginnings of it.

@@ -69,12 +69,12 @@ pub(super) struct Notes {
 }
 
 impl Kept {
-    /// The evidence of the repository, to the query `asked`.
-    pub(super) fn evidence(&self, asked: String) -> Vec<Evidence> {
+    /// The evidence of the repository, to the query `subject`.
+    pub(super) fn evidence(&self, subject: String) -> Vec<Evidence> {
         let selected = match self.tags.len() {
-            0 => Evidence::absent(asked, "no tag is selected"),
-            1 => Evidence::present(asked, "1 tag is selected"),
-            more => Evidence::present(asked, format!("{more} tags are selected")),
+            0 => Evidence::absent(subject, "no tag is selected"),
+            1 => Evidence::present(subject, "1 tag is selected"),
+            more => Evidence::present(subject, format!("{more} tags are selected")),
         };
         let mut evidence = vec![selected];
         // Refused images come first: an operator must act on them.
@@ -204,20 +204,20 @@ impl CheckedTag<'_> {
     async fn check(&self) -> Result<Result<(ProofKey, Arc<Proven>), Evidence>, BackendError> {
         let contents = &self.opened.contents;
         let label = contents.revision.as_deref().map(str::trim).filter(|label| !label.is_empty());
-        let asked = asked(self.signatures, &self.opened.reference);
+        let subject = subject(self.signatures, &self.opened.reference);
         let because = match self.verify(self.signed.commit.as_ref(), label).await? {
             SignatureVerdict::Proven(key, proven) => match (label, &proven.commit) {
                 (Some(label), Some(commit)) if commit.is_contradicted_by(label) => {
                     let shown: String = label.chars().take(64).collect();
                     Evidence::refused(
-                        asked,
+                        subject,
                         format!("its label names {}, and its signed provenance {commit}", shown.escape_debug()),
                     )
                 }
                 _ => return Ok(Ok((key, proven))),
             },
-            SignatureVerdict::NotYet(why) => Evidence::absent(asked, why),
-            SignatureVerdict::Bad(why) => Evidence::refused(asked, why),
+            SignatureVerdict::NotYet(why) => Evidence::absent(subject, why),
+            SignatureVerdict::Bad(why) => Evidence::refused(subject, why),
         };
         self.check_former(&because.answer).await?;
         Ok(Err(because))
@@ -235,12 +235,12 @@ impl CheckedTag<'_> {
         {
             return Ok(());
         }
-        let asked = asked(self.signatures, &self.opened.reference);
+        let subject = subject(self.signatures, &self.opened.reference);
         let message = format!(
-            "{asked}: the image was in the last answer, and is no longer signed as the configuration demands: {why}; sign it again, or name its \
+            "{subject}: the image was in the last answer, and is no longer signed as the configuration demands: {why}; sign it again, or name its \
              key again; to give it up, delete the tag or leave it out with `tags.ignore`"
         );
-        Err(BackendError { evidence: vec![Evidence::unknown(asked, why)], ..BackendError::unavailable(message) })
+        Err(BackendError { evidence: vec![Evidence::unknown(subject, why)], ..BackendError::unavailable(message) })
     }
 
     /// The verdict on the signature of the image, with provenance for `commit`.
@@ -260,14 +260,14 @@ impl CheckedTag<'_> {
             not_signed_for: NOT_SIGNED_FOR,
         };
         self.signatures.verify(&image, of_image).await.map_err(|mut error| {
-            let asked = asked(self.signatures, &self.opened.reference);
-            error.evidence = vec![Evidence::unknown(&*asked, error.message.as_str())];
-            error.within(asked)
+            let subject = subject(self.signatures, &self.opened.reference);
+            error.evidence = vec![Evidence::unknown(&*subject, error.message.as_str())];
+            error.within(subject)
         })
     }
 }
 
-fn asked(signatures: &Signatures, reference: &Reference) -> String {
+fn subject(signatures: &Signatures, reference: &Reference) -> String {
     let what = if signatures.proves_commits() { "the signed provenance" } else { "the signature" };
     format!("{what} of {reference}")
 }

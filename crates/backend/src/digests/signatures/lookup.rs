@@ -64,7 +64,7 @@ impl<'a> SignatureLookup<'a> {
             }
             PolicyVerdict::Unknown(why) => return Err(BackendError::unavailable(why)),
             PolicyVerdict::Absent(why) => {
-                (SignatureVerdict::NotYet(format!("{why} (asked: {})", self.places.join("; "))), None)
+                (SignatureVerdict::NotYet(format!("{why} (queried: {})", self.places.join("; "))), None)
             }
             PolicyVerdict::OtherCommit { commit, why } => (SignatureVerdict::NotYet(why), self.of_label(&commit)?),
             PolicyVerdict::Bad(why) => (SignatureVerdict::Bad(why), None),

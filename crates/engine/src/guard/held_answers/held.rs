@@ -50,14 +50,13 @@ pub struct Held {
     /// How many runs must agree.
     pub wanted: u32,
     /// The time between those runs.
-    #[serde(rename = "apart")]
     pub interval: Duration,
     /// When the first run found it.
     pub since: Timestamp,
     /// When the last agreeing run found it.
     pub seen_at: Timestamp,
     /// When a caller last queried it.
-    #[serde(rename = "asked_at", default = "long_ago")]
+    #[serde(default = "long_ago")]
     pub queried_at: Timestamp,
     /// The findings of the last run, at most [`MAX_EVIDENCE`] entries.
     #[serde(default)]

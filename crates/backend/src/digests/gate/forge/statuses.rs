@@ -57,7 +57,7 @@ impl Required {
         wanted.into_iter().collect::<Option<_>>().map(Self::Listed)
     }
 
-    /// The verdict of `statuses`, which are the whole answer for `commit` to the request `asked`.
+    /// The verdict of `statuses`, which are the whole answer for `commit` to the request `query`.
     ///
     /// # Errors
     /// When a required name is reported in another case.
@@ -65,7 +65,7 @@ impl Required {
         &self,
         statuses: &[ReportedStatus],
         commit: &Commit,
-        asked: &str,
+        query: &str,
         secrets: &Secrets,
     ) -> Result<CiVerdict, BackendError> {
         let mut missing = Vec::new();
@@ -87,11 +87,11 @@ impl Required {
         let state = if missing.is_empty() { worst } else { worst.max(CiState::Pending) };
 
         let mut evidence: Vec<Evidence> =
-            missing.iter().map(|wanted| Evidence::absent(asked, format!("no status `{wanted}` yet"))).collect();
+            missing.iter().map(|wanted| Evidence::absent(query, format!("no status `{wanted}` yet"))).collect();
         if weighed.is_empty() && missing.is_empty() {
-            evidence.push(Evidence::absent(asked, "no status yet"));
+            evidence.push(Evidence::absent(query, "no status yet"));
         }
-        evidence.extend(weighed.iter().map(|status| status.evidence(asked, secrets)));
+        evidence.extend(weighed.iter().map(|status| status.evidence(query, secrets)));
         if evidence.len() > MAX_SHOWN {
             let more = evidence.split_off(MAX_SHOWN - 1);
             evidence.extend(
@@ -111,11 +111,11 @@ impl Required {
 }
 
 impl ReportedStatus {
-    fn evidence(&self, asked: &str, secrets: &Secrets) -> Evidence {
+    fn evidence(&self, query: &str, secrets: &Secrets) -> Evidence {
         let show = |text: &str| secrets.excerpt(text.as_bytes(), MAX_WORD_CHARS);
         let url = self.url.as_deref().map(|url| format!(", {}", secrets.redact(url))).unwrap_or_default();
         let text = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
-        if self.state == CiState::Passed { Evidence::present(asked, text) } else { Evidence::absent(asked, text) }
+        if self.state == CiState::Passed { Evidence::present(query, text) } else { Evidence::absent(query, text) }
     }
 }
 

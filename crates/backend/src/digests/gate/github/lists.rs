@@ -92,7 +92,7 @@ impl Access {
         let statuses = self.all::<CombinedStatus>(repository, &segments, &[("per_page", "100")], deadline).await?;
         if let Some((other, _)) = statuses.iter().find(|(sha, _)| !is(commit, sha)) {
             return Err(BackendError::invalid_output(format!(
-                "GitHub answers about the commit `{}` when asked about {}",
+                "GitHub answers about the commit `{}` to a request about {}",
                 other.chars().take(64).collect::<String>().escape_debug(),
                 commit.short()
             )));

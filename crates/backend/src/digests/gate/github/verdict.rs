@@ -67,18 +67,18 @@ impl ListCheck<'_> {
         }
         if newest.is_empty() {
             if let Some(other) = name.misspelt(entries.iter().flat_map(|entry| &entry.names).map(String::as_str)) {
-                let (asked, why) = (self.asked(&name.to_string()), name.differs_from(other));
-                let evidence = vec![Evidence::unknown(&asked, why.clone())];
-                return vec![Err(BackendError { evidence, ..BackendError::invalid_output(format!("{asked}: {why}")) })];
+                let (query, why) = (self.query(&name.to_string()), name.differs_from(other));
+                let evidence = vec![Evidence::unknown(&query, why.clone())];
+                return vec![Err(BackendError { evidence, ..BackendError::invalid_output(format!("{query}: {why}")) })];
             }
-            let evidence = Evidence::absent(self.asked(&name.to_string()), format!("no {} yet", self.noun()));
+            let evidence = Evidence::absent(self.query(&name.to_string()), format!("no {} yet", self.noun()));
             return vec![Ok(self.verdict(CiState::Pending, evidence, None))];
         }
         newest.into_values().map(|entry| self.verdict_on(entry)).collect()
     }
 
     fn verdict_on(self, entry: &CheckEntry) -> Result<CiVerdict, BackendError> {
-        let asked = self.asked(&entry.group);
+        let query = self.query(&entry.group);
         let which = match entry.attempt {
             1 => format!("{} {}", self.noun(), entry.id),
             attempt => format!("{} {}, attempt {attempt}", self.noun(), entry.id),
@@ -87,14 +87,14 @@ impl ListCheck<'_> {
         match self.state(entry) {
             Ok((state, word)) => {
                 let evidence = match state {
-                    CiState::Passed => Evidence::present(asked, answered(&word)),
-                    CiState::Pending | CiState::Failed => Evidence::absent(asked, answered(&word)),
+                    CiState::Passed => Evidence::present(query, answered(&word)),
+                    CiState::Pending | CiState::Failed => Evidence::absent(query, answered(&word)),
                 };
                 Ok(self.verdict(state, evidence, Some(entry)))
             }
             Err(word) => {
-                let error = BackendError::invalid_output(format!("{asked}: {}", answered(&word)));
-                Err(BackendError { evidence: vec![Evidence::unknown(asked, answered(&word))], ..error })
+                let error = BackendError::invalid_output(format!("{query}: {}", answered(&word)));
+                Err(BackendError { evidence: vec![Evidence::unknown(query, answered(&word))], ..error })
             }
         }
     }
@@ -145,7 +145,7 @@ impl ListCheck<'_> {
         }
     }
 
-    fn asked(self, name: &str) -> String {
+    fn query(self, name: &str) -> String {
         let kind = match self.kind {
             CheckKind::Workflow => "workflow",
             CheckKind::Check => "check",

@@ -38,14 +38,14 @@ pub(super) struct PipelineFilter<'a> {
 }
 
 impl PipelineFilter<'_> {
-    /// The verdict of `pipelines`, which are the whole answer to the request `asked`.
+    /// The verdict of `pipelines`, which are the whole answer to the request `query`.
     ///
     /// # Errors
     /// When the deciding pipeline has an unknown status.
     pub(super) fn check(
         &self,
         pipelines: &[GitlabPipeline],
-        asked: &str,
+        query: &str,
         forge: &Forge,
         secrets: &Secrets,
     ) -> Result<CiVerdict, BackendError> {
@@ -57,7 +57,7 @@ impl PipelineFilter<'_> {
         }
         let commit = Some(self.commit.clone());
         let Some(newest) = newest else {
-            let evidence = vec![Evidence::absent(asked, self.none_of(pipelines, secrets))];
+            let evidence = vec![Evidence::absent(query, self.none_of(pipelines, secrets))];
             let state = CiState::Pending;
             return Ok(CiVerdict { state, commit, is_earlier: false, evidence, run_url: None, built_at: None });
         };
@@ -67,8 +67,8 @@ impl PipelineFilter<'_> {
         let page = run_url.as_deref().map(|url| format!(", {url}")).unwrap_or_default();
         let text = format!("pipeline {}: {}{page}", newest.id, newest.status);
         let evidence = match state {
-            CiState::Passed => Evidence::present(asked, text),
-            CiState::Pending | CiState::Failed => Evidence::absent(asked, text),
+            CiState::Passed => Evidence::present(query, text),
+            CiState::Pending | CiState::Failed => Evidence::absent(query, text),
         };
         // The lists have no time of the end. A pipeline that ended is not updated any more, so that time is used.
         let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != CiState::Pending);

@@ -46,7 +46,7 @@ struct Oracle {
     says: Mutex<Option<CiState>>,
     takes: Duration,
     is_low: AtomicBool,
-    asked: AtomicU64,
+    calls: AtomicU64,
 }
 
 #[async_trait]
@@ -60,7 +60,7 @@ impl System for Oracle {
     fn write_key((): &(), _: &mut RequestKey) {}
 
     async fn check(&self, (): &(), deadline: Instant) -> Result<CiVerdict, BackendError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         let says = *self.says.lock().unwrap();
         timeout_at(deadline, sleep(self.takes)).await.map_err(|_| BackendError::timeout("too slow"))?;
         let state = says.ok_or_else(|| BackendError::unavailable("x"))?;
@@ -82,8 +82,8 @@ impl GateContext {
     fn new(takes: Duration) -> Self {
         let hands = Arc::new(Hands::default());
         let clock: Arc<dyn Clock> = hands.clone();
-        let (says, is_low, asked) = Default::default();
-        let oracle = Oracle { says, takes, is_low, asked };
+        let (says, is_low, calls) = Default::default();
+        let oracle = Oracle { says, takes, is_low, calls };
         Self { hands, gate: Arc::new(Remembered::new(oracle, &clock)) }
     }
 
@@ -91,15 +91,15 @@ impl GateContext {
         *self.gate.system.says.lock().unwrap() = says;
     }
 
-    fn asked(&self) -> u64 {
-        self.gate.system.asked.load(Ordering::SeqCst)
+    fn calls(&self) -> u64 {
+        self.gate.system.calls.load(Ordering::SeqCst)
     }
 
     async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<CiState, BackendError> {
         let (context, parameters) = (Context::here(minijinja::Value::UNDEFINED), Arc::default());
         let deadline = Instant::now() + patience;
-        let asked = GateQuery { context: &context, parameters: &parameters, deadline, may_reuse };
-        self.gate.check(asked).await.map(|verdict| verdict.state)
+        let query = GateQuery { context: &context, parameters: &parameters, deadline, may_reuse };
+        self.gate.check(query).await.map(|verdict| verdict.state)
     }
 
     /// The same in a task of its own.
@@ -132,7 +132,7 @@ async fn each_verdict_holds_for_its_time() {
             context.hands.0.fetch_add(1000, Ordering::SeqCst);
             second += 1;
         }
-        assert_eq!((second, context.asked()), (lasts, 2), "{state:?} {is_low}");
+        assert_eq!((second, context.calls()), (lasts, 2), "{state:?} {is_low}");
     }
 }
 
@@ -149,7 +149,7 @@ async fn who_may_not_reuse_asks_and_corrects_what_is_remembered() {
         context.says(Some(says));
         assert_eq!(context.ask(may_reuse, PATIENT).await.unwrap(), hears);
     }
-    assert_eq!(context.asked(), 4);
+    assert_eq!(context.calls(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +162,7 @@ async fn equal_questions_share_one_even_when_the_first_one_leaves() {
     for caller in callers.into_iter().skip(1) {
         assert_eq!(caller.await.unwrap().unwrap(), CiState::Pending);
     }
-    assert_eq!(context.asked(), 1);
+    assert_eq!(context.calls(), 1);
     assert!(context.gate.flights.len() == 0);
 }
 
@@ -174,7 +174,7 @@ async fn who_has_more_time_waits_longer() {
     tokio::task::yield_now().await;
     let patient = context.asks(PATIENT);
     assert_eq!(hasty.await.unwrap().unwrap_err().message, "too slow");
-    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (CiState::Passed, 2));
+    assert_eq!((patient.await.unwrap().unwrap(), context.calls()), (CiState::Passed, 2));
 
     // A caller with less time stops waiting earlier.
     context.gate.forget();
@@ -183,7 +183,7 @@ async fn who_has_more_time_waits_longer() {
     let began = Instant::now();
     let error = context.ask(true, Duration::from_millis(100)).await.unwrap_err();
     assert!(error.message.contains("in time") && began.elapsed() < Duration::from_millis(200), "{error}");
-    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (CiState::Passed, 3));
+    assert_eq!((patient.await.unwrap().unwrap(), context.calls()), (CiState::Passed, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,5 +207,5 @@ async fn what_began_before_somebody_asked_anew_is_not_remembered() {
     context.says(Some(CiState::Passed));
     assert_eq!(context.ask(false, PATIENT).await.unwrap(), CiState::Passed);
     assert_eq!(slow.await.unwrap().unwrap(), CiState::Failed);
-    assert_eq!((context.ask(true, PATIENT).await.unwrap(), context.asked()), (CiState::Passed, 2));
+    assert_eq!((context.ask(true, PATIENT).await.unwrap(), context.calls()), (CiState::Passed, 2));
 }
