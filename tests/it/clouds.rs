@@ -1,5 +1,7 @@
 //! Identities at clouds: the whole program, from the pod's environment to a registry's answer. Each cloud is an upstream of the test.
 
+mod events;
+mod private;
 mod registries;
 
 use std::sync::Arc;
