@@ -238,7 +238,7 @@ fn clients(
     let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
     let reaching = || Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy.clone());
     // Of its own: what clouds reply is neither recorded nor replayed.
-    let to_clouds = reaching().counted(common.metrics.outbound.clone());
+    let to_clouds = Arc::new(reaching().counted(common.metrics.outbound.clone()));
     let reach = clouds::Reach { public: &to_clouds, clock, base };
     // Automatic identities would send requests where none may be sent.
     let pod = if base.is_offline() { Pod::default() } else { Pod::of_process() };

@@ -3,12 +3,13 @@
 use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 mod identities;
 mod missing;
 
-use self::identities::Wanted;
+use self::{identities::Wanted, missing::with_missing};
 use super::{exit, print, print_json};
 use crate::{
     app::{App, Setup},
@@ -92,7 +93,7 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     }
     match output {
         CheckOutput::Text => eprint!("{report}"),
-        CheckOutput::Json => drop(print_json(&report.to_json())?),
+        CheckOutput::Json => drop(print_json(&with_identities(report.to_json(), file, &at_clouds))?),
         CheckOutput::Sarif => drop(print_json(&report.to_sarif())?),
     }
     if report.has_errors() {
@@ -128,6 +129,13 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
+/// The findings, and after them a note for each source that uses an identity at a cloud.
+fn with_identities(mut findings: Value, file: &Path, at_clouds: &[String]) -> Value {
+    let notes = at_clouds.iter().map(|line| json!({"file": file, "severity": "note", "message": line.trim()}));
+    findings.as_array_mut().into_iter().for_each(|all| all.extend(notes.clone()));
+    findings
+}
+
 /// Tries the sources of all routes, and prints the results to standard error. Returns whether all were reached.
 fn try_sources(setup: &Setup) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -136,9 +144,11 @@ fn try_sources(setup: &Setup) -> anyhow::Result<bool> {
         let reached = runtime.block_on(route.backend.reach(Instant::now() + TIMEOUT));
         let of_shadow = route.shadow.as_ref().map(|shadow| runtime.block_on(shadow.reach(Instant::now() + TIMEOUT)));
         let of_shadow = of_shadow.into_iter().flatten().map(|reached| (", shadow", reached));
-        for (which, Reached { source, result }) in reached.into_iter().map(|reached| ("", reached)).chain(of_shadow) {
+        for (which, Reached { source, result, needs }) in
+            reached.into_iter().map(|reached| ("", reached)).chain(of_shadow)
+        {
             is_good &= result.is_ok();
-            let said = result.unwrap_or_else(|error| format!("cannot be used: {error}"));
+            let said = result.unwrap_or_else(|error| format!("cannot be used: {}", with_missing(&error, needs)));
             eprintln!("route {}{which}: {source} {said}", route.name);
         }
     }

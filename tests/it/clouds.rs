@@ -1,5 +1,7 @@
 //! Identities at clouds: the whole program, from the pod's environment to a registry's answer. Each cloud is an upstream of the test.
 
+mod events;
+mod private;
 mod registries;
 
 use std::sync::Arc;
@@ -26,6 +28,8 @@ fn credentials() -> String {
 
 /// AWS and a registry behind it, at one address. `refuses` is what STS or ECR refuses.
 async fn aws(refuses: &'static str) -> Upstream {
+    // What the registry refuses to whom it let in begins with its path.
+    let refuses_path = Some(refuses).filter(|path| path.starts_with('/'));
     Upstream::start(move |request: &Request| {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>Not authorized to perform sts:AssumeRoleWithWebIdentity\
@@ -52,6 +56,12 @@ async fn aws(refuses: &'static str) -> Upstream {
         }
         match request.header("authorization") {
             // `AWS:ecr-password`
+            Some("Basic QVdTOmVjci1wYXNzd29yZA==") if refuses_path.is_some_and(|path| request.target.starts_with(path)) => {
+                request.answer(403, JSON, r#"{"errors":[{"code":"DENIED","message":"not authorized to perform: ecr:BatchGetImage"}]}"#)
+            }
+            Some("Basic QVdTOmVjci1wYXNzd29yZA==") if request.target.contains("/tags/list") => {
+                request.answer(200, JSON, r#"{"name":"org/app","tags":["1"]}"#)
+            }
             Some("Basic QVdTOmVjci1wYXNzd29yZA==") => {
                 let digest = base16ct::lower::encode_string(&Sha256::digest(MANIFEST));
                 let kind = "Content-Type: application/vnd.oci.image.manifest.v1+json";
@@ -145,6 +155,69 @@ async fn check_says_what_an_identity_lacks() {
     let all_good = aws("").await;
     let (said, is_good) = run(&all_good, &["check", "--connect"], "prod").await;
     assert!(is_good && said.contains(&format!("registry {}: gives the identity a login", all_good.address)), "{said}");
+}
+
+/// A registry that gives a login, and refuses what it was for: an image, or a list of tags.
+#[tokio::test]
+async fn check_says_what_an_identity_may_not_read() {
+    let needs = "what is missing: the role's policy, and for another account's repository its own policy too, must allow `ecr:BatchGetImage`";
+    let with_list = |config: &mut Value| {
+        let host = config["registries"].as_object().unwrap().keys().next().unwrap().clone();
+        let repositories = [format!("{host}/org/app"), format!("{host}/org/{{{{ params.app }}}}")];
+        let list = json!({"list": {"repositories": repositories}});
+        let route = json!({"name": "tags", "backend": {"digests": list}, "output": {"tag": "{{ tag }}"}});
+        config["routes"].as_array_mut().unwrap().push(route);
+    };
+    for (refuses, refused, good) in [
+        (
+            "/v2/org/app/manifests/",
+            "route d: image app: HOST/org/app cannot be used: ",
+            "route tags: tags of HOST/org/app answers",
+        ),
+        (
+            "/v2/org/app/tags/",
+            "route tags: tags of HOST/org/app cannot be used: ",
+            "route d: image app: HOST/org/app answers",
+        ),
+    ] {
+        let aws = aws(refuses).await;
+        let host = aws.address.to_string();
+        let (said, is_good) = run_changed(&aws, &["check", "--connect"], |config| {
+            config["registries"][&host]["identity"] = json!("prod");
+            with_list(config);
+        })
+        .await;
+        let line = said.lines().find(|line| line.starts_with(&refused.replace("HOST", &host)));
+        let line = line.unwrap_or_else(|| panic!("{said}"));
+        assert!(!is_good && line.contains("403") && line.contains(needs), "{line}");
+        assert!(said.contains(&good.replace("HOST", &host)), "{said}");
+        let tried = said.lines().filter(|line| line.starts_with("route tags: ")).count();
+        assert_eq!(tried, 1, "a name with a parameter is not known: {said}");
+    }
+    // Without an identity, nothing is known about permissions.
+    let aws = aws("").await;
+    let host = aws.address.to_string();
+    let (said, is_good) = run_changed(&aws, &["check", "--connect"], |config| {
+        config["registries"][&host]["identity"] = json!("none");
+        with_list(config);
+    })
+    .await;
+    assert!(!is_good && said.contains("cannot be used") && !said.contains("what is missing"), "{said}");
+}
+
+/// Programs read which identity each source uses, too.
+#[tokio::test]
+async fn identities_are_in_the_output_for_programs() {
+    let aws = aws("").await;
+    let (said, is_good) = run(&aws, &["check", "-o", "json"], "prod").await;
+    // Standard error comes after it.
+    let entries = serde_json::Deserializer::from_str(&said).into_iter::<Value>().next().unwrap().unwrap();
+    let of_identity = entries.as_array().unwrap().iter().find(|entry| entry["severity"] == "note").unwrap();
+    let message = of_identity["message"].as_str().unwrap();
+    assert!(
+        is_good && message.starts_with(&format!("registry {}: AWS, arn:aws:iam::123456789012:role/pod", aws.address)),
+        "{said}"
+    );
 }
 
 /// Each route has its own role, in place of the registry's.

@@ -195,7 +195,7 @@ impl Backend for Http {
         let call = Call { method: Method::HEAD, may_repeat: false, ..Call::get(url, self.max_body, deadline) };
         // Any status proves that the server is there. What a path needs is not known without a call.
         let result = self.client.fetch(call).await.map(|reply| format!("answers {}", reply.status));
-        vec![Reached { source, result }]
+        vec![Reached { source, result, needs: None }]
     }
 
     fn secrets(&self) -> Secrets {

@@ -6,10 +6,9 @@ mod sign;
 mod source;
 mod sts;
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,10 +25,11 @@ use crate::{
     context::{Context, endpoint_url},
     exchange::Exchanges,
     kept::{Issued, Kept},
+    logins::Logins,
     pod::Pod,
 };
 use domain::{
-    error::{BackendError, ErrorKind},
+    error::BackendError,
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
@@ -108,8 +108,8 @@ pub(crate) struct AwsCredentials {
 /// An identity at AWS.
 pub(crate) struct AwsIdentity {
     core: Arc<Core>,
-    credentials: Kept<AwsCredentials>,
-    logins: Mutex<HashMap<String, Arc<Kept<Login>>>>,
+    credentials: Arc<Kept<AwsCredentials>>,
+    logins: Logins,
 }
 
 /// All that getting credentials needs.
@@ -134,9 +134,9 @@ pub(crate) fn covers(host: &str) -> bool {
 /// The pod's own identity. `None` if it has none.
 pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, String>> {
     let source = Source::find(SourceKind::Pod, context.pod, SESSION, None).transpose()?;
-    Some(source.map(|source| {
-        let core = Core::new(&Config::default(), source, region_of(context.pod), context);
-        Arc::new(AwsIdentity::new(core)) as Arc<dyn Identity>
+    Some(source.and_then(|source| {
+        let core = Core::new(&Config::default(), source, region_of(context.pod)?, context);
+        Ok(Arc::new(AwsIdentity::new(core)) as Arc<dyn Identity>)
     }))
 }
 
@@ -150,10 +150,14 @@ impl Config {
                 "write it as AWS does, such as `eu-central-1`",
             );
         }
-        let region = self.region.clone().filter(|region| is_region(region)).or_else(|| region_of(context.pod));
+        let of_pod = region_of(context.pod);
+        let region = self.region.clone().filter(|region| is_region(region));
+        let region = region.or_else(|| of_pod.clone().ok().flatten());
         if region.is_none() && self.region.is_none() && !context.is_lenient {
             let help = "set `region`, such as `eu-central-1`, where STS is asked";
-            problems.error_with_help(path, "neither `region` nor AWS_REGION says which region is used", help);
+            let why = of_pod.err().map(|why| format!(": {why}")).unwrap_or_default();
+            let message = format!("neither `region` nor AWS_REGION says which region is used{why}");
+            problems.error_with_help(path, message, help);
         }
         let roles = self.via.iter().enumerate().map(|(index, hop)| (path.key("via").index(index), &hop.role_arn));
         for (path, role) in roles.chain(self.role_arn.iter().map(|role| (path.clone(), role))) {
@@ -190,9 +194,17 @@ impl Config {
 }
 
 /// The region in the pod's environment.
-fn region_of(pod: &Pod) -> Option<String> {
-    let region = pod.get("AWS_REGION").or_else(|| pod.get("AWS_DEFAULT_REGION"))?;
-    Some(region.to_owned()).filter(|region| is_region(region))
+///
+/// # Errors
+/// When it is not one: another one in its place could belong to another partition.
+fn region_of(pod: &Pod) -> Result<Option<String>, String> {
+    let named = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| Some((name, pod.get(name)?)));
+    match named {
+        Some((name, region)) if !is_region(region) => {
+            Err(format!("the environment's {name} is `{}`, which is not a region", region.escape_debug()))
+        }
+        named => Ok(named.map(|(_, region)| region.to_owned())),
+    }
 }
 
 /// Whether `arn` has the form of a role's ARN.
@@ -289,17 +301,27 @@ impl AwsIdentity {
     fn new(core: Core) -> Self {
         let exchanges = core.exchanges.clone().of(&core.describe());
         let core = Core { exchanges, ..core };
-        let credentials = Kept::new(&core.exchanges.clock);
-        Self { core: Arc::new(core), credentials, logins: Mutex::default() }
+        let credentials = Arc::new(Kept::new(&core.exchanges.clock));
+        Self { logins: Logins::new(&core.exchanges.clock), core: Arc::new(core), credentials }
     }
 
     async fn credentials(&self, afresh: bool, deadline: Instant) -> Result<Arc<AwsCredentials>, BackendError> {
-        let issue = |until| {
-            let core = Arc::clone(&self.core);
-            async move { core.issue(until).await }
-        };
-        self.credentials.get(afresh, deadline, issue).await
+        credentials(&self.core, &self.credentials, afresh, deadline).await
     }
+}
+
+/// The credentials in `kept`, or new ones of `core`.
+async fn credentials(
+    core: &Arc<Core>,
+    kept: &Kept<AwsCredentials>,
+    afresh: bool,
+    deadline: Instant,
+) -> Result<Arc<AwsCredentials>, BackendError> {
+    let issue = |until| {
+        let core = Arc::clone(core);
+        async move { core.issue(until).await }
+    };
+    kept.get(afresh, deadline, issue).await
 }
 
 #[async_trait]
@@ -314,6 +336,13 @@ impl Identity for AwsIdentity {
 
     fn covers(&self, name: &str) -> bool {
         covers(name)
+    }
+
+    fn to_read(&self) -> Option<&'static str> {
+        Some(
+            "the role's policy, and for another account's repository its own policy too, must allow `ecr:BatchGetImage` and \
+             `ecr:GetDownloadUrlForLayer` on the repository, and `ecr:ListImages` for lists of tags",
+        )
     }
 
     fn check_url(&self, url: &Url) -> Result<(), String> {
@@ -334,23 +363,18 @@ impl Identity for AwsIdentity {
 
     async fn log_in(&self, place: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError> {
         let api = self.core.ecr_api(place)?;
-        let key = format!("{} {}", api.url, api.region);
-        let kept = {
-            let mut logins = self.logins.lock();
-            Arc::clone(logins.entry(key).or_insert_with(|| Arc::new(Kept::new(&self.core.exchanges.clock))))
+        let key = format!("{} {} {}", api.url, api.region, api.is_public);
+        let own = (Arc::clone(&self.core), Arc::clone(&self.credentials));
+        let credential = move |afresh, until| {
+            let (core, kept) = own.clone();
+            async move { credentials(&core, &kept, afresh, until).await }
         };
-        // Credentials are taken from their own flight first: its failure must not rest in the login too.
-        let credentials = self.credentials(false, deadline).await?;
-        let issue = |until| {
-            let (api, credentials, core) = (api.clone(), Arc::clone(&credentials), Arc::clone(&self.core));
+        let core = Arc::clone(&self.core);
+        let issue = move |credentials: Arc<AwsCredentials>, until| {
+            let (api, core) = (api.clone(), Arc::clone(&core));
             async move { api.log_in(&core.exchanges, &credentials, until).await }
         };
-        let login = kept.get(afresh, deadline, issue).await;
-        if login.as_ref().is_err_and(|error| error.kind == ErrorKind::Denied) {
-            // The session may have been revoked: the next login is asked for with another one.
-            drop(self.credentials(true, deadline).await);
-        }
-        login.map(|login| (*login).clone())
+        self.logins.get(key, (afresh, deadline), credential, issue).await
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

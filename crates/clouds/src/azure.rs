@@ -16,10 +16,11 @@ use crate::{
     context::{Context, endpoint_url},
     exchange::{Exchanges, form, json_refusal, life},
     kept::{Issued, Kept},
+    logins::Logins,
     oauth::{bear, claim},
 };
 use domain::{
-    error::{BackendError, ErrorKind},
+    error::BackendError,
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
@@ -77,8 +78,7 @@ pub(crate) struct AzureIdentity {
     exchanges: Exchanges,
     /// By scope.
     tokens: Mutex<HashMap<String, Arc<Kept<Secret>>>>,
-    /// By the registry's URL.
-    logins: Mutex<HashMap<String, Arc<Kept<Login>>>>,
+    logins: Logins,
 }
 
 /// Whether a registry's host is one of Azure Container Registry.
@@ -135,7 +135,6 @@ impl Config {
 
 impl AzureIdentity {
     fn new(source: Source, scope: Option<String>, context: &Context<'_>) -> Self {
-        let (tokens, logins) = (Mutex::default(), Mutex::default());
         // A managed identity is asked without an authority. The environment says in which cloud it is.
         let of_environment = || context.pod.get("AZURE_AUTHORITY_HOST").and_then(|url| Url::parse(url).ok());
         let home = match &source {
@@ -143,7 +142,8 @@ impl AzureIdentity {
             Source::Managed { .. } => of_environment().map_or(REGISTRIES[0].1, |url| home_scope(&url)),
         };
         let exchanges = context.exchanges.clone().of(&described(&source));
-        Self { source: Arc::new(source), scope, home, exchanges, tokens, logins }
+        let logins = Logins::new(&exchanges.clock);
+        Self { source: Arc::new(source), scope, home, exchanges, tokens: Mutex::default(), logins }
     }
 
     /// The scope for requests to `url`.
@@ -152,17 +152,30 @@ impl AzureIdentity {
         self.scope.clone().unwrap_or_else(host)
     }
 
-    async fn token(&self, scope: &str, afresh: bool, deadline: Instant) -> Result<Arc<Secret>, BackendError> {
-        let kept = {
-            let mut tokens = self.tokens.lock();
-            Arc::clone(tokens.entry(scope.to_owned()).or_insert_with(|| Arc::new(Kept::new(&self.exchanges.clock))))
-        };
-        let issue = |until| {
-            let (source, exchanges, scope) = (Arc::clone(&self.source), self.exchanges.clone(), scope.to_owned());
-            async move { source.issue(&exchanges, &scope, until).await }
-        };
-        kept.get(afresh, deadline, issue).await
+    /// Where the token for `scope` is kept.
+    fn kept(&self, scope: &str) -> Arc<Kept<Secret>> {
+        let mut tokens = self.tokens.lock();
+        Arc::clone(tokens.entry(scope.to_owned()).or_insert_with(|| Arc::new(Kept::new(&self.exchanges.clock))))
     }
+
+    async fn token(&self, scope: &str, afresh: bool, deadline: Instant) -> Result<Arc<Secret>, BackendError> {
+        token(&self.source, &self.exchanges, (&self.kept(scope), scope), afresh, deadline).await
+    }
+}
+
+/// The token in `kept`, or a new one of `source` for `scope`.
+async fn token(
+    source: &Arc<Source>,
+    exchanges: &Exchanges,
+    (kept, scope): (&Kept<Secret>, &str),
+    afresh: bool,
+    deadline: Instant,
+) -> Result<Arc<Secret>, BackendError> {
+    let issue = |until| {
+        let (source, exchanges, scope) = (Arc::clone(source), exchanges.clone(), scope.to_owned());
+        async move { source.issue(&exchanges, &scope, until).await }
+    };
+    kept.get(afresh, deadline, issue).await
 }
 
 fn described(source: &Source) -> String {
@@ -210,6 +223,10 @@ impl Identity for AzureIdentity {
         covers(name)
     }
 
+    fn to_read(&self) -> Option<&'static str> {
+        Some("the identity must have the role AcrPull at the registry")
+    }
+
     fn check_url(&self, _: &Url) -> Result<(), String> {
         Ok(())
     }
@@ -222,25 +239,20 @@ impl Identity for AzureIdentity {
     async fn log_in(&self, place: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError> {
         let of_base = || place.base.host_str().and_then(registry_scope);
         let scope = registry_scope(place.name).or_else(of_base).unwrap_or(self.home);
-        let token = self.token(scope, false, deadline).await?;
-        let kept = {
-            let mut logins = self.logins.lock();
-            let login =
-                logins.entry(place.base.to_string()).or_insert_with(|| Arc::new(Kept::new(&self.exchanges.clock)));
-            Arc::clone(login)
+        // Reached at another place, it is still called by its name.
+        let service = Some(place.name).filter(|name| registry_scope(name).is_some()).map(str::to_owned);
+        let key = format!("{} {}", place.name, place.base);
+        let own = (Arc::clone(&self.source), self.exchanges.clone(), self.kept(scope));
+        let credential = move |afresh, until| {
+            let (source, exchanges, kept) = own.clone();
+            async move { token(&source, &exchanges, (&kept, scope), afresh, until).await }
         };
-        let issue = |until| {
-            let (exchanges, base, token) = (self.exchanges.clone(), place.base.clone(), Arc::clone(&token));
-            // Reached at another place, it is still called by its name.
-            let service = Some(place.name).filter(|name| registry_scope(name).is_some()).map(str::to_owned);
+        let (exchanges, base) = (self.exchanges.with_tls(place.tls)?, place.base.clone());
+        let issue = move |token: Arc<Secret>, until| {
+            let (exchanges, base, service) = (exchanges.clone(), base.clone(), service.clone());
             async move { exchange(&exchanges, &base, service.as_deref(), &token, until).await }
         };
-        let login = kept.get(afresh, deadline, issue).await;
-        if login.as_ref().is_err_and(|error| error.kind == ErrorKind::Denied) {
-            // The token may have been revoked: the next exchange is asked for with another one.
-            drop(self.token(scope, true, deadline).await);
-        }
-        login.map(|login| (*login).clone())
+        self.logins.get(key, (afresh, deadline), credential, issue).await
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

@@ -41,6 +41,10 @@ impl Identity for Broken {
         (self.covers)(name)
     }
 
+    fn flaw(&self) -> Option<&str> {
+        Some(&self.why)
+    }
+
     fn check_url(&self, _: &Url) -> Result<(), String> {
         Ok(())
     }

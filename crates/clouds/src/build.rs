@@ -32,7 +32,7 @@ pub enum IdentityConfig {
 #[derive(Clone, Copy)]
 pub struct Reach<'a> {
     /// The HTTP clients for the clouds' public endpoints. They must neither record replies nor take them from a file.
-    pub public: &'a Outbound,
+    pub public: &'a Arc<Outbound>,
     /// The time.
     pub clock: &'a Arc<dyn Clock>,
     /// The folder that relative paths start from.
@@ -54,7 +54,14 @@ pub fn build(
     else {
         return Identities::default();
     };
-    let exchanges = Exchanges { client, metadata, clock: Arc::clone(reach.clock), account: ANONYMOUS.into() };
+    let exchanges = Exchanges {
+        client,
+        #[cfg(feature = "azure")]
+        public: Arc::clone(reach.public),
+        metadata,
+        clock: Arc::clone(reach.clock),
+        account: ANONYMOUS.into(),
+    };
     let context = Context {
         pod,
         exchanges: &exchanges,

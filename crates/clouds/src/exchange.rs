@@ -17,6 +17,8 @@ use domain::{
     secret::Secret,
 };
 use outbound::{Call, HttpClient, Reply};
+#[cfg(feature = "azure")]
+use outbound::{ClientOptions, Outbound, Tls};
 
 /// The largest reply, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
@@ -26,11 +28,17 @@ const SKEW: Duration = Duration::from_mins(2);
 const SHORTEST_LIFE: Duration = Duration::from_secs(10);
 const LONGEST_LIFE: Duration = Duration::from_hours(12);
 
+/// The headers of Azure by which a request is found: those of registries, of Entra ID and of other APIs.
+const REQUEST_IDS: [&str; 2] = ["x-ms-correlation-request-id", "x-ms-request-id"];
+
 /// How requests reach the clouds.
 #[derive(Clone)]
 pub(crate) struct Exchanges {
     /// For public endpoints.
     pub client: Arc<HttpClient>,
+    /// For hosts with certificates of their own.
+    #[cfg(feature = "azure")]
+    pub public: Arc<Outbound>,
     /// For the metadata addresses, which nothing else may ask. Without a proxy.
     pub metadata: Arc<HttpClient>,
     /// The time.
@@ -55,6 +63,17 @@ impl Exchanges {
     #[must_use]
     pub(crate) fn of(self, account: &str) -> Self {
         Self { account: account.into(), ..self }
+    }
+
+    /// The same ways, to a host that is reached with `tls`.
+    ///
+    /// # Errors
+    /// When its certificates cannot be used.
+    #[cfg(feature = "azure")]
+    pub(crate) fn with_tls(&self, tls: &Tls) -> Result<Self, BackendError> {
+        let client = self.public.client(ClientOptions { tls: tls.clone(), ..ClientOptions::default() });
+        let client = client.map_err(|why| BackendError::unavailable(why.to_string()))?;
+        Ok(Self { client, ..self.clone() })
     }
 
     /// `call` as the identity's own. Its account does not depend on which credential is in use.
@@ -143,7 +162,12 @@ pub(crate) fn json_refusal(reply: &Reply) -> Option<Refusal> {
     let body: serde_json::Value = serde_json::from_slice(&reply.body).ok()?;
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
     let error = body.get("error").or_else(|| body.get("errors").and_then(|errors| errors.get(0)))?;
-    let request_id = ["correlation_id", "trace_id"].iter().find_map(|key| body.get(key).and_then(text));
+    let of_body = ["correlation_id", "trace_id"].iter().find_map(|key| body.get(key).and_then(text));
+    // Google's APIs name it among the details (google.rpc.RequestInfo), Azure's in headers.
+    let mut details = error.get("details").and_then(serde_json::Value::as_array).into_iter().flatten();
+    let of_details = || details.find_map(|detail| detail.get("requestId").and_then(text));
+    let of_header = |name: &&str| Some(reply.headers.get(*name)?.to_str().ok()?.to_owned());
+    let request_id = of_body.or_else(of_details).or_else(|| REQUEST_IDS.iter().find_map(of_header));
     if let Some(code) = text(error) {
         let message = body.get("error_description").and_then(text).unwrap_or_default();
         return Some(Refusal { code, message, request_id });

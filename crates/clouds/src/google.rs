@@ -234,6 +234,10 @@ impl Identity for GoogleIdentity {
         covers(name)
     }
 
+    fn to_read(&self) -> Option<&'static str> {
+        Some("the identity must have roles/artifactregistry.reader on the repository")
+    }
+
     fn check_url(&self, _: &Url) -> Result<(), String> {
         Ok(())
     }

@@ -123,6 +123,12 @@ impl<T: Send + Sync + 'static> Kept<T> {
         self.state.lock().current.as_ref().map(|current| Arc::clone(&current.value))
     }
 
+    /// Whether a credential is kept that [`Kept::get`] would return without waiting.
+    #[cfg(any(feature = "aws", feature = "azure"))]
+    pub(crate) fn is_good(&self, afresh: bool) -> bool {
+        matches!(self.state.lock().known(self.clock.now(), afresh), Known::Good(_) | Known::Aging(_))
+    }
+
     fn start<W>(
         &self,
         recheck: impl FnOnce() -> Option<Result<Arc<T>, BackendError>>,

@@ -2,7 +2,7 @@
 //!
 //! Start at [`build()`], which makes the [`outbound::Identities`] of a configuration; nothing else of the gateway knows how an identity proves
 //! itself. Each cloud is one module and one Cargo feature. `kept` keeps credentials until shortly before they end, gets each by one request for
-//! all callers, and remembers failures for a while. `exchange` sends the requests, and puts the cloud's own code into errors.
+//! all callers, and remembers failures for a while; `logins` keeps those at registries. `exchange` sends the requests, and puts the cloud's own code into errors.
 //!
 //! An identity never becomes a weaker one: which way it takes depends on the configuration and the pod's environment, not on what fails.
 
@@ -28,6 +28,8 @@ mod exchange;
 #[cfg(feature = "google")]
 mod google;
 mod kept;
+#[cfg(any(feature = "aws", feature = "azure"))]
+mod logins;
 #[cfg(any(feature = "google", feature = "azure"))]
 mod oauth;
 mod pod;

@@ -6,4 +6,5 @@ mod bad_input;
 mod cloud;
 mod faults;
 mod limits;
+mod logins;
 mod ways;

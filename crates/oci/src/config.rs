@@ -117,12 +117,20 @@ impl RegistryConfig {
             Err(why) => problems.note::<(), _>(&path.key("identity"), Err(why)).and(None),
             Ok(identity) => identity,
         };
+        if let Some(why) = identity
+            .as_ref()
+            .and_then(|identity| identity.flaw())
+            .filter(|_| self.identity.is_none() && !base.is_lenient())
+        {
+            let help = "every use of it fails; docs/registries.md says what each cloud needs, and `identity: none` asks anonymously";
+            problems.mistake(path, format!("the pod's own identity for this registry cannot be used: {why}"), help);
+        }
         if (file.is_some() || identity.is_some()) && self.plain_http {
             warn_of_cleartext(&url, &path.key("plainHttp"), problems);
         }
         let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = match identity {
-            Some(identity) => Credentials::of_identity(identity, url.clone()),
+            Some(identity) => Credentials::of_identity(identity, url.clone(), tls),
             None => Credentials::new(file, self.helpers(means)),
         };
         Some(Registry::new(name.to_owned(), url, client, credentials, rules))
@@ -147,7 +155,7 @@ impl RegistryConfig {
         let is_for = |one: &Arc<dyn Identity>| is_of_named(one) && own.as_ref().is_some_and(|own| !own.covers(name));
         // A registry that is reached elsewhere gets no login that is not for that place too, unless one of its cloud is named for it.
         let is_there = |one: &Arc<dyn Identity>| {
-            is_of_named(one) || self.endpoint.as_ref().is_none_or(|at| one.covers(&at.to_ascii_lowercase()))
+            is_of_named(one) || self.endpoint.as_ref().is_none_or(|at| one.covers(&place(at)))
         };
         Ok(of_route.filter(|one| (one.covers(name) && is_there(one)) || is_for(one)).cloned().or(own))
     }
@@ -160,7 +168,7 @@ impl RegistryConfig {
             // A registry that is reached elsewhere gets no login that is not for that place too.
             None => {
                 let own = identities.automatic(name);
-                let there = self.endpoint.as_ref().map(|at| identities.automatic(&at.to_ascii_lowercase()));
+                let there = self.endpoint.as_ref().map(|at| identities.automatic(&place(at)));
                 let is_same = |own: &Arc<dyn Identity>| {
                     there.as_ref().is_none_or(|there| there.as_ref().is_some_and(|there| Arc::ptr_eq(own, there)))
                 };
@@ -240,6 +248,12 @@ impl RegistryConfig {
     }
 }
 
+/// The name of the host `at`, as clouds know it. The port of https says nothing.
+fn place(at: &str) -> String {
+    let at = at.to_ascii_lowercase();
+    at.strip_suffix(":443").unwrap_or(&at).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -264,6 +278,17 @@ mod tests {
         assert_eq!(terms("ghcr.io", json!({"concurrency": 2, "rate": 3})), of(2, 3));
         // A mirror of Docker Hub is another host.
         assert_eq!(terms("mirror.example", json!({"mirrorOf": "docker.io"})), of(8, 0));
+    }
+
+    #[test]
+    fn the_port_of_https_says_nothing() {
+        for (at, name) in [
+            ("My.azurecr.io:443", "my.azurecr.io"),
+            ("my.azurecr.io", "my.azurecr.io"),
+            ("my.azurecr.io:8443", "my.azurecr.io:8443"),
+        ] {
+            assert_eq!(place(at), name);
+        }
     }
 
     #[test]

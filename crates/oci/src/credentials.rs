@@ -22,7 +22,7 @@ use domain::{
     error::{BackendError, ErrorKind},
     secret::Secret,
 };
-use outbound::{Identity, Login, LoginPlace};
+use outbound::{Identity, Login, LoginPlace, Tls};
 
 /// How long a helper's credential is used before the helper runs again.
 const HELPER_LIFE: Duration = Duration::from_mins(5);
@@ -75,9 +75,18 @@ impl From<Login> for RegistryCredential {
 pub struct Credentials {
     file: Option<PathBuf>,
     helpers: Helpers,
-    identity: Option<(Arc<dyn Identity>, Url)>,
+    identity: Option<IdentityLogin>,
     read: Mutex<Option<Read>>,
     helped: tokio::sync::Mutex<Option<(String, Instant, RegistryCredential)>>,
+}
+
+/// An identity that logs in at a registry.
+#[derive(Debug)]
+struct IdentityLogin {
+    identity: Arc<dyn Identity>,
+    /// Where the registry is reached, and how.
+    base: Url,
+    tls: Tls,
 }
 
 /// The content of a file, and the stamp by which a change is noticed.
@@ -94,15 +103,15 @@ impl Credentials {
         Self { file, helpers, identity: None, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
     }
 
-    /// The credentials by which `identity` logs in at the registry that is reached at `base`.
+    /// The credentials by which `identity` logs in at the registry that is reached at `base`, with `tls`.
     #[must_use]
-    pub(crate) fn of_identity(identity: Arc<dyn Identity>, base: Url) -> Self {
-        Self { identity: Some((identity, base)), ..Self::new(None, Helpers::default()) }
+    pub(crate) fn of_identity(identity: Arc<dyn Identity>, base: Url, tls: Tls) -> Self {
+        Self { identity: Some(IdentityLogin { identity, base, tls }), ..Self::new(None, Helpers::default()) }
     }
 
     /// The account for rate limits of the identity that logs in. Several identities of a cloud have the same user name.
     pub(crate) fn account(&self) -> Option<Arc<str>> {
-        self.identity.as_ref().map(|(identity, _)| identity.account())
+        self.identity.as_ref().map(|login| login.identity.account())
     }
 
     /// The credential for `repository` on `registry`. `None` when there is no file, or it has no entry. With `afresh`, ignores
@@ -118,8 +127,8 @@ impl Credentials {
         afresh: bool,
         deadline: Instant,
     ) -> Result<Option<RegistryCredential>, BackendError> {
-        if let Some((identity, base)) = &self.identity {
-            let login = identity.log_in(LoginPlace { name: registry, base }, afresh, deadline).await;
+        if let Some(IdentityLogin { identity, base, tls }) = &self.identity {
+            let login = identity.log_in(LoginPlace { name: registry, base, tls }, afresh, deadline).await;
             return login.map(|login| Some(login.into())).map_err(|error| error.within("identity"));
         }
         let Some(file) = &self.file else { return Ok(None) };

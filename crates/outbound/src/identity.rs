@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::{Call, Reply};
+use super::{Call, Reply, Tls};
 use domain::{
     error::BackendError,
     secret::{Secret, Secrets},
@@ -23,6 +23,8 @@ pub struct LoginPlace<'a> {
     pub name: &'a str,
     /// Where it is reached.
     pub base: &'a Url,
+    /// How its certificate is checked there, and the certificate that it wants.
+    pub tls: &'a Tls,
 }
 
 /// The login of an identity at a registry.
@@ -50,6 +52,16 @@ pub trait Identity: fmt::Debug + Send + Sync {
 
     /// Whether the registry called `name` is one of the identity's cloud.
     fn covers(&self, name: &str) -> bool;
+
+    /// Why every use of it fails, if that is known at the start.
+    fn flaw(&self) -> Option<&str> {
+        None
+    }
+
+    /// The permission by which a registry of its cloud lets it read, in the words of the cloud.
+    fn to_read(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Whether the identity can authorize requests to `url`, a URL of the configuration.
     ///

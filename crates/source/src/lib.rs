@@ -103,6 +103,8 @@ pub struct Reached {
     pub source: String,
     /// Its reply, or why it cannot be reached.
     pub result: Result<String, BackendError>,
+    /// The permission that the identity which logs in there needs, if one does.
+    pub needs: Option<&'static str>,
 }
 
 /// A program beside a route, which gets its calls: it decides whether the route takes a call, or announces parameters.

@@ -9,9 +9,8 @@ use std::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::missing::missing;
+use super::missing::with_missing;
 use crate::config::Loaded;
-use domain::error::BackendError;
 use oci::{Registries, RegistryConfig};
 use outbound::{Identities, Identity};
 
@@ -71,7 +70,7 @@ impl Wanted {
             match identity.who(Instant::now() + TIMEOUT).await {
                 Ok(who) => eprintln!("identity {}: is {who}", identity.describe()),
                 Err(error) => {
-                    eprintln!("identity {}: cannot be used: {}", identity.describe(), with_missing(&error));
+                    eprintln!("identity {}: cannot be used: {}", identity.describe(), with_missing(&error, None));
                     bad.push(identity);
                 }
             }
@@ -84,7 +83,7 @@ impl Wanted {
             match registries.log_in(host, Instant::now() + TIMEOUT).await {
                 Ok(()) => eprintln!("{}: gives the identity a login", used.place),
                 Err(error) => {
-                    eprintln!("{}: gives the identity no login: {}", used.place, with_missing(&error));
+                    eprintln!("{}: gives the identity no login: {}", used.place, with_missing(&error, None));
                     is_good = false;
                 }
             }
@@ -125,12 +124,6 @@ impl Wanted {
         uses.extend(credentials);
         uses
     }
-}
-
-/// `error`, and what is missing if it says so.
-fn with_missing(error: &BackendError) -> String {
-    let missing = missing(error).map(|missing| format!("; what is missing: {missing}"));
-    format!("{error}{}", missing.unwrap_or_default())
 }
 
 /// The names in a route.

@@ -1,6 +1,6 @@
 //! What an identity lacks, by the code with which its cloud refuses.
 
-use domain::error::BackendError;
+use domain::error::{BackendError, ErrorKind};
 
 /// Parts of a refusal, and what is missing then. The first row counts whose parts are all there.
 const MISSING: &[(&[&str], &str)] = &[
@@ -46,8 +46,22 @@ const MISSING: &[(&[&str], &str)] = &[
     (&["the registry's token exchange", "UNAUTHORIZED"], "the identity must have the role AcrPull at the registry"),
 ];
 
+/// `error`, and what is missing if it says so. `needs` is the permission that an identity needs at the registry that was asked.
+pub(super) fn with_missing(error: &BackendError, needs: Option<&str>) -> String {
+    let missing = missing(error).or(needs.filter(|_| is_of_registry(error)));
+    let missing = missing.map(|missing| format!("; what is missing: {missing}"));
+    format!("{error}{}", missing.unwrap_or_default())
+}
+
+/// Whether a registry or its token server refused what a login may read, and not the cloud the login.
+fn is_of_registry(error: &BackendError) -> bool {
+    error.kind == ErrorKind::Denied
+        && error.message.contains("access denied (")
+        && !error.message.contains("identity: ")
+}
+
 /// What is missing, if the cloud's refusal in `error` says so.
-pub(super) fn missing(error: &BackendError) -> Option<&'static str> {
+fn missing(error: &BackendError) -> Option<&'static str> {
     let text = error.to_string();
     let found = MISSING.iter().find(|(parts, _)| parts.iter().all(|part| text.contains(part)));
     found.map(|(_, what)| *what)
@@ -56,7 +70,6 @@ pub(super) fn missing(error: &BackendError) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::error::ErrorKind;
 
     #[test]
     fn a_refusal_says_what_is_missing() {
@@ -82,6 +95,22 @@ mod tests {
         ] {
             let found = missing(&BackendError::new(ErrorKind::Denied, message)).unwrap_or_default();
             assert!(found.contains(what) && found.is_empty() == what.is_empty(), "{message}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_registry_that_refuses_says_what_the_identity_needs() {
+        for (kind, message, is_shown) in [
+            (ErrorKind::Denied, "registry r.example: GET https://r.example/v2/: access denied (403 Forbidden)", true),
+            (ErrorKind::Denied, "registry r.example: token server: access denied (401 Unauthorized)", true),
+            // The cloud refused the login: another permission is missing.
+            (ErrorKind::Denied, "registry r.example: identity: STS: access denied (403 Forbidden)", false),
+            (ErrorKind::Denied, "the name r.example is at 10.0.0.1, a private address", false),
+            (ErrorKind::Unavailable, "access denied (403 Forbidden)", false),
+        ] {
+            let said = with_missing(&BackendError::new(kind, message), Some("the role AcrPull"));
+            assert_eq!(said.ends_with("; what is missing: the role AcrPull"), is_shown, "{said}");
+            assert!(!with_missing(&BackendError::new(kind, message), None).contains("missing"));
         }
     }
 }

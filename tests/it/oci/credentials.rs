@@ -250,3 +250,31 @@ async fn what_is_hidden_from_anybody_is_asked_for_with_the_credential() {
         refused(found, ErrorKind::Denied, "401");
     }
 }
+
+/// With a credential that cannot be used, a 404 to anybody proves nothing.
+#[tokio::test]
+async fn a_404_proves_nothing_if_the_credential_cannot_be_used() {
+    let unknown = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
+    let negotiate = "WWW-Authenticate: Negotiate";
+    let token = json!({"identitytoken": "refresh"});
+    for (root, headers, credential, says) in [
+        (401, negotiate, user("ci", "right"), "asks for a login that is not understood"),
+        (401, negotiate, token.clone(), "asks for a login that is not understood"),
+        (401, "X: y", token.clone(), "asks for a login that is not understood"),
+        (200, "X: y", token.clone(), "/v2/ answers 200 OK and names no token server that would take an identity token"),
+        (503, "X: y", token, "/v2/ answers 503 Service Unavailable and names no token server"),
+    ] {
+        let registry = Upstream::start(move |request| match request.target.as_str() {
+            "/v2/" => request.answer(root, headers, "{}"),
+            _ => request.answer(404, JSON, unknown),
+        })
+        .await;
+        let host = registry.address.to_string();
+        let folder = docker_config(&json!({&host: credential}));
+        let found = look_up(&with_config(folder.path(), &host), &format!("{host}/org/app:1")).await;
+        let message = refused(found, ErrorKind::Denied, says);
+        assert!(message.contains("404 to anybody, which proves nothing"), "{message}");
+        // Without a credential, it is what everybody sees.
+        missing(look_up(&registries(&plain(&host)), &format!("{host}/org/app:1")).await);
+    }
+}

@@ -28,6 +28,10 @@ impl Identity for Tenant {
         name.starts_with("127.0.0.1")
     }
 
+    fn flaw(&self) -> Option<&str> {
+        Some("it is half an identity").filter(|_| self.1 == "half")
+    }
+
     fn check_url(&self, _: &Url) -> Result<(), String> {
         Ok(())
     }
@@ -153,12 +157,38 @@ fn the_pods_own_identity_goes_to_its_cloud() {
         (json!({"dockerConfig": "config.json"}), "127.0.0.1:5000", None),
         (json!({"endpoint": "zot.corp:5000"}), "127.0.0.1:5000", None),
         (json!({"endpoint": "127.0.0.1:6000"}), "127.0.0.1:5000", Some("pod")),
+        (json!({"endpoint": "zot.corp:443"}), "127.0.0.1:5000", None),
         // The name of an image decides, and not only where it is reached.
         (json!({"endpoint": "127.0.0.1:6000"}), "registry.corp", None),
     ] {
         let config: RegistryConfig = serde_json::from_value(entry.clone()).unwrap();
         let found = config.identity(name, &identities, None).unwrap();
         assert_eq!(found.map(|one| one.describe()).as_deref(), expected, "{name}: {entry}");
+    }
+}
+
+/// Half an identity of the pod is a mistake where a registry would use it, and nowhere else.
+#[test]
+fn half_an_identity_is_a_mistake_of_the_registry_that_would_use_it() {
+    for (name, entry, is_mistake) in [
+        ("127.0.0.1:5000", json!({}), true),
+        ("127.0.0.1:5000", json!({"identity": "none"}), false),
+        ("registry.corp", json!({}), false),
+    ] {
+        let config: BTreeMap<String, RegistryConfig> = serde_json::from_value(json!({ name: entry })).unwrap();
+        let automatic = outbound::AutomaticIdentity {
+            covers: |name| name.starts_with("127.0.0.1"),
+            identity: Arc::new(Tenant("pod", "half")),
+        };
+        let (clock, mut problems) = (Arc::new(ManualClock::default()), Problems::default());
+        let identities = Identities::new(BTreeMap::new(), vec![automatic]);
+        let outbound = Arc::new(Outbound::new(clock.clone()).with_identities(identities));
+        let (base, path) = (BaseDir::new(Path::new("/nonexistent")), problem::Path::root().key("registries"));
+        let launchers = Arc::new(Launchers::new(env!("CARGO_BIN_EXE_appset-gateway").into(), 1));
+        drop(Registries::build(&config, &base, &outbound, &launchers, clock, &path, &mut problems));
+        let problems = problems.into_vec();
+        let says = problems.iter().any(|problem| problem.message.contains("cannot be used: it is half an identity"));
+        assert_eq!(says, is_mistake, "{problems:?}");
     }
 }
 

@@ -236,7 +236,8 @@ impl Backend for Images {
             let patience = Patience { deadline, max_age: Duration::ZERO, joins: true };
             let result = self.registries.look_up(&reference, patience).await;
             let result = result.map(|_| "answers, and lets the gateway read it".to_owned());
-            reached.push(Reached { source: format!("image {name}: {repository}"), result });
+            let needs = self.registries.needs(&reference.registry);
+            reached.push(Reached { source: format!("image {name}: {repository}"), result, needs });
         }
         reached
     }

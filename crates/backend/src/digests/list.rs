@@ -15,17 +15,18 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 pub use self::repositories::MissingRepository;
 pub use self::selection::{Sort, TagsConfig};
 use self::{
     opened::{ContentFilter, OpenedTag},
-    repositories::{ListedRepository, Repositories},
+    repositories::{FixedRepository, ListedRepository, Repositories},
     selection::{Candidate, Selection},
     signed::{Kept, Notes, SignedQuery},
 };
 use super::{Config, shared_for, signatures::Signatures};
-use crate::{Backend, Building, Nature};
+use crate::{Backend, Building, Nature, Reached};
 use domain::{
     error::BackendError,
     generator::{BackendNote, Outcome, Query, Trust},
@@ -224,6 +225,26 @@ impl Backend for List {
 
     fn nature(&self) -> &Nature {
         &self.nature
+    }
+
+    /// Reads the list of each repository that is named without parameters, and the catalogue for patterns.
+    async fn reach(&self, deadline: Instant) -> Vec<Reached> {
+        let mut reached = Vec::new();
+        for FixedRepository { registry, name, is_pattern } in self.repositories.fixed() {
+            let needs = self.registries.needs(&registry);
+            let result = if is_pattern {
+                let listed = self.registries.repositories(&registry, deadline).await;
+                listed.map(|_| "answers, and lets the gateway list its repositories".to_owned())
+            } else {
+                let listed = self.registries.tags(&registry, &name, deadline).await;
+                listed.map(|listed| match listed {
+                    Ok(_) => "answers, and lets the gateway list its tags".to_owned(),
+                    Err(missing) => format!("answers {}", missing.as_str()),
+                })
+            };
+            reached.push(Reached { source: format!("tags of {registry}/{name}"), result, needs });
+        }
+        reached
     }
 
     fn trust(&self) -> Trust {

@@ -124,7 +124,10 @@ pub(crate) fn of_url(url: &Url) -> (Option<String>, Option<String>) {
     let labels: Vec<&str> = rest.split('.').collect();
     let region = labels.iter().rposition(|label| is_region(label));
     let of_service = &labels[..region.unwrap_or(labels.len())];
-    let service = of_service.iter().rev().find(|label| **label != "dualstack" && **label != "fips");
+    // OpenSearch has the service after the region; an endpoint of a VPC has it before, as usual.
+    let after = region.and_then(|at| labels.get(at + 1)).filter(|label| **label != "vpce");
+    let before = || of_service.iter().rev().find(|label| **label != "dualstack" && **label != "fips");
+    let service = after.or_else(before);
     let service = service.map(|label| label.trim_end_matches("-fips").to_owned());
     let region = region.map(|at| labels[at].to_owned());
     // IAM and the like have one endpoint for all of a partition, and sign for its first region. In other partitions, the identity's counts.
@@ -187,6 +190,10 @@ mod tests {
             ("bucket.s3.dualstack.eu-west-1.amazonaws.com", "s3", "eu-west-1"),
             ("ec2.cn-north-1.amazonaws.com.cn", "ec2", "cn-north-1"),
             ("iam.amazonaws.com", "iam", "us-east-1"),
+            ("search-apps-abc123.eu-west-1.es.amazonaws.com", "es", "eu-west-1"),
+            ("abc123.us-east-1.aoss.amazonaws.com", "aoss", "us-east-1"),
+            ("vpce-0a1b-2c3d.eks.eu-west-1.vpce.amazonaws.com", "eks", "eu-west-1"),
+            ("vpce-0a1b-2c3d.api.ecr.eu-west-1.vpce.amazonaws.com", "ecr", "eu-west-1"),
         ] {
             let url = Url::parse(&format!("https://{host}/clusters")).unwrap();
             assert_eq!(of_url(&url), (Some(service.to_owned()), Some(region.to_owned())), "{host}");

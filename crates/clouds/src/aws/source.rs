@@ -169,8 +169,8 @@ async fn pod_identity(
     if let Some(token) = &token {
         call.headers.insert(http::header::AUTHORIZATION, sensitive("", token.expose())?);
     }
-    let advice = "the agent runs on each node as an add-on of EKS, and the NetworkPolicy must allow 169.254.170.23:80 \
-                  (`cloudIdentity: eksPodIdentity` in the chart)";
+    let advice = "the agent runs on each node as an add-on of EKS, and the NetworkPolicy must allow port 80 of \
+                  169.254.170.23 or fd00:ec2::23 (`cloudIdentity: eksPodIdentity` in the chart)";
     read_keys(step, exchanges, &exchanges.ask_metadata(step, call, token.as_slice(), advice).await?)
 }
 

@@ -164,8 +164,16 @@ impl Source {
     pub(super) async fn who(&self, exchanges: &Exchanges, deadline: Instant) -> Result<String, BackendError> {
         match self {
             Self::Metadata { url } => {
-                let reply = ask(exchanges, "the metadata server", at(url, "email")?, deadline).await?;
-                Ok(reply.excerpt(200).trim().to_owned())
+                let step = "the metadata server";
+                let reply = ask(exchanges, step, at(url, "email")?, deadline).await?;
+                let email = String::from_utf8_lossy(&reply.body).trim().to_owned();
+                // Without a service account of its own, the pod is called by its workload identity pool.
+                let is_name = |c: char| c.is_ascii_alphanumeric() || "-._@:".contains(c);
+                if email.is_empty() || email.len() > 200 || !email.chars().all(is_name) {
+                    let why = format!("{step}: the reply is not the email of a service account");
+                    return Err(BackendError::invalid_output(why));
+                }
+                Ok(email)
             }
             Self::Federated(federation) => {
                 let subject = claim(&federation.subject()?, "sub");

@@ -102,7 +102,18 @@ async fn a_region_that_is_none() {
         let says = |text: &str| problems.iter().any(|problem| problem.contains(text));
         assert!(says(&format!("`{region}` is not a region")), "{region}: {problems:?}");
     }
+    // No other region takes its place for the pod's own identity: it could be one of another partition.
+    for variable in ["AWS_REGION", "AWS_DEFAULT_REGION"] {
+        let (identities, problems) = cloud.build(&json!({}), &cloud.pod(&[EKS[0], EKS[1], (variable, "frankfurt")]));
+        assert_eq!(problems, [""; 0], "it need not be used");
+        let identity = identities.automatic(ECR).unwrap();
+        let says = format!("the environment's {variable} is `frankfurt`, which is not a region");
+        assert_eq!(identity.flaw(), Some(&*says));
+        let error = log_in(&*identity, ECR, &cloud.url).await.unwrap_err();
+        assert!(error.contains(&says), "{error}");
+    }
     let (identities, _) = cloud.build(&json!({}), &cloud.pod(&EKS));
+    assert_eq!(identities.automatic(ECR).unwrap().flaw(), None);
     for host in ["123456789012.dkr.ecr.frankfurt.amazonaws.com", "123456789012.dkr.ecr.eu-central-1.evil.example"] {
         assert!(identities.automatic(host).is_none(), "{host}");
     }

@@ -147,7 +147,7 @@ impl Cloud {
         let text = config.to_string().replace("{url}", &self.url);
         let configs: BTreeMap<String, IdentityConfig> = serde_json::from_str(&text).unwrap();
         let (clock, mut problems): (Arc<dyn Clock>, _) = (self.clock.clone(), Problems::default());
-        let outbound = Outbound::new(Arc::clone(&clock));
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let base = BaseDir::new(self.folder.path());
         let reach = Reach { public: &outbound, clock: &clock, base: &base };
         let built = build(&configs, pod, reach, &Path::root().key("identities"), &mut problems);

@@ -15,7 +15,7 @@ use self::{
 };
 use super::cloud::Cloud;
 use domain::error::BackendError;
-use outbound::{Call, Identity, LoginPlace};
+use outbound::{Call, Identity, LoginPlace, Tls};
 
 const SECRETS: [&str; 8] = [
     "web-identity-token",
@@ -51,6 +51,8 @@ enum Use {
     Login,
     /// A request to a service of the cloud.
     Request,
+    /// The name of the identity, which `check --connect` asks for.
+    Name,
 }
 
 impl Use {
@@ -65,12 +67,14 @@ impl Use {
         match self {
             Self::Login => {
                 let base = reqwest::Url::parse(&cloud.url).unwrap();
-                identity.log_in(LoginPlace { name: way.host, base: &base }, false, deadline).await.map(drop)
+                let place = LoginPlace { name: way.host, base: &base, tls: &Tls::default() };
+                identity.log_in(place, false, deadline).await.map(drop)
             }
             Self::Request => {
                 let url = reqwest::Url::parse(way.service()).unwrap();
                 identity.authorize(Call::get(url, 1, deadline), false).await.map(drop)
             }
+            Self::Name => identity.who(deadline).await.map(drop),
         }
     }
 }
@@ -82,13 +86,14 @@ async fn each_step_with_each_fault() {
         let way = Arc::new(way);
         let logins = way.steps.iter().map(|step| (Use::Login, *step));
         let requests = way.steps_to_request().map(|step| (Use::Request, step));
-        for (used, step) in logins.chain(requests) {
+        let names = way.naming().into_iter().map(|step| (Use::Name, step));
+        for (used, step) in logins.chain(requests).chain(names) {
             for fault in faults(step) {
                 cases.push((Arc::clone(&way), used, step, fault));
             }
         }
     }
-    assert_eq!(cases.len(), 401, "a step, a fault or a way is missing or new");
+    assert_eq!(cases.len(), 503, "a step, a fault or a way is missing or new");
     while !cases.is_empty() {
         let some = cases.split_off(cases.len().saturating_sub(AT_ONCE)).into_iter();
         let some =
@@ -107,6 +112,9 @@ async fn each_way_to_a_request() {
         let identity = identity(&way, &cloud);
         Use::Request.attempt(&*identity, &way, &cloud, Duration::from_secs(20)).await.unwrap();
         assert_eq!(cloud.steps(), way.steps_to_request().collect::<Vec<_>>());
+        Use::Name.attempt(&*identity, &way, &cloud, Duration::from_secs(20)).await.unwrap();
+        let named = cloud.steps().split_off(way.steps_to_request().count());
+        assert!(way.naming().is_none_or(|step| named == [step]), "{named:?}");
     }
 }
 
@@ -118,14 +126,19 @@ async fn check(way: &Way, used: Use, step: &'static str, (name, replied, says): 
     assert!(message.contains(says), "{step}, {name}: {message}");
     assert!(!SECRETS.iter().any(|secret| message.contains(secret)), "{step}, {name}: {message}");
     // The steps before it, then this one, and nothing in its place.
-    let (steps, at) = (cloud.steps(), way.steps.iter().position(|known| *known == step).unwrap());
-    assert!(steps.iter().all(|asked| way.steps[..=at].contains(asked)), "{step}, {name}: {steps:?}");
+    let known: Vec<_> = match used {
+        Use::Name => way.steps_to_request().chain(way.naming()).collect(),
+        Use::Login | Use::Request => way.steps.to_vec(),
+    };
+    let (steps, at) = (cloud.steps(), known.iter().position(|known| *known == step).unwrap());
+    assert!(steps.iter().all(|asked| known[..=at].contains(asked)), "{step}, {name}: {steps:?}");
     // A way that begins with ECR has nothing but the keys.
     let signed_by_keys =
         |headers: &BTreeMap<String, String>| headers.get("authorization").is_some_and(|by| by.contains(KEY_ID));
     let weaker = cloud.asked.lock().iter().filter(|asked| signed_by_keys(&asked.headers)).count();
     assert!(weaker == 0 || way.steps[0].starts_with("ecr"), "{step}, {name}: {steps:?}");
-    if name != "silent" {
+    // A name is asked for by hand, and again each time.
+    if name != "silent" && !matches!(used, Use::Name) {
         let again = used.attempt(&*identity, way, &cloud, wait).await.unwrap_err();
         assert_eq!(again.message, message, "{step}, {name}");
         assert_eq!(cloud.steps(), steps, "{step}, {name}: a failure rests");
@@ -140,7 +153,7 @@ async fn the_token_file() {
         count += 1;
         let cloud = Cloud::start(|_| None).await;
         let base = reqwest::Url::parse(&cloud.url).unwrap();
-        let place = LoginPlace { name: way.host, base: &base };
+        let place = LoginPlace { name: way.host, base: &base, tls: &Tls::default() };
         let fresh = || identity(&way, &cloud);
         let deadline = Instant::now() + Duration::from_secs(20);
         for (content, says) in [(Some(" \n"), "is empty"), (None, "cannot read the pod's token file")] {
@@ -157,6 +170,18 @@ async fn the_token_file() {
         fresh().log_in(place, false, deadline).await.unwrap();
         let first = cloud.last(way.steps[0]);
         assert!(format!("{first:?}").contains("rotated-token"), "{first:?}");
+        // So does an identity that runs, at its next exchange.
+        let running = fresh();
+        running.log_in(place, false, deadline).await.unwrap();
+        let count = cloud.steps().len();
+        std::fs::write(cloud.token(), "rotated-again").unwrap();
+        running.log_in(place, false, deadline).await.unwrap();
+        assert_eq!(cloud.steps().len(), count, "what was issued for the old token is still good");
+        // Longer than all logins last. What this cloud issues then has ended, which does not matter here.
+        cloud.pass(13 * 3600);
+        _ = running.log_in(place, false, deadline).await;
+        let next = cloud.last(way.steps[0]);
+        assert!(format!("{next:?}").contains("rotated-again"), "{next:?}");
     }
     assert_eq!(count, 6, "each way that begins with the pod's token");
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::cloud::{Cloud, NOW};
-use outbound::{Call, Identity, Login, LoginPlace};
+use outbound::{Call, Identity, Login, LoginPlace, Tls};
 
 /// A time by which everything has happened.
 pub(super) fn soon() -> Instant {
@@ -16,7 +16,7 @@ pub(super) fn soon() -> Instant {
 /// What `identity` shows the registry `host`.
 pub(super) async fn log_in(identity: &dyn Identity, host: &str, base: &str) -> Result<String, String> {
     let base = Url::parse(base).unwrap();
-    let login = identity.log_in(LoginPlace { name: host, base: &base }, false, soon()).await;
+    let login = identity.log_in(LoginPlace { name: host, base: &base, tls: &Tls::default() }, false, soon()).await;
     login.map_err(|error| error.message).map(|login| match login {
         Login::Password { username, password } => format!("{username}:{}", password.expose()),
         Login::RefreshToken(token) => format!("refresh {}", token.expose()),

@@ -41,6 +41,12 @@ impl Registries {
         config.unwrap_or(&usual).identity(&name, self.0.outbound.identities(), of_route).ok().flatten()
     }
 
+    /// The permission to read that the identity needs which logs in at the registry called `host`.
+    #[must_use]
+    pub fn needs(&self, host: &str) -> Option<&'static str> {
+        self.identity(host)?.to_read()
+    }
+
     /// Logs in at the registry called `host` with the credential that its requests have, for `check --connect`.
     ///
     /// # Errors

@@ -50,9 +50,6 @@ impl Registry {
                 (404, Some(credential)) => self.offers(credential, deadline).await?,
                 _ => return Ok(reply),
             };
-            if challenges.is_empty() && reply.status.as_u16() == 404 {
-                return Ok(reply);
-            }
             self.answer(challenges, request, &mut credential, deadline).await?
         };
         // An expired credential is a 403 without a challenge at ECR, and a 400 at ECR Public.
@@ -97,11 +94,25 @@ impl Registry {
 
     /// The ways to log in that the registry offers at its root (distribution specification, "Determining Support"). If it asks for none there, a
     /// user name and password are sent unasked.
+    ///
+    /// # Errors
+    /// When the credential cannot be used. A 404 to anybody then proves nothing.
     async fn offers(&self, credential: &RegistryCredential, deadline: Instant) -> Result<Vec<Challenge>, BackendError> {
         let root = RegistryRequest { method: Method::GET, repository: "", path: "", query: None, url: None };
         let reply = self.send(&root, None, Some(credential), deadline).await?;
+        let asks = reply.status.as_u16() == 401;
         let unasked = || credential.basic().map(|_| Challenge::Basic).into_iter().collect();
-        Ok(if reply.status.as_u16() == 401 { challenges_of(&reply) } else { unasked() })
+        let challenges: Vec<Challenge> = if asks { challenges_of(&reply) } else { unasked() };
+        if !challenges.is_empty() {
+            return Ok(challenges);
+        }
+        let why = if asks {
+            "/v2/ asks for a login that is not understood (neither Basic nor Bearer)".to_owned()
+        } else {
+            format!("/v2/ answers {} and names no token server that would take an identity token", reply.status)
+        };
+        let message = format!("404 to anybody, which proves nothing while the credential cannot be used: {why}");
+        Err(BackendError::new(ErrorKind::Denied, message))
     }
 
     /// Answers the first of the challenges that the registry accepts. The best come first.

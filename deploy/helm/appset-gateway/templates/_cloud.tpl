@@ -8,9 +8,10 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Where a metadata server or an agent serves credentials: IRSA and Azure's workload identity need none. */}}
-{{- define "appset-gateway.cloudAddress" -}}
-{{- get (dict "eksPodIdentity" "169.254.170.23" "gke" "169.254.169.254") .Values.cloudIdentity -}}
+{{/* Where a metadata server or an agent serves credentials, as networks: IRSA and Azure's workload identity need none. The agent of EKS has an
+address of each kind, and clusters with IPv6 use the second. */}}
+{{- define "appset-gateway.cloudAddresses" -}}
+{{- get (dict "eksPodIdentity" "169.254.170.23/32 fd00:ec2::23/128" "gke" "169.254.169.254/32") .Values.cloudIdentity -}}
 {{- end -}}
 
 {{- define "appset-gateway.checkCloud" -}}

@@ -40,6 +40,17 @@ pub(super) struct Repositories {
     missing: MissingRepository,
 }
 
+/// A repository or a pattern in which no parameter stands.
+#[derive(Debug)]
+pub(super) struct FixedRepository {
+    /// The registry's host.
+    pub registry: String,
+    /// The name or the pattern within it.
+    pub name: String,
+    /// Whether it is a pattern.
+    pub is_pattern: bool,
+}
+
 /// A repository whose tags are wanted.
 #[derive(Debug, Clone)]
 pub(super) struct ListedRepository {
@@ -82,16 +93,13 @@ impl Repositories {
             let text = context.render(template).await;
             let text =
                 text.map_err(|error| error.within("repositories").into_backend_error(BackendError::invalid_input))?;
-            let (registry, name) = split(&text);
-            let registry = canonical_registry(registry);
-            check(name).map_err(invalid)?;
-            if is_pattern(name) {
-                for name in self.fitting(registry, name, query, registries).await? {
+            check(split(&text).1).map_err(invalid)?;
+            let (registry, name) = full(&text);
+            if is_pattern(&name) {
+                for name in self.fitting(registry, &name, query, registries).await? {
                     all.entry((registry.to_owned(), name)).or_insert(true);
                 }
             } else {
-                let is_official = registry == "docker.io" && !name.contains('/');
-                let name = if is_official { format!("library/{name}") } else { name.to_owned() };
                 all.insert((registry.to_owned(), name), false);
             }
         }
@@ -99,6 +107,15 @@ impl Repositories {
             .into_iter()
             .map(|((registry, name), is_from_catalogue)| ListedRepository { registry, name, is_from_catalogue })
             .collect())
+    }
+
+    /// Those in which no parameter stands.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = FixedRepository> {
+        let fixed = self.templates.iter().filter(|template| template.fixed_prefix() == template.source());
+        fixed.map(|template| {
+            let (registry, name) = full(template.source());
+            FixedRepository { registry: registry.to_owned(), is_pattern: is_pattern(&name), name }
+        })
     }
 
     /// The names in the catalogue of `registry` that fit `pattern`, in order.
@@ -192,6 +209,14 @@ fn parse(text: &str, scope: &NameScope) -> Result<Template, RepositoryError> {
 
 fn split(text: &str) -> (&str, &str) {
     text.split_once('/').unwrap_or((text, ""))
+}
+
+/// The registry and the whole name of a repository or pattern. Docker Hub's official repositories have a folder that is left out.
+fn full(text: &str) -> (&str, String) {
+    let (registry, name) = split(text);
+    let registry = canonical_registry(registry);
+    let is_official = registry == "docker.io" && !name.contains('/') && !is_pattern(name);
+    (registry, if is_official { format!("library/{name}") } else { name.to_owned() })
 }
 
 fn is_pattern(name: &str) -> bool {

@@ -10,9 +10,9 @@ pub(super) type Fault = (&'static str, Replied, &'static str);
 /// What a cloud says when it refuses at `step`, and what an error must then quote.
 fn refusal(step: &str) -> (Replied, &'static str) {
     match step {
-        "web identity" | "assume role" => {
+        "web identity" | "assume role" | "caller" => {
             // Only the first of them is sent the token.
-            let what = if step == "assume role" { "sts:AssumeRole" } else { "sts:AssumeRole with web-identity-token" };
+            let what = if step == "web identity" { "sts:AssumeRole with web-identity-token" } else { "sts:AssumeRole" };
             let body = format!(
                 "<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>Not authorized to perform {what}</Message>\
                  </Error><RequestId>req-7</RequestId></ErrorResponse>"
@@ -31,13 +31,17 @@ fn refusal(step: &str) -> (Replied, &'static str) {
             (Replied::With(400, headers, body), "AccessDeniedException: no sts:GetServiceBearerToken (request req-8)")
         }
         "google impersonation" => {
-            let error =
-                json!({"code": 403, "status": "PERMISSION_DENIED", "message": "iam.serviceAccounts.getAccessToken"});
-            (with_json(403, &json!({"error": error})), "PERMISSION_DENIED: iam.serviceAccounts.getAccessToken")
+            let details = json!([{"@type": "type.googleapis.com/google.rpc.RequestInfo", "requestId": "req-9"}]);
+            let error = json!({"code": 403, "status": "PERMISSION_DENIED", "message": "iam.serviceAccounts.getAccessToken",
+                               "details": details});
+            let says = "PERMISSION_DENIED: iam.serviceAccounts.getAccessToken (request req-9)";
+            (with_json(403, &json!({"error": error})), says)
         }
         "acr" => {
-            let body = json!({"errors": [{"code": "UNAUTHORIZED", "message": "not allowed with entra-token"}]});
-            (with_json(401, &body), "UNAUTHORIZED: not allowed with [redacted]")
+            let body =
+                json!({"errors": [{"code": "UNAUTHORIZED", "message": "not allowed with entra-token"}]}).to_string();
+            let headers = vec![("x-ms-correlation-request-id", "req-10".to_owned())];
+            (Replied::With(401, headers, body), "UNAUTHORIZED: not allowed with [redacted] (request req-10)")
         }
         _ => {
             let body =
@@ -51,7 +55,9 @@ fn refusal(step: &str) -> (Replied, &'static str) {
 fn throttled(step: &str) -> (Replied, &'static str) {
     let xml = "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
     match step {
-        "web identity" | "assume role" => (Replied::With(400, Vec::new(), xml.to_owned()), "Throttling: Rate exceeded"),
+        "web identity" | "assume role" | "caller" => {
+            (Replied::With(400, Vec::new(), xml.to_owned()), "Throttling: Rate exceeded")
+        }
         "ecr" | "ecr public" => {
             let body = json!({"__type": "ThrottlingException", "message": "Rate exceeded"});
             (with_json(400, &body), "ThrottlingException: Rate exceeded")

@@ -31,6 +31,15 @@ impl Way {
         }
     }
 
+    /// The step that names the identity, after those to a credential for requests, if the cloud is asked for it.
+    pub(super) fn naming(&self) -> Option<&'static str> {
+        match self.steps {
+            ["google metadata"] => Some("google email"),
+            [first, ..] if first.starts_with("google") || self.steps.ends_with(&["acr"]) => None,
+            _ => Some("caller"),
+        }
+    }
+
     /// The steps to a credential for requests: all but the registry's.
     pub(super) fn steps_to_request(&self) -> impl Iterator<Item = &'static str> {
         self.steps.iter().copied().filter(|step| !step.starts_with("ecr") && *step != "acr")
@@ -84,6 +93,7 @@ fn google() -> Vec<Way> {
         host,
     };
     vec![
+        way(json!({"endpoints": both}), &["google metadata"]),
         way(json!({"endpoints": both, "serviceAccount": account}), &["google metadata", "google impersonation"]),
         way(
             json!({"endpoints": api, "serviceAccount": account, "credentialsFile": "{federation}"}),
