@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
     author::{
@@ -19,8 +20,13 @@ use crate::{
     traces::TracesConfig,
 };
 use domain::{file::base_dir::BaseDir, units::ByteSize};
-use telemetry::log::{self, Format, LogConfig, LogLevel, LogStream};
+use telemetry::{
+    crash,
+    log::{self, Format, LogConfig, LogLevel, LogStream},
+};
 
+/// The most open files that the server asks for.
+const MAX_FILES: u64 = 65_536;
 /// The folder of `plugin.yaml` (`DefaultPluginConfigFilePath`).
 const CONFIG: &str = "/home/argocd/cmp-server/config";
 /// The trees that a sidecar keeps: its disk is that of the repo-server's pod.
@@ -185,11 +191,19 @@ impl Sidecar {
 }
 
 fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
+    // Before the first secret is read.
+    let no_core_dump = crash::leave_no_memory();
     let config = match config {
         Ok(config) => config,
         Err(error) => return fail(&error),
     };
     let _flush = log::init(config.log, LogStream::Stdout);
+    if let Err(error) = no_core_dump {
+        tracing::warn!(%error, "a crash may write this process's memory, with its secrets, to a disk");
+    }
+    if let Err(error) = allow_connections() {
+        tracing::warn!(%error, "the number of open files stays limited, and with it that of connections");
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
@@ -198,6 +212,12 @@ fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
     // Extractions that nobody waits for end with the process.
     runtime.shutdown_background();
     served.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+}
+
+/// Raises the limit of open files, as Go's programs do. At the limit, no connection is accepted, and Argo CD waits for ever.
+fn allow_connections() -> nix::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
 }
 
 /// Prints what is known of a plugin. Warnings do not fail.

@@ -29,7 +29,7 @@ pub(crate) struct ServeConfig {
     /// The folder of the plugins' sockets: `name.sock`, or `name-version.sock`.
     #[serde(default = "sockets")]
     pub(crate) sockets: PathBuf,
-    /// The address of probes and metrics, such as `127.0.0.1:8081`.
+    /// The address of probes and metrics, such as `0.0.0.0:8090`.
     pub(crate) admin: Option<std::net::SocketAddr>,
     /// The folder of archives and trees. Emptied at the start.
     pub(crate) work: Option<PathBuf>,

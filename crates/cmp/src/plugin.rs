@@ -2,7 +2,10 @@
 
 pub(crate) mod fields;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use domain::file::{self, FileError};
 
@@ -59,6 +62,17 @@ pub(crate) enum Discover {
     Glob(String),
     /// The program prints something.
     Command(Command),
+}
+
+impl fmt::Display for Discover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByName => f.write_str("none"),
+            Self::FileName(pattern) => write!(f, "fileName: {pattern}"),
+            Self::Glob(glob) => write!(f, "find.glob: {glob}"),
+            Self::Command(command) => write!(f, "find.command: {}", command.program),
+        }
+    }
 }
 
 /// Why a `plugin.yaml` cannot be used.

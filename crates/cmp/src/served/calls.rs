@@ -133,7 +133,8 @@ impl Served {
         if let Ok(environment) = self.environment.with(metadata.env.clone())
             && let Err(why) = self.allow.check(&environment)
         {
-            tracing::debug!(plugin = plugin.full_name(), "{why}");
+            let path = &metadata.app_rel_path;
+            tracing::info!(plugin = plugin.full_name(), path, is_supported = false, why, "discovery");
             return Ok(answer(false));
         }
         let discovering = self.discover(&plugin, messages, &metadata, deadline);
@@ -146,6 +147,9 @@ impl Served {
         let key = folder_key(&metadata);
         Ok(answer(match verdict {
             Ok(verdict) => {
+                // Argo CD only shows that it found no plugin.
+                let (path, rule) = (&metadata.app_rel_path, plugin.discover.to_string());
+                tracing::info!(plugin = plugin.full_name(), path, is_supported = verdict, rule, "discovery");
                 self.verdicts.note(key, verdict);
                 verdict
             }

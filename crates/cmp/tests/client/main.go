@@ -94,6 +94,9 @@ func fields(message []byte) (found []struct {
 	return
 }
 
+// ready is how long a connection may take to be served. Argo CD's BlockingNewClient waits for ever.
+var ready = 30 * time.Second
+
 // connect dials once, as Argo CD's BlockingNewClient: a connection that is not served is never replaced. With a CA, socket is an address.
 func connect(socket, ca, pair string) (*grpc.ClientConn, error) {
 	network, secure := "unix", insecure.NewCredentials()
@@ -127,11 +130,11 @@ func connect(socket, ca, pair string) (*grpc.ClientConn, error) {
 		return nil, err
 	}
 	conn.Connect()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ready)
 	defer cancel()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		if !conn.WaitForStateChange(ctx, state) {
-			return nil, errors.New("not ready in 30 s")
+			return nil, fmt.Errorf("not ready in %v", ready)
 		}
 	}
 	return conn, nil
@@ -280,6 +283,7 @@ func main() {
 	flag.StringVar(&r.app, "app", ".", "the Application's path")
 	flag.Var(&r.env, "env", "NAME=value, repeated")
 	flag.DurationVar(&r.timeout, "timeout", 0, "the deadline; none by default")
+	flag.DurationVar(&ready, "ready", ready, "how long a connection may take to be served")
 	flag.IntVar(&r.chunk, "chunk", 1024, "bytes a message")
 	flag.StringVar(&r.checksum, "checksum", "", "another checksum")
 	flag.BoolVar(&r.noMetadata, "no-metadata", false, "send no metadata")

@@ -14,6 +14,8 @@ fn a_folder_becomes_manifests() {
         let answer = gateway.ask("MatchRepository", app, &[]);
         assert_eq!((answer.is_supported(), answer.fields("2").len()), (is_supported, 1), "{app}");
     }
+    // Why it was not asked for manifests: Argo CD shows no reason.
+    gateway.wait_for_log(r#""path":"plain","is_supported":false,"rule":"fileName: ./demo.yaml""#);
     // One extraction for equal trees.
     let _ = gateway.ask("GenerateManifest", "apps/one", &[]);
     gateway.wait_for_log("\"is_known\":true");

@@ -1,6 +1,6 @@
 //! Runs that break a limit, and many runs at once.
 
-use std::fs;
+use std::{fs, os::unix::net::UnixStream, thread::sleep, time::Duration};
 
 use crate::support::{Gateway, script};
 
@@ -23,6 +23,43 @@ fn the_limit_is_named() {
         let answer = gateway.ask("GenerateManifest", ".", &[]);
         assert!(answer.error().contains(expected), "{answer:?}: {expected}");
     }
+}
+
+/// Each process starts the next one and ends, so whoever looks for it comes too late.
+#[test]
+fn processes_that_fork_for_ever_are_ended() {
+    let text = "f() { echo >> $SHARED/beats; (sleep 0.02; f) & }; f; sleep 1000";
+    let config = "plugins:\n- {config: demo, timeout: 2s, files: {write: [.]}}\n";
+    let gateway = Gateway::serve(config, &[("demo", &script(text))]);
+    gateway.file("x", "");
+    assert!(gateway.ask("GenerateManifest", ".", &[]).error().contains("was not done in time"));
+    let beats = || fs::read(gateway.path("beats")).unwrap().len();
+    let count = beats();
+    assert!(count > 3, "{count}");
+    sleep(Duration::from_secs(1));
+    assert_eq!(beats(), count);
+}
+
+/// argocd-cmp-server documents the variable and ignores it.
+#[test]
+fn the_variable_of_argo_cd_limits_a_run() {
+    for (value, limit) in [("1s", "1 s"), ("500ms", "0.5 s")] {
+        let gateway = Gateway::sidecar_after(&format!("export ARGOCD_EXEC_TIMEOUT={value}"), &script("sleep 1000"));
+        gateway.file("x", "");
+        let answer = gateway.ask("GenerateManifest", ".", &[]);
+        assert!(answer.error().contains(&format!("stopped by its limit of {limit} (`timeout`)")), "{answer:?}");
+    }
+}
+
+/// At the limit of open files no connection can be accepted, and Argo CD waits for ever for one.
+#[test]
+fn shells_limit_of_open_files_does_not_count() {
+    let gateway = Gateway::sidecar_after("ulimit -Sn 200", &script("echo 'a: b'"));
+    gateway.file("x", "");
+    let socket = gateway.socket("demo-v1.0");
+    let open: Vec<_> = (0..300).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    assert_eq!(gateway.ask("GenerateManifest", ".", &["-ready", "10s"]).manifests(), ["a: b\n"]);
+    drop(open);
 }
 
 /// The reason comes 100 ms before the client gives up, which a busy machine may miss.

@@ -68,6 +68,11 @@ impl Gateway {
         Self::sidecar_by(&[], name, plugin)
     }
 
+    /// A sidecar with this plugin, started by `sh` after the commands `before`.
+    pub(crate) fn sidecar_after(before: &str, plugin: &str) -> Self {
+        Self::sidecar_by(&["sh", "-c", &format!("{before}; exec \"$0\" \"$@\"")], "demo-v1.0", plugin)
+    }
+
     fn sidecar_by(before: &[&str], name: &str, plugin: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("config")).unwrap();
@@ -116,7 +121,7 @@ impl Gateway {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
-        Self { child: command.spawn().unwrap(), command, folder, is_inner: !before.is_empty() }
+        Self { child: command.spawn().unwrap(), command, folder, is_inner: before.first() == Some(&"unshare") }
     }
 
     /// Starts it again when it has ended.

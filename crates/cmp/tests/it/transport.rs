@@ -1,12 +1,31 @@
 //! grpc-go's authority, with the control: hyper alone refuses it.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use http_body_util::Full;
 use hyper::{Response, body::Bytes, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, copy_bidirectional},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    task::spawn_blocking,
+};
 
-use crate::support::{Answer, DEMO, Gateway, answers, client};
+use crate::support::{Answer, DEMO, Gateway, answers, client, script};
+
+/// What Argo CD gets at the socket `path`.
+async fn ask(path: PathBuf, flags: &'static [&'static str]) -> Answer {
+    let ask = move || {
+        let mut command = Command::new(client());
+        command.arg(path).arg("CheckPluginConfiguration").args(flags).stdout(Stdio::piped());
+        answers(command.spawn().unwrap()).remove(0)
+    };
+    spawn_blocking(ask).await.unwrap()
+}
 
 #[test]
 fn argo_cd_reaches_a_plugin() {
@@ -60,7 +79,7 @@ fn services_describe_themselves() {
 async fn hyper_alone_refuses_argo_cd() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("demo-v1.0.sock");
-    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -69,10 +88,43 @@ async fn hyper_alone_refuses_argo_cd() {
             tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
         }
     });
-    let asked = tokio::task::spawn_blocking(move || {
-        let mut command = std::process::Command::new(client());
-        answers(command.arg(path).arg("CheckPluginConfiguration").stdout(std::process::Stdio::piped()).spawn().unwrap())
-    });
-    let answer: Answer = asked.await.unwrap().remove(0);
+    let answer = ask(path, &[]).await;
     assert!(answer.error().contains("PROTOCOL_ERROR"), "{answer:?}");
+}
+
+/// Accepts at `path`, and passes bytes on to what `connect` reaches.
+fn pipe<S, F>(path: &Path, connect: impl Fn() -> F + Send + 'static)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = std::io::Result<S>> + Send,
+{
+    let listener = UnixListener::bind(path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut target = connect().await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut stream, &mut target).await });
+        }
+    });
+}
+
+/// Argo CD connects without a deadline, and holds the repository's lock meanwhile. So a pipe of bytes, which accepts before anybody answers, stops
+/// that repository as long as its target is away. A server answers by itself, whatever its plugin does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_of_bytes_hangs_argo_cd() {
+    let gateway = Gateway::sidecar(&script("sleep 1000"));
+    gateway.file("x", "");
+    let folder = tempfile::tempdir().unwrap();
+    let [present, away] = ["present.sock", "away.sock"].map(|name| folder.path().join(name));
+    let socket = gateway.socket("demo-v1.0");
+    pipe(&present, move || UnixStream::connect(socket.clone()));
+    assert_eq!(ask(present, &[]).await.code(), "OK", "the pipe passes bytes on");
+    // The kernel accepts for it, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    pipe(&away, move || TcpStream::connect(address));
+    let hanging = ask(away, &["-ready", "3s", "-timeout", "1s"]).await;
+    assert!(hanging.error().contains("not ready in 3s"), "{hanging:?}");
+    let stuck = spawn_blocking(move || gateway.ask("GenerateManifest", ".", &["-ready", "3s", "-timeout", "2s"]));
+    let stuck = stuck.await.unwrap();
+    assert!(stuck.error().contains("deadline"), "{stuck:?}");
 }
