@@ -64,6 +64,34 @@ fn every_room_of_the_table_exists() {
 }
 
 /// No files use each other in a circle. A file and the files of its own folder count as one.
+/// The names in backquotes in a cell of a table.
+fn quoted(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The crates of the workspace that the crate `name` uses, by its Cargo.toml.
+fn used_by(name: &str) -> BTreeSet<String> {
+    let manifest = std::fs::read_to_string(modules::repository().join("crates").join(name).join("Cargo.toml")).unwrap();
+    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap_or_default();
+    let own = dependencies.lines().take_while(|line| !line.starts_with('['));
+    let names = own.filter_map(|line| line.split(['.', ' ']).next());
+    names.filter(|name| CRATES.contains(*name)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_decision_on_the_workspace_lists_every_crate_and_what_it_uses() {
+    let page = include_str!("../../docs/decisions/0032-workspace.md");
+    let (_, table) = page.split_once("| crate | uses |\n|---|---|\n").unwrap();
+    let mut listed = BTreeMap::new();
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').collect();
+        let names = quoted(cells[1]).into_iter().filter(|name| CRATES.contains(name));
+        listed.extend(names.map(|name| (name, quoted(cells[2]))));
+    }
+    let actual: BTreeMap<String, _> = CRATES.iter().map(|name| (name.clone(), used_by(name))).collect();
+    assert_eq!(listed, actual);
+}
+
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let modules = Modules::read();

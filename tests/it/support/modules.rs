@@ -76,7 +76,7 @@ fn read_rust(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
