@@ -92,6 +92,21 @@ fn the_decision_on_the_workspace_lists_every_crate_and_what_it_uses() {
     assert_eq!(listed, actual);
 }
 
+/// A feature of a crate that only the tests use is on in the tests, and missing in the program.
+#[test]
+fn features_of_the_program_are_those_of_its_own_dependencies() {
+    let manifest = include_str!("../../Cargo.toml");
+    let section = |name: &str| {
+        let (_, rest) = manifest.split_once(&format!("\n[{name}]\n")).unwrap();
+        rest.split_once("\n[").unwrap().0
+    };
+    let own = section("dependencies");
+    let of_crates = section("features").split('"').filter_map(|text| text.split_once('/').map(|(name, _)| name));
+    let missing: Vec<&str> =
+        of_crates.filter(|name| !own.lines().any(|line| line.starts_with(&format!("{name}.")))).collect();
+    assert!(missing.is_empty(), "[features] names crates that are not in [dependencies]: {missing:?}");
+}
+
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let modules = Modules::read();

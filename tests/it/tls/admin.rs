@@ -43,7 +43,7 @@ async fn the_admin_listener_has_a_certificate_of_its_own() {
     assert_eq!(h2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let cleartext = exchange_admin(app.admin, GET).await;
     assert_eq!((cleartext.status, cleartext.code().as_str()), (400, "invalid_request"));
-    assert!(cleartext.message().contains("(`server.adminTls`); ask it by https://"), "{}", cleartext.message());
+    assert!(cleartext.message().contains("(`server.adminTls`): use https://"), "{}", cleartext.message());
 }
 
 #[tokio::test(flavor = "multi_thread")]
