@@ -65,13 +65,15 @@ impl Exchanges {
         Self { account: account.into(), ..self }
     }
 
-    /// The same ways, to a host that is reached with `tls`.
+    /// The same ways, to a host that is reached with `tls`. Its certificate is checked in any case: a token for all registries goes there.
     ///
     /// # Errors
     /// When its certificates cannot be used.
     #[cfg(feature = "azure")]
     pub(crate) fn with_tls(&self, tls: &Tls) -> Result<Self, BackendError> {
-        let client = self.public.client(ClientOptions { tls: tls.clone(), ..ClientOptions::default() });
+        let client = self
+            .public
+            .client(ClientOptions { tls: Tls { is_checked: true, ..tls.clone() }, ..ClientOptions::default() });
         let client = client.map_err(|why| BackendError::unavailable(why.to_string()))?;
         Ok(Self { client, ..self.clone() })
     }

@@ -102,6 +102,11 @@ pub(super) struct RegistryRequest<'a> {
 }
 
 impl RegistryRequest<'_> {
+    /// Whether it is for the catalogue of repositories.
+    fn is_catalogue(&self) -> bool {
+        self.repository.is_empty() && self.path == "_catalog"
+    }
+
     /// The rights that a token needs (token specification, "Requesting a Token").
     fn scope(&self) -> String {
         if self.repository.is_empty() {

@@ -251,18 +251,21 @@ async fn what_is_hidden_from_anybody_is_asked_for_with_the_credential() {
     }
 }
 
-/// With a credential that cannot be used, a 404 to anybody proves nothing.
+/// With a credential that cannot be used, or a root that has no clear answer, a 404 to anybody proves nothing.
 #[tokio::test]
 async fn a_404_proves_nothing_if_the_credential_cannot_be_used() {
     let unknown = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
     let negotiate = "WWW-Authenticate: Negotiate";
     let token = json!({"identitytoken": "refresh"});
-    for (root, headers, credential, says) in [
-        (401, negotiate, user("ci", "right"), "asks for a login that is not understood"),
-        (401, negotiate, token.clone(), "asks for a login that is not understood"),
-        (401, "X: y", token.clone(), "asks for a login that is not understood"),
-        (200, "X: y", token.clone(), "/v2/ answers 200 OK and names no token server that would take an identity token"),
-        (503, "X: y", token, "/v2/ answers 503 Service Unavailable and names no token server"),
+    let unclear = "/v2/, which says how to use it, answers";
+    for (root, headers, credential, kind, says) in [
+        (401, negotiate, user("ci", "right"), ErrorKind::Denied, "asks for a login that is not understood"),
+        (401, negotiate, token.clone(), ErrorKind::Denied, "asks for a login that is not understood"),
+        (401, "X: y", token.clone(), ErrorKind::Denied, "asks for a login that is not understood"),
+        (200, "X: y", token.clone(), ErrorKind::Denied, "names no token server that would take an identity token"),
+        (503, "X: y", token, ErrorKind::Unavailable, unclear),
+        (503, "X: y", user("ci", "right"), ErrorKind::Unavailable, unclear),
+        (404, "X: y", user("ci", "right"), ErrorKind::Unavailable, unclear),
     ] {
         let registry = Upstream::start(move |request| match request.target.as_str() {
             "/v2/" => request.answer(root, headers, "{}"),
@@ -272,9 +275,29 @@ async fn a_404_proves_nothing_if_the_credential_cannot_be_used() {
         let host = registry.address.to_string();
         let folder = docker_config(&json!({&host: credential}));
         let found = look_up(&with_config(folder.path(), &host), &format!("{host}/org/app:1")).await;
-        let message = refused(found, ErrorKind::Denied, says);
-        assert!(message.contains("404 to anybody, which proves nothing"), "{message}");
+        let message = refused(found, kind, says);
+        assert!(message.contains("a reply to anybody proves nothing"), "{message}");
         // Without a credential, it is what everybody sees.
         missing(look_up(&registries(&plain(&host)), &format!("{host}/org/app:1")).await);
     }
+}
+
+/// A registry may show anybody a part of its catalogue.
+#[tokio::test]
+async fn the_catalogue_is_read_with_the_credential() {
+    let registry = Upstream::start(|request| {
+        let has_login = request.header("authorization") == Some(&basic("ci", "right"));
+        match (request.target.as_str(), has_login) {
+            ("/v2/", false) => request.answer(401, BASIC, ""),
+            (_, false) => request.answer(200, JSON, r#"{"repositories":["public"]}"#),
+            (_, true) => request.answer(200, JSON, r#"{"repositories":["private","public"]}"#),
+        }
+    })
+    .await;
+    let host = registry.address.to_string();
+    let folder = docker_config(&json!({&host: user("ci", "right")}));
+    let all = with_config(folder.path(), &host).repositories(&host, deadline()).await.unwrap();
+    assert_eq!(all, ["private", "public"]);
+    let public = registries(&plain(&host)).repositories(&host, deadline()).await.unwrap();
+    assert_eq!(public, ["public"], "without a credential, it is what everybody sees");
 }

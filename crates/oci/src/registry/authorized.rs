@@ -48,6 +48,8 @@ impl Registry {
                 (401, _) => challenges_of(&reply),
                 // A registry that lets anybody read may hide what only the credential may see.
                 (404, Some(credential)) => self.offers(credential, deadline).await?,
+                // The same for a catalogue: anybody may see a part of it.
+                (200, Some(credential)) if request.is_catalogue() => self.offers(credential, deadline).await?,
                 _ => return Ok(reply),
             };
             self.answer(challenges, request, &mut credential, deadline).await?
@@ -96,11 +98,21 @@ impl Registry {
     /// user name and password are sent unasked.
     ///
     /// # Errors
-    /// When the credential cannot be used. A 404 to anybody then proves nothing.
+    /// When the credential cannot be used, or the root has no clear answer. A reply to anybody then proves nothing.
     async fn offers(&self, credential: &RegistryCredential, deadline: Instant) -> Result<Vec<Challenge>, BackendError> {
         let root = RegistryRequest { method: Method::GET, repository: "", path: "", query: None, url: None };
         let reply = self.send(&root, None, Some(credential), deadline).await?;
-        let asks = reply.status.as_u16() == 401;
+        let asks = match reply.status.as_u16() {
+            401 => true,
+            200 => false,
+            _ => {
+                let message = format!(
+                    "a reply to anybody proves nothing while there is a credential, and /v2/, which says how to use it, answers {}",
+                    reply.status
+                );
+                return Err(BackendError::unavailable(message));
+            }
+        };
         let unasked = || credential.basic().map(|_| Challenge::Basic).into_iter().collect();
         let challenges: Vec<Challenge> = if asks { challenges_of(&reply) } else { unasked() };
         if !challenges.is_empty() {
@@ -111,7 +123,7 @@ impl Registry {
         } else {
             format!("/v2/ answers {} and names no token server that would take an identity token", reply.status)
         };
-        let message = format!("404 to anybody, which proves nothing while the credential cannot be used: {why}");
+        let message = format!("a reply to anybody proves nothing while the credential cannot be used: {why}");
         Err(BackendError::new(ErrorKind::Denied, message))
     }
 
