@@ -27,7 +27,7 @@ pub(crate) use self::{
     setup::Setup,
 };
 use crate::{
-    app::{file_watch::Renewals, startup::Startup},
+    app::file_watch::Renewals,
     collector::Traces,
     config::{Loaded, Report},
 };
@@ -166,10 +166,7 @@ impl App {
             isolated_evaluators,
             sources,
         };
-        let (setup, report) = Setup::build(loaded, &common, None)?;
-        let (outbound, _) = setup.outbound();
-        // The report has its problems.
-        let startup = Startup::build(&config, &base, outbound, &metrics, &mut Problems::default());
+        let (setup, startup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);
         let engine =

@@ -80,7 +80,7 @@ impl App {
         let built = loaded.and_then(|loaded| Setup::build(loaded, &self.common, Some(&before)));
         let at = self.common.clock.now();
         match built {
-            Ok((setup, report)) => {
+            Ok((setup, _, report)) => {
                 for line in report.lines() {
                     tracing::warn!("{line}");
                 }

@@ -82,11 +82,16 @@ impl Setup {
         &self.shared.registries
     }
 
-    /// Builds everything that `loaded` describes, and takes over the unchanged parts of `before`. Opens no socket and runs no backend.
+    /// Builds everything that `loaded` describes, and takes over the unchanged parts of `before`. Opens no socket and runs no backend. What is
+    /// used at the start only is returned beside it: a reload reports its problems, and drops it.
     ///
     /// # Errors
     /// A report with all problems of the configuration. On success, the report may have warnings.
-    pub(super) fn build(mut loaded: Loaded, common: &Common, before: Option<&Self>) -> Result<(Self, Report), Report> {
+    pub(super) fn build(
+        mut loaded: Loaded,
+        common: &Common,
+        before: Option<&Self>,
+    ) -> Result<(Self, Startup, Report), Report> {
         let (root, mut problems) = (Path::root(), Problems::default());
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
         check_server(&config, &root, &mut problems);
@@ -99,7 +104,7 @@ impl Setup {
         };
         shared.set_isolated(&config, base, common);
         let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
-        check_startup(&config, base, &shared.outbound, common, &mut problems);
+        let startup = Startup::build(&config, base, &shared.outbound, &common.metrics, &mut problems);
         let context = BuildContext {
             raw: &Value::Null,
             base,
@@ -152,16 +157,9 @@ impl Setup {
                 hash,
                 shared,
             },
+            startup,
             report,
         ))
-    }
-}
-
-/// Notes the problems of what is built at the start only: a reload reports them now rather than at the next start.
-fn check_startup(config: &Config, base: &BaseDir, outbound: &Outbound, common: &Common, problems: &mut Problems) {
-    let _ = Startup::build(config, base, outbound, &common.metrics, problems);
-    if let Some(store) = &config.cache.shared {
-        let _ = store.build(base, &Path::root().key("cache").key("shared"), problems);
     }
 }
 

@@ -38,6 +38,10 @@ impl Startup {
         let (server, at) = (&config.server, root.key("server"));
         let tls = server.tls.as_ref().and_then(|tls| tls.build(base, &at.key("tls"), problems));
         let admin_tls = server.admin_tls.as_ref().and_then(|tls| tls.build(base, &at.key("adminTls"), problems));
+        if let Some(store) = &config.cache.shared {
+            // Its replica is built before everything else.
+            let _ = store.build(base, &root.key("cache").key("shared"), problems);
+        }
         Self { tls, admin_tls, traces: traces.unwrap_or_default() }
     }
 }

@@ -131,7 +131,9 @@ pub(crate) fn run(file: &Path, options: CheckOptions) -> anyhow::Result<ExitCode
 
 /// The findings, and after them a note for each source that uses an identity at a cloud.
 fn with_identities(mut findings: Value, file: &Path, at_clouds: &[String]) -> Value {
-    let notes = at_clouds.iter().map(|line| json!({"file": file, "severity": "note", "message": line.trim()}));
+    let notes = at_clouds
+        .iter()
+        .map(|line| json!({"file": file.to_string_lossy(), "severity": "note", "message": line.trim()}));
     findings.as_array_mut().into_iter().for_each(|all| all.extend(notes.clone()));
     findings
 }

@@ -50,14 +50,15 @@ pub(crate) struct Recorded {
     #[serde(default)]
     pub(crate) by_match: bool,
     /// The ApplicationSets that sent it: names, or namespaces and names with a `/` between them.
-    #[serde(default)]
+    // Recordings of earlier builds have `askedBy` and `askedAt`.
+    #[serde(default, alias = "askedBy")]
     pub(crate) requesters: Vec<String>,
     /// The input parameters.
     #[serde(default)]
     #[serde(deserialize_with = "exact::read")]
     pub(crate) input: Parameters,
     /// When a caller last waited for the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "askedAt", skip_serializing_if = "Option::is_none")]
     pub(crate) queried_at: Option<String>,
     /// The parameter sets that callers got; none if there never was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -63,7 +63,6 @@ fn every_room_of_the_table_exists() {
     assert!(crates.len() <= MAX_CRATES, "{} crates: {crates:?}", crates.len());
 }
 
-/// No files use each other in a circle. A file and the files of its own folder count as one.
 /// The names in backquotes in a cell of a table.
 fn quoted(cell: &str) -> BTreeSet<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -107,6 +106,7 @@ fn features_of_the_program_are_those_of_its_own_dependencies() {
     assert!(missing.is_empty(), "[features] names crates that are not in [dependencies]: {missing:?}");
 }
 
+/// No files use each other in a circle. A file and the files of its own folder count as one.
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let modules = Modules::read();

@@ -154,7 +154,7 @@ impl Config {
         let region = self.region.clone().filter(|region| is_region(region));
         let region = region.or_else(|| of_pod.clone().ok().flatten());
         if region.is_none() && self.region.is_none() && !context.is_lenient {
-            let help = "set `region`, such as `eu-central-1`, where STS is asked";
+            let help = "set `region`, such as `eu-central-1`, whose STS is used";
             let why = of_pod.err().map(|why| format!(": {why}")).unwrap_or_default();
             let message = format!("neither `region` nor AWS_REGION says which region is used{why}");
             problems.error_with_help(path, message, help);

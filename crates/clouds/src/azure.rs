@@ -135,7 +135,7 @@ impl Config {
 
 impl AzureIdentity {
     fn new(source: Source, scope: Option<String>, context: &Context<'_>) -> Self {
-        // A managed identity is asked without an authority. The environment says in which cloud it is.
+        // A managed identity needs no authority. The environment says in which cloud it is.
         let of_environment = || context.pod.get("AZURE_AUTHORITY_HOST").and_then(|url| Url::parse(url).ok());
         let home = match &source {
             Source::Federated { authority, .. } => home_scope(authority),

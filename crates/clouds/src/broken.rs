@@ -1,4 +1,4 @@
-//! An identity that the pod's environment names by half. Every use of it fails, so that nothing is asked anonymously in its place.
+//! An identity that the pod's environment names by half. Every use of it fails, so that no anonymous request is sent in its place.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use outbound::{Call, Identity, Login, LoginPlace};
 pub(crate) struct Broken {
     /// Why.
     pub why: String,
-    /// Which registries it is for: they are not asked anonymously in its place.
+    /// Which registries it is for: they get no anonymous request in its place.
     pub covers: fn(&str) -> bool,
 }
 

@@ -101,7 +101,7 @@ fn automatic(context: &Context<'_>) -> Vec<AutomaticIdentity> {
     let mut found = Vec::new();
     let mut add = |covers: fn(&str) -> bool, identity: Option<Result<Arc<dyn Identity>, String>>| match identity {
         Some(Ok(identity)) => found.push(AutomaticIdentity { covers, identity }),
-        // Never anonymous in place of it: the registry is asked with an identity that only fails.
+        // Never anonymous in place of it: the registry has an identity that only fails.
         Some(Err(why)) => found.push(AutomaticIdentity { covers, identity: Arc::new(Broken { why, covers }) }),
         None => {}
     };

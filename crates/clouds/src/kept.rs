@@ -1,5 +1,5 @@
 //! A credential that is kept until shortly before its end. One flight gets it for all who wait, ahead of need. A failure is remembered for a
-//! while, so that a cloud that refuses is not asked by every call.
+//! while, so that not every call sends a request to a cloud that refuses.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -174,7 +174,7 @@ impl<T> State<T> {
         match issued {
             Ok(Issued { value, lasts }) => {
                 let value = Arc::new(value);
-                // A life that is shorter than the margin would be asked for by each call.
+                // A life that is shorter than the margin would be renewed by each call.
                 let used = lasts.saturating_sub(MARGIN).max(lasts / 2);
                 let current = Current {
                     value: Arc::clone(&value),
@@ -259,7 +259,7 @@ mod tests {
             self.kept.get(afresh, deadline, issue).await.map(|value| *value).map_err(|error| error.message)
         }
 
-        /// Waits until `count` credentials were asked for.
+        /// Waits until `count` credentials were requested.
         async fn until_issued(&self, count: usize) {
             while self.issued.load(Ordering::SeqCst) < count || self.kept.flights.len() > 0 {
                 tokio::task::yield_now().await;

@@ -230,9 +230,12 @@ pub struct Evidence {
     pub item: Option<String>,
     /// Whether the item exists.
     pub verdict: Verdict,
+    // Earlier builds stored it, and the answer, as `asked` and `answered`.
     /// The query in words: `the manifest of registry.example.com/org/front:main`.
+    #[serde(alias = "asked")]
     pub query: String,
     /// The answer in words: `404, the registry has no such tag or no such repository`.
+    #[serde(alias = "answered")]
     pub answer: String,
 }
 

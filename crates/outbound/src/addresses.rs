@@ -42,7 +42,7 @@ pub(crate) struct Addresses {
     proxy: Option<Arc<str>>,
     /// Whether names come from answers, so that also names of an inner network have no inner address.
     is_led: bool,
-    /// Whether metadata addresses may be asked: only for identities at clouds, and never because `allowed` has them.
+    /// Whether metadata addresses may get requests: only for identities at clouds, and never because `allowed` has them.
     is_metadata: bool,
 }
 

@@ -46,7 +46,7 @@ const MISSING: &[(&[&str], &str)] = &[
     (&["the registry's token exchange", "UNAUTHORIZED"], "the identity must have the role AcrPull at the registry"),
 ];
 
-/// `error`, and what is missing if it says so. `needs` is the permission that an identity needs at the registry that was asked.
+/// `error`, and what is missing if it says so. `needs` is the permission that an identity needs at the registry.
 pub(super) fn with_missing(error: &BackendError, needs: Option<&str>) -> String {
     let missing = missing(error).or(needs.filter(|_| is_of_registry(error)));
     let missing = missing.map(|missing| format!("; what is missing: {missing}"));

@@ -237,9 +237,9 @@ impl Backend for List {
                 listed.map(|_| "answers, and lets the gateway list its repositories".to_owned())
             } else {
                 let listed = self.registries.tags(&registry, &name, deadline).await;
-                listed.map(|listed| match listed {
-                    Ok(_) => "answers, and lets the gateway list its tags".to_owned(),
-                    Err(missing) => format!("answers {}", missing.as_str()),
+                listed.and_then(|listed| match listed {
+                    Ok(_) => Ok("answers, and lets the gateway list its tags".to_owned()),
+                    Err(missing) => self.repositories.accepts(&registry, &name, missing),
                 })
             };
             reached.push(Reached { source: format!("tags of {registry}/{name}"), result, needs });

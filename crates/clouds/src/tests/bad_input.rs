@@ -125,9 +125,9 @@ async fn a_region_that_is_none() {
 #[tokio::test]
 async fn a_clock_off_by_ten_minutes() {
     let role = |ends: &'static str, date: &'static str| {
-        move |asked: &super::cloud::Asked| {
+        move |request: &super::cloud::Received| {
             let headers = vec![("date", date.to_owned())];
-            (asked.step() == "web identity").then(|| Replied::With(200, headers, credentials_xml(ends)))
+            (request.step() == "web identity").then(|| Replied::With(200, headers, credentials_xml(ends)))
         }
     };
     // Here it is 2026-01-01T00:00:00Z.
@@ -144,10 +144,10 @@ async fn a_clock_off_by_ten_minutes() {
         }
     }
     // AWS refuses a signature of another time, and the reason is this machine's clock.
-    let cloud = Cloud::start(|asked| {
+    let cloud = Cloud::start(|request| {
         let body = json!({"__type": "InvalidSignatureException", "message": "Signature expired: 20260101T000000Z is now earlier than 20260101T000500Z"});
         let headers = vec![("date", "Thu, 01 Jan 2026 00:10:00 GMT".to_owned())];
-        (asked.step() == "ecr").then(|| Replied::With(400, headers, body.to_string()))
+        (request.step() == "ecr").then(|| Replied::With(400, headers, body.to_string()))
     })
     .await;
     let identity = cloud.identity(&eks(), &cloud.pod(&EKS));
@@ -185,7 +185,7 @@ async fn a_metadata_server_that_answers_html() {
         let identity = cloud.identity(&config, &cloud.pod(pod));
         let error = log_in(&*identity, host, &cloud.url).await.unwrap_err();
         assert!(error.contains(says) && !error.contains("Sign in"), "{error}");
-        assert_eq!(cloud.steps().len(), 1, "nothing else is asked: {:?}", cloud.steps());
+        assert_eq!(cloud.steps().len(), 1, "nothing else is tried: {:?}", cloud.steps());
         assert!(identity.who(soon()).await.is_err());
     }
 }

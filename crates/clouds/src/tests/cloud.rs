@@ -38,7 +38,7 @@ impl Clock for Standing {
 
 /// A request that arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct Received {
     /// Method and target.
     pub line: String,
     /// The headers, with names in lower case.
@@ -47,7 +47,7 @@ pub(super) struct Asked {
     pub body: String,
 }
 
-impl Asked {
+impl Received {
     /// The step that the request is for.
     pub(super) fn step(&self) -> &'static str {
         let target = self.headers.get("x-amz-target").map(String::as_str).unwrap_or_default();
@@ -90,22 +90,22 @@ pub(super) struct Cloud {
     /// `http://127.0.0.1:<port>/`
     pub url: String,
     /// All requests so far.
-    pub asked: Arc<Mutex<Vec<Asked>>>,
+    pub requests: Arc<Mutex<Vec<Received>>>,
     /// A folder for token files.
     pub folder: tempfile::TempDir,
     /// The time of the identities.
     clock: Arc<Standing>,
 }
 
-type Answer = Arc<dyn Fn(&Asked) -> Option<Replied> + Send + Sync>;
+type Answer = Arc<dyn Fn(&Received) -> Option<Replied> + Send + Sync>;
 
 impl Cloud {
     /// A cloud that replies what `answer` says, or else what is good.
-    pub(super) async fn start(answer: impl Fn(&Asked) -> Option<Replied> + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(answer: impl Fn(&Received) -> Option<Replied> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer) as Answer);
-        let log = Arc::clone(&asked);
+        let (requests, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer) as Answer);
+        let log = Arc::clone(&requests);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, Arc::clone(&log), Arc::clone(&answer)));
@@ -113,7 +113,7 @@ impl Cloud {
         });
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), "web-identity-token\n").unwrap();
-        Self { url, asked, folder, clock: Arc::new(Standing(AtomicU64::new(NOW))) }
+        Self { url, requests, folder, clock: Arc::new(Standing(AtomicU64::new(NOW))) }
     }
 
     /// Moves the time of the identities.
@@ -121,14 +121,14 @@ impl Cloud {
         self.clock.0.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
-    /// The steps that were asked for, in order.
+    /// The steps of the requests, in order.
     pub(super) fn steps(&self) -> Vec<&'static str> {
-        self.asked.lock().iter().map(Asked::step).collect()
+        self.requests.lock().iter().map(Received::step).collect()
     }
 
     /// The last request for `step`.
-    pub(super) fn last(&self, step: &str) -> Asked {
-        self.asked.lock().iter().rev().find(|asked| asked.step() == step).unwrap().clone()
+    pub(super) fn last(&self, step: &str) -> Received {
+        self.requests.lock().iter().rev().find(|request| request.step() == step).unwrap().clone()
     }
 
     /// The token file.
@@ -163,10 +163,10 @@ impl Cloud {
     }
 }
 
-async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<Asked>>>, answer: Answer) {
-    while let Some(asked) = read(&mut stream).await {
-        let replied = answer(&asked).unwrap_or_else(|| good(&asked));
-        log.lock().push(asked);
+async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<Received>>>, answer: Answer) {
+    while let Some(request) = read(&mut stream).await {
+        let replied = answer(&request).unwrap_or_else(|| good(&request));
+        log.lock().push(request);
         match replied {
             Replied::Closed => return,
             Replied::Silence => return tokio::time::sleep(Duration::from_mins(1)).await,
@@ -183,7 +183,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<Asked>>>, answer: Answe
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+async fn read(stream: &mut TcpStream) -> Option<Received> {
     let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -196,7 +196,7 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
             let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
             if bytes.len() >= end + 4 + length {
                 let body = String::from_utf8(bytes[end + 4..end + 4 + length].to_vec()).unwrap();
-                return Some(Asked { line, headers, body });
+                return Some(Received { line, headers, body });
             }
         }
         match stream.read(&mut part).await {
@@ -221,14 +221,14 @@ pub(super) fn credentials_xml(ends: &str) -> String {
 }
 
 /// What a cloud replies if all is well.
-fn good(asked: &Asked) -> Replied {
+fn good(request: &Received) -> Replied {
     let later = "2026-01-01T01:00:00Z";
     let keys = json!({"AccessKeyId": "ASIAKEY", "SecretAccessKey": "secret-key-of-aws", "Token": "session-token-of-aws",
                       "Expiration": later});
     let token = |token: &str| json!({"access_token": token, "expires_in": 3600, "token_type": "Bearer"});
     // "AWS:ecr-password"
     let data = json!({"authorizationToken": "QVdTOmVjci1wYXNzd29yZA==", "expiresAt": 1_767_268_800.5});
-    match asked.step() {
+    match request.step() {
         "web identity" | "assume role" | "caller" => Replied::With(200, Vec::new(), credentials_xml(later)),
         "ecr" => with_json(200, &json!({"authorizationData": [data]})),
         "ecr public" => with_json(200, &json!({"authorizationData": data})),
@@ -249,6 +249,6 @@ fn good(asked: &Asked) -> Replied {
         }
         "entra" | "azure metadata" => with_json(200, &token("entra-token")),
         "acr" => with_json(200, &json!({"refresh_token": "acr-refresh-token"})),
-        other => Replied::With(404, Vec::new(), format!("{other}: {asked:?}")),
+        other => Replied::With(404, Vec::new(), format!("{other}: {request:?}")),
     }
 }

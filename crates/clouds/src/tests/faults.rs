@@ -119,7 +119,7 @@ async fn each_way_to_a_request() {
 }
 
 async fn check(way: &Way, used: Use, step: &'static str, (name, replied, says): Fault) {
-    let cloud = Cloud::start(move |asked| (asked.step() == step).then(|| replied.clone())).await;
+    let cloud = Cloud::start(move |request| (request.step() == step).then(|| replied.clone())).await;
     let identity = identity(way, &cloud);
     let wait = if name == "silent" { Duration::from_millis(400) } else { Duration::from_secs(30) };
     let message = used.attempt(&*identity, way, &cloud, wait).await.unwrap_err().message;
@@ -131,13 +131,13 @@ async fn check(way: &Way, used: Use, step: &'static str, (name, replied, says): 
         Use::Login | Use::Request => way.steps.to_vec(),
     };
     let (steps, at) = (cloud.steps(), known.iter().position(|known| *known == step).unwrap());
-    assert!(steps.iter().all(|asked| known[..=at].contains(asked)), "{step}, {name}: {steps:?}");
+    assert!(steps.iter().all(|request| known[..=at].contains(request)), "{step}, {name}: {steps:?}");
     // A way that begins with ECR has nothing but the keys.
     let signed_by_keys =
         |headers: &BTreeMap<String, String>| headers.get("authorization").is_some_and(|by| by.contains(KEY_ID));
-    let weaker = cloud.asked.lock().iter().filter(|asked| signed_by_keys(&asked.headers)).count();
+    let weaker = cloud.requests.lock().iter().filter(|request| signed_by_keys(&request.headers)).count();
     assert!(weaker == 0 || way.steps[0].starts_with("ecr"), "{step}, {name}: {steps:?}");
-    // A name is asked for by hand, and again each time.
+    // A name is looked up by hand, and again each time.
     if name != "silent" && !matches!(used, Use::Name) {
         let again = used.attempt(&*identity, way, &cloud, wait).await.unwrap_err();
         assert_eq!(again.message, message, "{step}, {name}");

@@ -1,11 +1,11 @@
-//! What one failure does to others: a pause is one identity's own, and a refused login renews what it was asked for with.
+//! What one failure does to others: a pause is one identity's own, and a refused login renews the credential that it was made with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
 use super::{
-    cloud::{Asked, Cloud, Replied, with_json},
+    cloud::{Cloud, Received, Replied, with_json},
     ways::{log_in, soon},
 };
 
@@ -71,11 +71,12 @@ fn cases() -> Vec<Case> {
 #[tokio::test]
 async fn a_throttled_identity_does_not_rest_the_others() {
     for Case { one, two, pod, host, refused: (step, of_one) } in cases() {
-        let is_of_one =
-            move |asked: &Asked| asked.step() == step && format!("{}{}", asked.line, asked.body).contains(of_one);
-        let cloud = Cloud::start(move |asked| {
+        let is_of_one = move |request: &Received| {
+            request.step() == step && format!("{}{}", request.line, request.body).contains(of_one)
+        };
+        let cloud = Cloud::start(move |request| {
             let headers = vec![("retry-after", "60".to_owned())];
-            is_of_one(asked).then(|| Replied::With(429, headers, String::new()))
+            is_of_one(request).then(|| Replied::With(429, headers, String::new()))
         })
         .await;
         let (identities, problems) = cloud.build(&json!({"one": one, "two": two}), &cloud.pod(&pod));
@@ -86,7 +87,7 @@ async fn a_throttled_identity_does_not_rest_the_others() {
             let error = log_in(&*one, host, &cloud.url).await.unwrap_err();
             assert!(error.contains("429"), "{step}: {error}");
         }
-        let count = cloud.asked.lock().iter().filter(|asked| is_of_one(asked)).count();
+        let count = cloud.requests.lock().iter().filter(|request| is_of_one(request)).count();
         assert_eq!(count, 1, "{step}: it pauses");
         let login = log_in(&*two, host, &cloud.url).await;
         assert!(login.is_ok(), "{step}: {login:?}");
@@ -111,10 +112,10 @@ async fn a_refused_login_renews_what_it_was_asked_for_with() {
         ),
     ] {
         let issued = AtomicUsize::new(0);
-        let cloud = Cloud::start(move |asked| {
-            let count = issued.fetch_add(usize::from(asked.step() == first), Ordering::SeqCst);
+        let cloud = Cloud::start(move |request| {
+            let count = issued.fetch_add(usize::from(request.step() == first), Ordering::SeqCst);
             let body = json!({"__type": "ExpiredTokenException", "errors": [{"code": "UNAUTHORIZED"}]});
-            (asked.step() == last && count < 2).then(|| with_json(403, &body))
+            (request.step() == last && count < 2).then(|| with_json(403, &body))
         })
         .await;
         let pod = cloud.pod(&[

@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::{
-    cloud::{Asked, Cloud, Replied, with_json},
+    cloud::{Cloud, Received, Replied, with_json},
     ways::log_in,
 };
 
@@ -63,7 +63,7 @@ async fn a_login_is_used_while_the_cloud_is_down() {
     for Case { first, one, two, hosts: [host, other], login, lasts } in cases() {
         let is_down = Arc::new(AtomicBool::new(false));
         let down = Arc::clone(&is_down);
-        let cloud = Cloud::start(move |asked: &Asked| match asked.step() {
+        let cloud = Cloud::start(move |request: &Received| match request.step() {
             step if step == first && down.load(Ordering::SeqCst) => {
                 Some(Replied::With(503, Vec::new(), "down".to_owned()))
             }
@@ -87,7 +87,7 @@ async fn a_login_is_used_while_the_cloud_is_down() {
         // The session has ended, and the login has not.
         cloud.pass(2 * 3600);
         assert_eq!(log_in(&*one, host, &cloud.url).await.as_ref(), Ok(&of_one), "{first}");
-        assert_eq!(cloud.steps().len(), count, "{first}: nothing is asked for it");
+        assert_eq!(cloud.steps().len(), count, "{first}: no request is sent for it");
         // Never another identity's, and never one for another registry.
         for (identity, host) in [(&two, host), (&one, other)] {
             let error = log_in(&**identity, host, "https://other.example/").await.unwrap_err();

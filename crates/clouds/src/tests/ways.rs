@@ -86,7 +86,7 @@ async fn aws_by_pod_identity_instance_and_keys() {
         (&keys, "pod", &["ecr"], "AKIASTATIC"),
         (&keys, "instance", &["instance session", "instance role", "instance keys", "ecr"], "ASIAKEY"),
     ] {
-        cloud.asked.lock().clear();
+        cloud.requests.lock().clear();
         let config = json!({"aws": {"source": source, "endpoints": endpoints}});
         let identity = cloud.identity(&config, &cloud.pod(variables));
         let login = log_in(&*identity, ECR, &format!("https://{ECR}/")).await;
@@ -150,7 +150,7 @@ async fn google_by_the_metadata_server_federation_and_impersonation() {
             "google-token-of-account",
         ),
     ] {
-        cloud.asked.lock().clear();
+        cloud.requests.lock().clear();
         let identity = cloud.identity(&json!({"google": config}), &cloud.pod(&[]));
         let login = log_in(&*identity, PKG, "https://europe-docker.pkg.dev/").await;
         assert_eq!(login, Ok(format!("oauth2accesstoken:{token}")));
@@ -188,12 +188,15 @@ async fn azure_by_workload_identity_and_managed_identity() {
     let config = json!({"azure": {"source": "managedIdentity", "clientId": "client-2", "endpoints": endpoints}});
     let identity = cloud.identity(&config, &pod);
     assert!(log_in(&*identity, "my.azurecr.us", &cloud.url).await.is_ok());
-    let asked = cloud.last("azure metadata");
-    assert!(asked.line.contains("resource=https%3A%2F%2Fmanagement.usgovcloudapi.net&client_id=client-2"), "{asked:?}");
-    assert_eq!(asked.headers["metadata"], "true");
+    let request = cloud.last("azure metadata");
+    assert!(
+        request.line.contains("resource=https%3A%2F%2Fmanagement.usgovcloudapi.net&client_id=client-2"),
+        "{request:?}"
+    );
+    assert_eq!(request.headers["metadata"], "true");
 }
 
-/// Who an identity is, is asked in its own cloud, and so is a login at a registry whose host names no cloud.
+/// The name of an identity comes from its own cloud, and so is a login at a registry whose host names no cloud.
 #[tokio::test]
 async fn azure_in_sovereign_clouds() {
     for (authority, resource) in [
@@ -208,8 +211,8 @@ async fn azure_in_sovereign_clouds() {
         identity.who(soon()).await.unwrap();
         log_in(&*identity, "registry.example", &cloud.url).await.unwrap();
         assert_eq!(cloud.steps(), ["azure metadata", "acr"], "{authority}: one token is enough");
-        let asked = cloud.last("azure metadata").line;
-        assert!(asked.ends_with(&format!("&resource={resource} ")), "{authority}: {asked}");
+        let request = cloud.last("azure metadata").line;
+        assert!(request.ends_with(&format!("&resource={resource} ")), "{authority}: {request}");
     }
 }
 

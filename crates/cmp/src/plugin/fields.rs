@@ -111,7 +111,7 @@ impl Fields {
         self.take(key);
     }
 
-    /// A warning for each field that nobody asked for.
+    /// A warning for each field that Argo CD does not have.
     pub(super) fn unknown(&self) -> Vec<String> {
         let warning = |key: &String| {
             let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };

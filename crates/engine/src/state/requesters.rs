@@ -65,7 +65,9 @@ pub(crate) struct Requester {
     pub name: Arc<str>,
     /// When it last sent it, to the hour.
     pub at: Timestamp,
+    // Earlier builds stored it as `given`.
     /// The answer that it was served.
+    #[serde(alias = "given")]
     pub served: Fingerprint,
 }
 

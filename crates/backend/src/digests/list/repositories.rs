@@ -109,6 +109,17 @@ impl Repositories {
             .collect())
     }
 
+    /// In words, that `registry` has no repository `name`.
+    ///
+    /// # Errors
+    /// When a missing repository is an error.
+    pub(super) fn accepts(&self, registry: &str, name: &str, missing: Missing) -> Result<String, BackendError> {
+        let text = format!("answers {}", missing.as_str());
+        let repository =
+            ListedRepository { registry: registry.to_owned(), name: name.to_owned(), is_from_catalogue: false };
+        self.miss(&repository, missing).map(|_| text)
+    }
+
     /// Those in which no parameter stands.
     pub(super) fn fixed(&self) -> impl Iterator<Item = FixedRepository> {
         let fixed = self.templates.iter().filter(|template| template.fixed_prefix() == template.source());

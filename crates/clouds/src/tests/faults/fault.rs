@@ -51,7 +51,7 @@ fn refusal(step: &str) -> (Replied, &'static str) {
     }
 }
 
-/// What a cloud says at `step` that is asked too often, and what an error must then quote.
+/// What a cloud says at `step` that gets too many requests, and what an error must then quote.
 fn throttled(step: &str) -> (Replied, &'static str) {
     let xml = "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
     match step {

@@ -31,7 +31,7 @@ impl Way {
         }
     }
 
-    /// The step that names the identity, after those to a credential for requests, if the cloud is asked for it.
+    /// The step that names the identity, after those to a credential for requests, if the cloud has one.
     pub(super) fn naming(&self) -> Option<&'static str> {
         match self.steps {
             ["google metadata"] => Some("google email"),

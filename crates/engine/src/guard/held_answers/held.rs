@@ -49,14 +49,16 @@ pub struct Held {
     pub agreed: u32,
     /// How many runs must agree.
     pub wanted: u32,
+    // Earlier builds stored it as `apart`, and the time below as `asked_at`: a rejection must outlive an upgrade.
     /// The time between those runs.
+    #[serde(alias = "apart")]
     pub interval: Duration,
     /// When the first run found it.
     pub since: Timestamp,
     /// When the last agreeing run found it.
     pub seen_at: Timestamp,
     /// When a caller last queried it.
-    #[serde(default = "long_ago")]
+    #[serde(alias = "asked_at", default = "long_ago")]
     pub queried_at: Timestamp,
     /// The findings of the last run, at most [`MAX_EVIDENCE`] entries.
     #[serde(default)]

@@ -5,7 +5,7 @@ use crate::guard::{
     held_answers::*,
     rules::tests::{guard, sets},
 };
-use domain::generator::{ParameterSet, Question};
+use domain::generator::{Evidence, ParameterSet, Question};
 
 const LINEAGE: Key = Key::of_bytes([1; 32]);
 
@@ -318,4 +318,23 @@ fn a_rejection_is_not_forgotten_with_a_day_without_calls() {
     let kept =
         |days: u64| (0..2).filter(|n| held_answers.get(&key(1, *n), Timestamp(NOW.0 + days * DAY)).is_some()).count();
     assert_eq!((kept(0), kept(3), kept(90), kept(91)), (2, 1, 1, 0));
+}
+
+/// A file or a store of an earlier build has other names. An answer that an operator rejected stays rejected after an upgrade.
+#[test]
+fn a_held_answer_of_an_earlier_build_is_read() {
+    let evidence = Evidence::absent("the manifest of r.example/org/front:main", "404");
+    let held = Held { decision: Some(Decision::Rejected), ..held(LINEAGE, 5) }.with_evidence(&[evidence]);
+    let mut stored = serde_json::to_value(&held).unwrap();
+    let rename = |object: &mut serde_json::Value, names: [(&str, &str); 2]| {
+        let object = object.as_object_mut().unwrap();
+        for (now, before) in names {
+            let value = object.remove(now).unwrap_or_else(|| panic!("{now}"));
+            object.insert(before.to_owned(), value);
+        }
+    };
+    rename(&mut stored, [("interval", "apart"), ("queried_at", "asked_at")]);
+    rename(&mut stored["evidence"][0], [("query", "asked"), ("answer", "answered")]);
+    let read: Held = serde_json::from_value(stored).unwrap();
+    assert_eq!(format!("{read:?}"), format!("{held:?}"));
 }

@@ -84,7 +84,7 @@ fn where_the_record_is_lost_everything_is_held() {
     ] {
         let breach = lost(&config, new).breach;
         assert_eq!(breach.as_ref().map(|breach| breach.can_be_confirmed), held, "{config} {new:?}");
-        assert!(breach.is_none_or(|breach| breach.reason.contains("not known any more")));
+        assert!(breach.is_none_or(|breach| breach.reason.contains("the record of the previous answer is lost")));
     }
 }
 
