@@ -38,6 +38,7 @@ use crate::support::{
     Reply, TOKEN, TestApp,
     binary::{Gateway, command},
     contract::{self, Listener},
+    issuer::unix_now,
     registry::{Notified, Registry, Setup},
     store::StoreServer,
     upstream::{Step, Upstream, json_response, response},
@@ -178,10 +179,6 @@ fn standard(secret: &str, time: u64, body: &[u8]) -> (String, String) {
     let hex = openssl("sha256", secret, &[format!("msg_1.{time}.").as_bytes(), body].concat());
     let bytes: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
     (time.to_string(), format!("v1,bm8= v1,{}", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes)))
-}
-
-fn unix_now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
 fn github(sha: &str) -> Vec<u8> {

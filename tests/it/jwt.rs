@@ -4,7 +4,7 @@ mod forged;
 mod keys;
 mod reasons;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use auth::hash_token;
 use jsonwebtoken::Algorithm;
@@ -12,17 +12,12 @@ use serde_json::{Value, json};
 
 use crate::support::{
     ADMIN_TOKEN, Reply, TOKEN, TestApp,
-    issuer::{Issuer, SigningKey, set_of},
+    issuer::{Issuer, SigningKey, set_of, unix_now as now},
     wire::{argo_request, exchange_admin},
 };
 
 /// The gateway's name in the `aud` claim.
 const AUDIENCE: &str = "appset-gateway";
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
 
 /// The claims of a good token.
 fn claims(issuer: &str) -> Value {

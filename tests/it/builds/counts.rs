@@ -1,6 +1,6 @@
 //! The number of requests to others: one for equal questions, none for contents that cannot have changed.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::support::{
     TestApp,
+    issuer::unix_now,
     upstream::{Step, refused, response},
 };
 
@@ -84,7 +85,7 @@ async fn a_tag_of_a_full_commit_id_is_cached_for_ten_minutes() {
 /// Routes with the same account share its rate limit: once it is used up, none of them asks.
 #[tokio::test]
 async fn an_exhausted_rate_limit_stops_all_routes_of_the_account() {
-    let reset = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 600;
+    let reset = unix_now() + 600;
     let spent = format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {reset}");
     for (status, headers) in [(429, "Retry-After: 600".to_owned()), (403, spent)] {
         let fake = Fake::start().await;

@@ -129,3 +129,17 @@ fn every_kind_of_hook_is_documented() {
     let missing: Vec<_> = kinds.iter().filter(|kind| !is_shown(kind)).collect();
     assert!(missing.is_empty(), "docs/push.md and docs/senders.md lack the kind {missing:?}");
 }
+
+/// The container cannot be started here. That it has what the tests need is compared with the list that installs this.
+#[test]
+fn the_dev_container_has_the_packages_of_the_tests() {
+    let read = |path: &str| std::fs::read_to_string(repository().join(path)).unwrap();
+    let makefile = read("Makefile");
+    let (_, of_tests) = makefile.split_once("\nunit: ## ").unwrap();
+    let of_tests = matches(r"[a-z0-9+-]+:([a-z0-9+-]+)", of_tests.lines().nth(1).unwrap());
+    assert!(of_tests.len() > 10, "{of_tests:?}");
+    let container = read(".devcontainer/devcontainer.json");
+    let (_, installed) = container.split_once("--no-install-recommends ").unwrap();
+    let installed: BTreeSet<String> = installed.split('"').next().unwrap().split(' ').map(str::to_owned).collect();
+    assert_eq!(installed, of_tests);
+}

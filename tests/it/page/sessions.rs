@@ -1,6 +1,6 @@
 //! Sessions: how one begins, what ends it, and who needs none.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use auth::hash_token;
 use jsonwebtoken::Algorithm;
@@ -10,7 +10,7 @@ use super::{ADMIN_TOKEN, Person, TOKEN, VIEWER_TOKEN, auth, gateway, routes, sta
 use crate::support::{
     TestApp,
     authority::Ca,
-    issuer::{Issuer, SigningKey, set_of},
+    issuer::{Issuer, SigningKey, set_of, unix_now},
     visitor::Visitor,
 };
 
@@ -214,7 +214,7 @@ async fn an_id_token_opens_the_page_until_it_expires() {
     let jwt = json!([{"issuer": issuer.name(), "audience": "page", "algorithms": ["ES256"], "role": "viewer",
         "jwks": {"url": format!("{}/keys", issuer.name())}}]);
     let app = start(&auth().replace(" ] }", &format!(" ], jwt: {jwt} }}"))).await;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = unix_now();
     let claims = json!({"iss": issuer.name(), "aud": "page", "sub": "eve@example.com", "iat": now, "exp": now + 3600});
     let token = key.sign(&claims);
     let by_proxy = Person::at(&app).sending(&format!("Authorization: Bearer {token}\r\n"));

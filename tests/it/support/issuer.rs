@@ -1,6 +1,9 @@
 //! An issuer of tokens for tests.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, crypto, jwk::Jwk};
@@ -8,6 +11,11 @@ use rcgen::{KeyPair, PublicKeyData as _};
 use serde_json::{Value, json};
 
 use super::upstream::{Step, Upstream, json_response};
+
+/// The seconds since 1970, as the claims of a token have them.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
 
 /// A key that signs tokens.
 pub(crate) struct SigningKey {

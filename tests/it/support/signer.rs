@@ -1,10 +1,6 @@
 //! Keys and certificates for tests, made by `openssl`, and tokens signed with them.
 
-use std::{
-    path::PathBuf,
-    process::Command,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{path::PathBuf, process::Command};
 
 use base64::{
     Engine as _,
@@ -12,6 +8,8 @@ use base64::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::issuer::unix_now;
 
 /// A key with a self-signed certificate for `localhost` and 127.0.0.1.
 pub(crate) struct Signer {
@@ -53,7 +51,7 @@ impl Signer {
     pub(crate) fn token(&self, repository: &str, life: u64) -> String {
         let pem = std::fs::read_to_string(self.certificate()).unwrap();
         let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = unix_now();
         let access = json!([{"type": "repository", "name": repository, "actions": ["pull"]}]);
         let claims = json!({"iss": "test", "sub": "ci", "aud": "test registry", "nbf": now - 5, "iat": now,
             "exp": now + life, "jti": "x", "access": access});
