@@ -19,11 +19,11 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 	cargo run --locked -- serve --config config/gateway.yaml
 
 .PHONY: check
-check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases
+check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases and without the simulation
 	@tools/need cc:gcc redis-server:redis-server
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --workspace --lib
+	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --workspace --exclude simulate --lib -- --test-threads=$(TEST_THREADS)
 
 .PHONY: test
 test: lint unit ## Run everything that CI checks

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_glob_that_is_too_large_is_an_error() {
-        let large = "?".repeat(1_000_000);
+        let large = "?".repeat(200_000);
         assert!(NameGlob::parse(&large).is_err() && NameGlob::parse_path(&large).is_err());
     }
 

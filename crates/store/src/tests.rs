@@ -233,34 +233,30 @@ async fn notes_and_claims(store: &dyn Store) {
     assert_eq!(store.claim("a", short).await, Ok(true), "a claim ends");
 }
 
+/// Tries all that a store must do, each with a store of its own. Most of it waits, so it is done at once.
+async fn does_what_a_store_does(new: impl Fn(&str) -> Arc<dyn Store>) {
+    let stores =
+        ["recovers", "commits", "leases", "acknowledges", "offers", "many-records", "notes-and-claims"].map(new);
+    tokio::join!(
+        recovers(&*stores[0]),
+        commits(&*stores[1]),
+        leases(&*stores[2]),
+        acknowledges(&*stores[3]),
+        offers(&*stores[4]),
+        many_records(&*stores[5]),
+        notes_and_claims(&*stores[6]),
+    );
+}
+
 #[tokio::test]
 async fn the_memory_store_does_what_a_store_does() {
-    let memory = || MemoryStore::new(Arc::new(SystemClock));
-    recovers(&memory()).await;
-    commits(&memory()).await;
-    leases(&memory()).await;
-    acknowledges(&memory()).await;
-    offers(&memory()).await;
-    many_records(&memory()).await;
-    notes_and_claims(&memory()).await;
+    does_what_a_store_does(|_| Arc::new(MemoryStore::new(Arc::new(SystemClock)))).await;
 }
 
 #[tokio::test]
 async fn a_real_server_does_what_a_store_does() {
     let server = Server::start().await;
-    recovers(&*server.store()).await;
-    for check in 0..6 {
-        server.run(&["flushall"]);
-        let store = server.store();
-        match check {
-            0 => commits(&*store).await,
-            1 => leases(&*store).await,
-            2 => acknowledges(&*store).await,
-            3 => many_records(&*store).await,
-            4 => offers(&*store).await,
-            _ => notes_and_claims(&*store).await,
-        }
-    }
+    does_what_a_store_does(|prefix| server.store_at(prefix)).await;
 }
 
 #[tokio::test]

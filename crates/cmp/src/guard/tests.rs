@@ -135,9 +135,9 @@ fn messages_and_memory_are_bounded() {
     check(&guard, inputs(0, 0), &many, 0).unwrap();
     let error = check(&guard, inputs(0, 0), "", 0).unwrap_err();
     assert!(error.contains("and 990 more.") && error.len() < 1000 && !error.contains('\n'), "{error}");
+    let record = guard.known.get(&inputs(0, 0).application).unwrap();
     for at in 0_u32..500 {
-        let application = Sha256::digest(at.to_le_bytes()).into();
-        check(&guard, Inputs { application, digest: [0; 32] }, &many, 0).unwrap();
+        guard.known.insert(Sha256::digest(at.to_le_bytes()).into(), record.clone());
     }
     let kept: usize = guard.known.snapshot().iter().map(|(_, record)| RECORD + record.resources.bytes()).sum();
     assert!(kept <= MAX_BYTES && kept > MAX_BYTES / 2, "{kept}");

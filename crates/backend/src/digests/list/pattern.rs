@@ -108,6 +108,6 @@ mod tests {
         for bad in ["", "[ab]", "a/b", "{a,b}", "a\\*", "ü"] {
             assert!(GlobPattern::of_tags(bad).unwrap_err().to_string().contains("no tag"), "{bad}");
         }
-        assert!(GlobPattern::parse(&"*".repeat(1_000_000)).is_err());
+        assert!(GlobPattern::parse(&"*".repeat(200_000)).is_err());
     }
 }
