@@ -1,6 +1,6 @@
 //! Identities at clouds without a stored secret: the gateway's pod proves who it is, and gets short-lived credentials for registries and APIs.
 //!
-//! Start at [`build()`], which makes the [`outbound::Identities`] of a configuration; nothing else of the gateway knows how an identity proves
+//! Start at [`build()`], which makes the [`outbound::Identities`] of a configuration; nothing else of the gateway depends on how an identity proves
 //! itself. Each cloud is one module and one Cargo feature. `kept` keeps credentials until shortly before they end, gets each by one request for
 //! all callers, and remembers failures for a while; `logins` keeps those at registries. `exchange` sends the requests, and puts the cloud's own code into errors.
 //!

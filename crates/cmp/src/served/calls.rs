@@ -129,7 +129,7 @@ impl Served {
         if !is_discovery_enabled {
             return Ok(answer(false));
         }
-        // Whoever may not use the plugin learns nothing of the folder, and changes nothing that others are told.
+        // Whoever may not use the plugin learns nothing of the folder, and changes no answer to others.
         if let Ok(environment) = self.environment.with(metadata.env.clone())
             && let Err(why) = self.allow.check(&environment)
         {
