@@ -163,7 +163,8 @@ impl Runner {
             }
             Err(RunFailure::Launcher(error)) => return Err(failed(RunEnd::Unknown, format!("failed: {error}"))),
         };
-        ended::check(&ended, job.init, &self.settings.limits).map_err(|why| failed(RunEnd::of(&ended), why))?;
+        let checked = ended::check(&ended, job.init, &self.settings.limits, &streams.errors);
+        checked.map_err(|why| failed(RunEnd::of(&ended), why))?;
         let stderr = ended::text(&streams.errors, secrets);
         Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak, folder })
     }
