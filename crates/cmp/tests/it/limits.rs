@@ -100,6 +100,19 @@ fn shells_limit_of_open_files_does_not_count() {
     drop(open);
 }
 
+/// Some old programs close all numbers of files up to the soft limit.
+#[test]
+fn a_run_has_the_limit_of_open_files_that_the_server_began_with() {
+    let gateway = Gateway::sidecar_after("ulimit -Sn 200", &script("echo \"a: $(ulimit -Sn), $(ulimit -Hn)\""));
+    gateway.file("x", "");
+    let hard = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap().1;
+    assert_eq!(gateway.ask("GenerateManifest", ".", &[]).manifests(), [format!("a: 200, {hard}\n")]);
+    let config = "plugins:\n- {config: demo, limits: {openFiles: 77}}\n";
+    let gateway = Gateway::serve(config, &[("demo", &script("echo \"a: $(ulimit -Sn), $(ulimit -Hn)\""))]);
+    gateway.file("x", "");
+    assert_eq!(gateway.ask("GenerateManifest", ".", &[]).manifests(), ["a: 77, 77\n"]);
+}
+
 /// The reason comes 100 ms before the client gives up, which a busy machine may miss.
 #[test]
 fn the_callers_deadline_counts_and_its_reason_arrives() {
