@@ -4,7 +4,6 @@ use std::{io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -71,7 +70,8 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     if let Err(error) = no_core_dump {
         tracing::warn!(%error, "a crash may write this process's memory, with its secrets, to a disk");
     }
-    if let Err(error) = allow_connections() {
+    // Each connection is an open file, and shells allow 1024.
+    if let Err(error) = launcher::raise_open_files(MAX_FILES) {
         tracing::warn!(%error, "the number of open files stays limited, and with it that of connections");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -79,12 +79,6 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     // A thread that still reads a file must not delay the exit.
     runtime.shutdown_background();
     code
-}
-
-/// Raises the limit of open files as far as the system allows. Each connection is an open file, and shells allow 1024.
-fn allow_connections() -> nix::Result<()> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {

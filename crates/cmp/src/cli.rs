@@ -8,7 +8,6 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
     author::{
@@ -201,7 +200,8 @@ fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
     if let Err(error) = no_core_dump {
         tracing::warn!(%error, "a crash may write this process's memory, with its secrets, to a disk");
     }
-    if let Err(error) = allow_connections() {
+    // As Go's programs do. At the limit, no connection is accepted, and Argo CD waits for ever.
+    if let Err(error) = launcher::raise_open_files(MAX_FILES) {
         tracing::warn!(%error, "the number of open files stays limited, and with it that of connections");
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -212,12 +212,6 @@ fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
     // Extractions that nobody waits for end with the process.
     runtime.shutdown_background();
     served.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
-}
-
-/// Raises the limit of open files, as Go's programs do. At the limit, no connection is accepted, and Argo CD waits for ever.
-fn allow_connections() -> nix::Result<()> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
 }
 
 /// Prints what is known of a plugin. Warnings do not fail.

@@ -4,7 +4,7 @@
 //! picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the plugin's commands,
 //! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by
 //! names of files, `queue` orders runs by their deadlines, `kept` keeps folders of failed runs, `traces` sends spans, `output` reads manifests,
-//! `author` is `check` and `render`. What must hold is in docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it, but for `probe`,
+//! `author` is `check` and `render`, `health` says whether the server serves. What must hold is in docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it, but for `probe`,
 //! which is for the fuzz targets.
 
 mod admin;
@@ -15,6 +15,7 @@ mod config;
 mod discover;
 mod grpc;
 mod guard;
+mod health;
 mod kept;
 mod metrics;
 mod network;

@@ -73,6 +73,7 @@ pub(crate) struct Network {
     plugins: BTreeMap<String, Arc<Served>>,
     calls: watch::Sender<usize>,
     connections: watch::Sender<usize>,
+    is_ending: watch::Receiver<bool>,
 }
 
 impl Network {
@@ -86,6 +87,7 @@ impl Network {
         plugins: BTreeMap<String, Arc<Served>>,
         calls: watch::Sender<usize>,
         connections: watch::Sender<usize>,
+        is_ending: watch::Receiver<bool>,
     ) -> Result<Self, NetworkError> {
         if config.tokens.is_empty() && config.tls.client_ca.is_none() {
             return Err(NetworkError::NoCallers);
@@ -96,7 +98,7 @@ impl Network {
             NetworkError::Tls(texts.join("; "))
         })?;
         let tokens = config.tokens.iter().map(|token| Ok(hash(token.read(base)?.expose())));
-        Ok(Self { tls, tokens: tokens.collect::<Result<_, SecretError>>()?, plugins, calls, connections })
+        Ok(Self { tls, tokens: tokens.collect::<Result<_, SecretError>>()?, plugins, calls, connections, is_ending })
     }
 
     /// Serves all connections of `listener`, for ever.
@@ -171,7 +173,7 @@ impl Network {
     async fn answer(self: Arc<Self>, request: Request<Incoming>, is_known: bool) -> Response<ReplyBody> {
         let plugin = if is_known { self.plugin(request.headers()) } else { Err(unauthenticated()) };
         match plugin {
-            Ok(plugin) => Service::new(plugin, self.calls.clone()).answer(request).await,
+            Ok(plugin) => Service::new(plugin, self.calls.clone(), self.is_ending.clone()).answer(request).await,
             // The archive of an unauthenticated client is not waited for.
             Err(status) => reply::failure(&status),
         }

@@ -83,7 +83,7 @@ pub(crate) struct RunOutput {
     pub(crate) took: Duration,
     /// The processor time of all its processes.
     pub(crate) cpu: Duration,
-    /// The most memory that one of them took, in bytes.
+    /// The most memory that one of them took, or one of an earlier run of the same launcher, in bytes.
     pub(crate) peak: u64,
     /// Its work folder, for who reads the output.
     pub(crate) folder: RunFolder,
@@ -163,7 +163,8 @@ impl Runner {
             }
             Err(RunFailure::Launcher(error)) => return Err(failed(RunEnd::Unknown, format!("failed: {error}"))),
         };
-        ended::check(&ended, job.init, &self.settings.limits).map_err(|why| failed(RunEnd::of(&ended), why))?;
+        let checked = ended::check(&ended, job.init, &self.settings.limits, &streams.errors);
+        checked.map_err(|why| failed(RunEnd::of(&ended), why))?;
         let stderr = ended::text(&streams.errors, secrets);
         Ok(RunOutput { stdout: streams.output, stderr, queued, took, cpu: ended.cpu, peak: ended.peak, folder })
     }
@@ -197,8 +198,13 @@ impl Runner {
 
     fn program(job: &Job<'_>) -> Result<Program, program::NoProgram> {
         let path = job.environment.path();
+        // Programs name themselves in their messages: by the name that plugin.yaml gives them.
         let first = match job.init {
-            Some(init) => Some(First { path: program::find(&init.program, path)?, arguments: init.arguments.clone() }),
+            Some(Command { program, arguments }) => Some(First {
+                path: program::find(program, path)?,
+                argv0: Some(program.clone()),
+                arguments: arguments.clone(),
+            }),
             None => None,
         };
         let copy = Copied {
@@ -206,9 +212,11 @@ impl Runner {
             max_bytes: job.tree.bytes,
             max_files: job.tree.files,
             inside: program::relative(job.folder),
+            is_fixed: true,
         };
         Ok(Program {
             path: program::find(&job.command.program, path)?,
+            argv0: Some(job.command.program.clone()),
             arguments: job.command.arguments.clone(),
             folder: None,
             first,

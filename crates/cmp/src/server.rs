@@ -170,7 +170,8 @@ impl Server {
         }
         if let Some((config, base)) = self.listen {
             let plugins = self.plugins.iter().map(|(plugin, _)| (plugin.plugin().full_name(), Arc::clone(plugin)));
-            let network = Network::new(&config, &base, plugins.collect(), calls.clone(), connections.clone())?;
+            let counts = (calls.clone(), connections.clone());
+            let network = Network::new(&config, &base, plugins.collect(), counts.0, counts.1, is_ending.subscribe())?;
             let failed = ServerError::system(format!("the address {} (`listen`)", config.address));
             let listener = tokio::net::TcpListener::bind(config.address).await.map_err(failed)?;
             tracing::info!(address = shown_address(&listener, config.address), "serving by TLS");
@@ -181,7 +182,7 @@ impl Server {
         for (plugin, path) in self.plugins {
             let socket = Socket::bind(path).map_err(ServerError::system("the plugin's socket"))?;
             tracing::info!(plugin = plugin.plugin().full_name(), socket = %socket.path().display(), "serving");
-            sockets.push((Service::new(plugin, calls.clone()), socket));
+            sockets.push((Service::new(plugin, calls.clone(), is_ending.subscribe()), socket));
         }
         let sockets = serve_all(sockets, &connections);
         tokio::select! {

@@ -11,12 +11,13 @@ use tokio::{
 
 use crate::{
     grpc::{
-        message::{Empty, HealthCheckResponse},
+        message::Empty,
         reader::MessageReader,
         reply::{self, ReplyBody},
         status::{Code, Status},
         timeout,
     },
+    health::{self, HealthMethod},
     reflection,
     served::Served,
 };
@@ -27,14 +28,10 @@ const PLUGIN: &str = "/plugin.ConfigManagementPluginService/";
 /// Its methods.
 const METHODS: [&str; 4] =
     ["GenerateManifest", "MatchRepository", "GetParametersAnnouncement", "CheckPluginConfiguration"];
-/// The service of health checks.
-const HEALTH: &str = "/grpc.health.v1.Health/";
 /// How long before the caller's deadline an answer is sent, as argocd-cmp-server does it.
 const EARLY: Duration = Duration::from_millis(100);
 /// How long a client without a deadline may take to send what nobody needs.
 const DRAINING: Duration = Duration::from_mins(10);
-/// The state of a server that serves.
-const SERVING: i32 = 1;
 
 /// Answers the calls of one socket.
 #[derive(Debug, Clone)]
@@ -42,6 +39,8 @@ pub(crate) struct Service {
     plugin: Arc<Served>,
     /// How many calls are under way.
     calls: watch::Sender<usize>,
+    /// Whether the server is ending.
+    is_ending: watch::Receiver<bool>,
 }
 
 /// A call that is under way.
@@ -54,9 +53,9 @@ impl Drop for OpenCall {
 }
 
 impl Service {
-    /// Calls of `plugin`, counted in `calls`.
-    pub(crate) fn new(plugin: Arc<Served>, calls: watch::Sender<usize>) -> Self {
-        Self { plugin, calls }
+    /// Calls of `plugin`, counted in `calls`, of a server that ends when `is_ending`.
+    pub(crate) fn new(plugin: Arc<Served>, calls: watch::Sender<usize>, is_ending: watch::Receiver<bool>) -> Self {
+        Self { plugin, calls, is_ending }
     }
 
     /// Answers `request`, within a span if it is a call of a plugin.
@@ -91,11 +90,13 @@ impl Service {
         let method = path.strip_prefix(PLUGIN);
         let result = match method {
             Some(method) => self.call(method, &mut messages, deadline).await,
-            None if path.strip_prefix(HEALTH) == Some("Check") => {
-                Ok(reply::answer(&HealthCheckResponse { status: SERVING }))
-            }
-            // Such a client may wait for an answer before it goes on.
-            None => return reply::failure(&unimplemented(path)),
+            None => match health::method(path) {
+                Some(HealthMethod::Check) => health::check(&mut messages, &self.is_ending).await,
+                Some(HealthMethod::List) => Ok(health::list(&self.is_ending)),
+                Some(HealthMethod::Watch) => return health::watch(messages, self.is_ending.clone()).await,
+                // Such a client may wait for an answer before it goes on.
+                None => return reply::failure(&unimplemented(path)),
+            },
         };
         // A deadline that has passed leaves the client's stream to the client.
         let _ = timeout_at(deadline.unwrap_or(began + DRAINING), messages.drain()).await;

@@ -21,7 +21,8 @@ const MAX_OPEN: usize = 32;
 /// The most levels. The list of closed ones then takes 128 MiB.
 const MAX_LEVELS: usize = 8_000_000;
 /// The flags for a folder that is read.
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub(crate) const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The access that the owner of a folder needs.
 const OWNERS: Mode = Mode::RWXU;
 
@@ -51,12 +52,21 @@ struct Levels {
 /// # Errors
 /// When something cannot be removed, such as a folder on which another file system is mounted, or `until` is over.
 pub(crate) fn empty(folder: &Path, until: Instant) -> io::Result<()> {
+    empty_but(folder, None, until)
+}
+
+/// As [`empty`], but the entry `kept` stays, with all that is in it.
+///
+/// # Errors
+/// As [`empty`].
+pub(crate) fn empty_but(folder: &Path, kept: Option<&CStr>, until: Instant) -> io::Result<()> {
     let top =
         openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let mut levels = Levels { closed: Vec::new(), open: VecDeque::from([Level::new(unlock(&top)?)?]) };
     while Instant::now() < until {
+        let is_top = levels.open.len() + levels.closed.len() == 1;
         let Some(level) = levels.open.back_mut() else { return Ok(()) };
-        let name = match level.next()? {
+        let name = match level.next(kept.filter(|_| is_top))? {
             Some((name, kind)) => {
                 if let Some(inner) = level.remove(&name, kind)? {
                     level.inner = Some(name);
@@ -64,7 +74,7 @@ pub(crate) fn empty(folder: &Path, until: Instant) -> io::Result<()> {
                 }
                 continue;
             }
-            None if levels.open.len() + levels.closed.len() == 1 => return Ok(()),
+            None if is_top => return Ok(()),
             None => levels.ascend()?,
         };
         if let (Some(name), Some(level)) = (name, levels.open.back_mut()) {
@@ -115,12 +125,12 @@ impl Level {
         Ok(Self { id: id_of(&folder)?, entries: Dir::new(folder)?, has_found: false, inner: None })
     }
 
-    /// The next entry, and its kind if the file system names it. `None` if the folder is empty: entries may be passed over while others are
-    /// removed, so all are read until none is left.
-    fn next(&mut self) -> io::Result<Option<(CString, FileType)>> {
+    /// The next entry but `kept`, and its kind if the file system names it. `None` if there is none: entries may be passed over while others
+    /// are removed, so all are read until none is left.
+    fn next(&mut self, kept: Option<&CStr>) -> io::Result<Option<(CString, FileType)>> {
         loop {
             match self.entries.read().transpose()? {
-                Some(entry) if [c".", c".."].contains(&entry.file_name()) => {}
+                Some(entry) if [c".", c".."].contains(&entry.file_name()) || kept == Some(entry.file_name()) => {}
                 Some(entry) => {
                     self.has_found = true;
                     return Ok(Some((entry.file_name().to_owned(), entry.file_type())));

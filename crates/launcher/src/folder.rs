@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fchmod, openat};
 
 /// The mode of a work folder: only its owner has access.
 pub(crate) const OWN: u32 = 0o700;
@@ -45,6 +45,15 @@ impl Work {
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self { opened: openat(CWD, &path, flags, Mode::empty())?.into(), path, changed: None })
+    }
+
+    /// The time that a change gets now, by the clock of the file system: this changes the folder.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn clock(&self) -> io::Result<SystemTime> {
+        fchmod(&self.opened, Mode::from_raw_mode(OWN))?;
+        changed(&self.opened.metadata()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Whether the folder was removed.

@@ -31,6 +31,20 @@ impl<T> Idle<T> {
         self.lock().all.pop().map(|(one, _)| one)
     }
 
+    /// The object that was used last, of those for which `is_wanted`.
+    pub fn pop_if(&self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let mut waiting = self.lock();
+        let at = waiting.all.iter().rposition(|(one, _)| is_wanted(one))?;
+        Some(waiting.all.remove(at).0)
+    }
+
+    /// All objects but the last `max`.
+    pub fn surplus(&self, max: usize) -> Vec<T> {
+        let mut waiting = self.lock();
+        let surplus = waiting.all.len().saturating_sub(max);
+        waiting.all.drain(..surplus).map(|(one, _)| one).collect()
+    }
+
     /// All objects.
     pub fn take(&self) -> Vec<T> {
         self.lock().all.drain(..).map(|(one, _)| one).collect()
@@ -80,6 +94,15 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+
+    #[tokio::test]
+    async fn objects_are_found_and_the_oldest_go_first() {
+        let idle = Arc::new(Idle::default());
+        (1..=6).for_each(|one: u32| idle.push(one, 9, drop));
+        assert_eq!((idle.pop_if(|one| one % 2 == 1), idle.pop_if(|one| *one > 6)), (Some(5), None));
+        assert_eq!((idle.surplus(3), idle.surplus(3)), (vec![1, 2], vec![]));
+        assert_eq!(idle.take(), [3, 4, 6]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn objects_that_wait_too_long_are_ended() {

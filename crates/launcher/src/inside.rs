@@ -3,14 +3,14 @@
 
 use std::{
     borrow::Cow,
-    ffi::OsStr,
+    ffi::{CStr, OsStr},
     fs::File,
     io::ErrorKind,
     os::{
         fd::{AsFd, OwnedFd},
         unix::{ffi::OsStrExt, net::UnixStream},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
@@ -34,15 +34,19 @@ use super::{
     failure::StartFailure,
     folder::Work,
     host::EMPTYING,
+    open_files,
+    reuse::Unchanged,
     starter::{SpawnCommand, Starter},
     supervisor::supervise,
     terms::LaunchOptions,
     tree::{ProcessTree, Reaped, is_held, reap, reap_all},
-    wire::{self, Ended, ExitKind, Fate, Inbox, LauncherReport, LauncherRequest, STREAMS, Start},
+    wire::{self, Copied, Ended, ExitKind, Fate, Inbox, LauncherReport, LauncherRequest, STREAMS, Start},
 };
 
 /// How long descendants may live on after their program: they may still write the end of the output.
 const AFTERLIFE: Duration = Duration::from_millis(250);
+/// The copy of a folder, in the work folder.
+const COPY: &CStr = c"copy";
 /// How many processes are reaped before anything else is done.
 const MAX_AT_ONCE: usize = 1000;
 /// How long a launcher empties its folder itself, under landlock. After that a process without landlock does it, much faster.
@@ -69,7 +73,10 @@ fn live() -> std::io::Result<()> {
     let mut gateway = Inbox::new(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?));
     let Some(opening) = gateway.next()? else { return Ok(()) };
     let (terms, folder) = match wire::message(&opening)? {
-        Opening::Supervisor => return supervise(gateway),
+        Opening::Supervisor { open_files } => {
+            open_files.map_or(Ok(()), open_files::restore)?;
+            return supervise(gateway);
+        }
         Opening::Launcher { terms, folder } => (terms, folder),
         Opening::Emptying { terms, folder } => return empty(gateway, &terms, &folder),
     };
@@ -87,7 +94,7 @@ fn live() -> std::io::Result<()> {
     let lacks = confined.refuse_calls(&tree.guarded());
     gateway.send(&LauncherReport::Ready(lacks))?;
     let cpu = terms.limits.cpu;
-    let mut launcher = Launcher { gateway, children, starter, work, tree, cpu, used: Duration::ZERO };
+    let mut launcher = Launcher { gateway, children, starter, work, tree, copy: None, cpu, used: Duration::ZERO };
     let mut goes_on = Ok(true);
     while let Ok(true) = goes_on {
         goes_on = launcher.serve();
@@ -137,6 +144,8 @@ struct Launcher {
     starter: Starter,
     work: Work,
     tree: ProcessTree,
+    /// Set if a copy of a folder is there that programs have not changed.
+    copy: Option<Unchanged>,
     /// The processor time that each process may use, the launcher included, in seconds.
     cpu: Option<u64>,
     /// The processor time of all earlier programs.
@@ -198,7 +207,7 @@ impl Launcher {
         let cpu = used.saturating_sub(std::mem::replace(&mut self.used, used));
         self.gateway.send(&LauncherReport::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
         // The gateway does not wait for this. If something stays, this launcher runs no other program.
-        let is_emptied = fate == Fate::Waits && emptying::empty(&self.work.path, Instant::now() + OWN_EMPTYING).is_ok();
+        let is_emptied = fate == Fate::Waits && self.empty_but_copy().is_ok();
         if is_emptied {
             self.gateway.send(&LauncherReport::Ready(Vec::new()))?;
         }
@@ -214,6 +223,34 @@ impl Launcher {
             (true, false) if self.work.is_in_place() => Fate::Waits,
             _ => Fate::Ends,
         }
+    }
+
+    /// Removes all that the program left, but not a copy that it did not change.
+    fn empty_but_copy(&mut self) -> std::io::Result<()> {
+        self.copy = self.copy.take().filter(Unchanged::holds);
+        let kept = self.copy.as_ref().map(|_| COPY);
+        emptying::empty_but(&self.work.path, kept, Instant::now() + OWN_EMPTYING)
+    }
+
+    /// A copy of the folder `what`: the one that the last program left unchanged, or a new one.
+    fn copied(&mut self, what: &Copied, is_handed_over: bool) -> Result<PathBuf, String> {
+        let folder = self.work.path.join(OsStr::from_bytes(COPY.to_bytes()));
+        if self.copy.as_ref().is_some_and(|copy| copy.is_of(what)) {
+            return Ok(folder);
+        }
+        self.remove_copy()?;
+        let count = copy::copy(what, &folder).map_err(|error| error.to_string())?;
+        // A launcher that hands its folder over runs no other program.
+        self.copy = if is_handed_over { None } else { Unchanged::note(what, count, &folder, &self.work) };
+        Ok(folder)
+    }
+
+    /// Removes a copy that does not serve the next program.
+    fn remove_copy(&mut self) -> Result<(), String> {
+        if self.copy.take().is_none() {
+            return Ok(());
+        }
+        emptying::empty(&self.work.path, Instant::now() + OWN_EMPTYING).map_err(|error| error.to_string())
     }
 
     /// Whether this process has used so much processor time that the kernel may kill it at its limit.
@@ -232,22 +269,20 @@ impl Launcher {
 
     /// The commands of `start`: the program to run first, and the program itself.
     fn prepare<'a>(
-        &self,
+        &mut self,
         start: &'a Start<'_>,
         streams: Vec<OwnedFd>,
     ) -> Result<[Option<SpawnCommand<'a>>; 2], String> {
         let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
-        let work = &self.work.path;
         if self.work.is_gone() {
-            return Err(format!("its work folder is gone: {}", work.display()));
+            return Err(format!("its work folder is gone: {}", self.work.path.display()));
         }
-        let folder = if let Some(copy) = &start.copy {
-            let folder = work.join("copy");
-            copy::copy(copy, &folder).map_err(|error| error.to_string())?;
-            Cow::Owned(folder.join(&copy.inside))
+        let folder = if let Some(what) = &start.copy {
+            Cow::Owned(self.copied(what, start.is_handed_over)?.join(&what.inside))
         } else {
+            self.remove_copy()?;
             let folder = start.folder.iter().next().map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
-            folder.map_or_else(|| Cow::Owned(work.clone()), Cow::Borrowed)
+            folder.map_or_else(|| Cow::Owned(self.work.path.clone()), Cow::Borrowed)
         };
         let mut first = None;
         if let Some(words) = &start.first {

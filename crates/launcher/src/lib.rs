@@ -11,11 +11,10 @@
 //! - In the gateway: `pool` starts programs, `permits` limits them, `slot` is one launcher, `running` a launcher with a program, `host` what all
 //!   launchers share, `supervisor` the supervisor seen from here, `idle` the launchers kept for reuse, and `usage` a program's memory and time.
 //! - In the launcher: `inside` is its main loop, `confine` gives up rights, `starter` starts a program, and `tree` ends its descendants.
-//! - Both: `wire` is the protocol and `link` its socket; `terms` are the rights and limits of a program, and [`belongings`] the files that come
-//!   with it; `failure` is why one did not run.
-//! - Files: `root` is the folder of all work folders, `folder` one of them, `copy` fills and `emptying` empties it, and `left` is what a
-//!   launcher that has ended leaves of it. `exposure` finds files of the
-//!   gateway that scripts could read.
+//! - Both: `wire` is the protocol and `link` its socket; `terms` are the rights and limits of a program, `open_files` is the limit that they have
+//!   from the gateway, and [`belongings`] the files that come with it; `failure` is why one did not run.
+//! - Files: `root` is the folder of all work folders, `folder` one of them, `copy` fills and `emptying` empties it, `reuse` says whether a program
+//!   changed a copy, and `left` is what a launcher that has ended leaves of it. `exposure` finds files of the gateway that scripts could read.
 
 pub mod belongings;
 mod confine;
@@ -29,8 +28,10 @@ mod idle;
 mod inside;
 mod left;
 mod link;
+mod open_files;
 mod permits;
 mod pool;
+mod reuse;
 mod root;
 mod running;
 mod slot;
@@ -43,7 +44,7 @@ mod wire;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -61,6 +62,7 @@ pub use self::{
     idle::Idle,
     inside::run,
     left::{KeptFolder, LeftFolder},
+    open_files::raise_open_files,
     permits::RunPermit,
     pool::{LauncherPool, Running},
     running::{KillOnDrop, RunningProcess},
@@ -68,7 +70,7 @@ pub use self::{
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, ExitKind, First, Program},
 };
-use self::{confine::has_landlock, exposure::Demands, host::LauncherHost, slot::Launcher};
+use self::{confine::has_landlock, exposure::Demands, host::LauncherHost, permits::PassingIdle, slot::Launcher};
 use domain::replay::Sources;
 use telemetry::count::Count;
 use telemetry::metrics::ProgramMetrics;
@@ -90,6 +92,10 @@ pub struct Launchers {
     metrics: Option<ProgramMetrics>,
     sources: Option<Arc<dyn Sources>>,
     demands: Mutex<Demands>,
+    /// The idle launchers of passing pools.
+    passing: PassingIdle,
+    /// How many passing pools were made.
+    count: AtomicU64,
     running: watch::Sender<usize>,
     is_closed: watch::Sender<bool>,
 }
@@ -97,8 +103,8 @@ pub struct Launchers {
 /// The first message to a process that was started as [`ARGUMENT`]: its task.
 #[derive(Debug, Serialize, Deserialize)]
 enum Opening {
-    /// Start launchers.
-    Supervisor,
+    /// Start launchers, with this soft limit of open files, if it is not the gateway's.
+    Supervisor { open_files: Option<u64> },
     /// Start programs with these terms, which have this work folder.
     Launcher { terms: LaunchOptions, folder: PathBuf },
     /// Empty this folder.
@@ -118,6 +124,8 @@ impl Launchers {
             metrics: None,
             sources: None,
             demands: Mutex::default(),
+            passing: PassingIdle::default(),
+            count: AtomicU64::new(0),
             running: watch::Sender::default(),
             is_closed: watch::Sender::default(),
         }

@@ -1,6 +1,10 @@
 //! Starts programs of one kind, on idle or new launchers, as soon as there is a permit.
 
-use std::{io::PipeReader, path::Path, sync::Arc};
+use std::{
+    io::PipeReader,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio::{
     net::unix::pipe,
@@ -53,14 +57,15 @@ impl LauncherPool {
     pub fn for_reader(launchers: &Arc<Launchers>, reader: Reader, terms: LaunchOptions, max: usize) -> Self {
         let max = max.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(&terms, reader);
-        Self(PoolState::new(launchers, terms, max, true))
+        Self(PoolState::new(launchers, terms, max, None))
     }
 
-    /// A pool that [`Launchers::lacks`] and [`Launchers::why_exposed`] do not consider, and that keeps no idle launcher, for a process that
-    /// makes ever new pools, such as one for each tree of a repository.
+    /// A pool that [`Launchers::lacks`] and [`Launchers::why_exposed`] do not consider, for a process that makes ever new pools, such as one for
+    /// each tree of a repository. All such pools together keep as many idle launchers as programs may run at once.
     #[must_use]
     pub fn passing(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
-        Self(PoolState::new(launchers, terms, max.clamp(1, Semaphore::MAX_PERMITS), false))
+        let number = launchers.count.fetch_add(1, Ordering::Relaxed);
+        Self(PoolState::new(launchers, terms, max.clamp(1, Semaphore::MAX_PERMITS), Some(number)))
     }
 
     /// Starts `program` with `environment` as soon as it has a permit. Writes `input` if it is short; otherwise the caller writes

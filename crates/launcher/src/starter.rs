@@ -43,6 +43,8 @@ pub(crate) struct Starter {
 /// One program to start.
 #[derive(Debug)]
 pub(crate) struct SpawnCommand<'a> {
+    program: Cow<'a, CStr>,
+    /// Its name, then its arguments.
     words: Vec<Cow<'a, CStr>>,
     folder: Cow<'a, Path>,
     streams: [OwnedFd; STREAMS],
@@ -106,26 +108,32 @@ impl Starter {
             }
         }
         let actions = PosixSpawnFileActions::init()?;
-        posix_spawn(&*command.words[0], &actions, &self.attributes, &command.words, &variables)
+        posix_spawn(&*command.program, &actions, &self.attributes, &command.words, &variables)
     }
 }
 
 impl<'a> SpawnCommand<'a> {
-    /// The program and arguments in `words`, in `folder`, with these standard streams.
+    /// The program in `words`, in `folder`, with these standard streams. `words` are its path, its name or nothing, and its arguments.
     ///
     /// # Errors
-    /// When `words` is empty.
+    /// When `words` lacks the path or the name.
     pub(crate) fn new(
         words: &'a Texts<'_>,
         folder: Cow<'a, Path>,
         streams: [OwnedFd; STREAMS],
     ) -> Result<Self, String> {
-        let mut words: Vec<Cow<'a, CStr>> = words.iter().map(Cow::Borrowed).collect();
-        let program = words.first_mut().ok_or_else(|| "there is no program".to_owned())?;
-        if !program.to_bytes().starts_with(b"/") {
+        let mut words = words.iter().map(Cow::Borrowed);
+        let (Some(mut program), Some(name)) = (words.next(), words.next()) else {
+            return Err("there is no program".to_owned());
+        };
+        let is_named = !name.is_empty();
+        // A program with a name of its own also sees the path of its script as it was written.
+        if !is_named && !program.to_bytes().starts_with(b"/") {
             let path = folder.join(OsStr::from_bytes(program.to_bytes())).into_os_string();
-            *program = CString::new(path.as_bytes()).map_err(|error| error.to_string())?.into();
+            program = CString::new(path.as_bytes()).map_err(|error| error.to_string())?.into();
         }
-        Ok(Self { words, folder, streams })
+        let name = if is_named { name } else { program.clone() };
+        let words = [name].into_iter().chain(words).collect();
+        Ok(Self { program, words, folder, streams })
     }
 }

@@ -23,6 +23,7 @@ use super::{
     ARGUMENT, Opening,
     failure::StartFailure,
     link::{Reports, Requests},
+    open_files::for_programs,
 };
 
 /// A message from the gateway to the supervisor.
@@ -143,7 +144,7 @@ async fn attend(mut process: Child, socket: UnixStream, mut wanted: mpsc::Unboun
 async fn converse(socket: UnixStream, wanted: &mut mpsc::UnboundedReceiver<Wanted>) -> io::Result<()> {
     let (reports, requests) = socket.into_split();
     let (mut reports, mut requests) = (Reports::new(reports), Requests::new(requests));
-    requests.send(&Opening::Supervisor, &[]).await?;
+    requests.send(&Opening::Supervisor { open_files: for_programs() }, &[]).await?;
     let (mut starting, mut running) = (VecDeque::new(), HashMap::<u32, oneshot::Sender<()>>::new());
     loop {
         tokio::select! {

@@ -244,10 +244,17 @@ mod tests {
         let mut inbox = Inbox::new(theirs);
         let program = |argument: &str| Program {
             path: "/bin/x".into(),
+            argv0: Some("x".to_owned()),
             arguments: vec![argument.to_owned()],
             folder: Some("/tmp".into()),
-            first: Some(First { path: "init".into(), arguments: Vec::new() }),
-            copy: Some(Copied { from: "/from".into(), max_bytes: 7, max_files: 9, inside: "in".into() }),
+            first: Some(First { path: "init".into(), argv0: None, arguments: Vec::new() }),
+            copy: Some(Copied {
+                from: "/from".into(),
+                max_bytes: 7,
+                max_files: 9,
+                inside: "in".into(),
+                is_fixed: true,
+            }),
         };
         let variables: Environment<'_> =
             [("A", "1"), ("B", ""), ("A", "2=3")].map(|(name, value)| (name.into(), OsStr::new(value).into())).into();
@@ -275,14 +282,14 @@ mod tests {
             let LauncherRequest::Start(start) = message(&body).unwrap() else { panic!("{body:?}") };
             let texts =
                 |texts: &Texts<'_>| texts.iter().map(|text| text.to_str().unwrap().to_owned()).collect::<Vec<_>>();
-            assert_eq!(texts(&start.command), ["/bin/x", &argument]);
+            assert_eq!(texts(&start.command), ["/bin/x", "x", &argument]);
             assert_eq!(
                 (texts(&start.environment), texts(&start.folder)),
                 (vec!["A=2=3".into(), "B=".into()], vec!["/tmp".into()])
             );
             assert_eq!(
                 (start.first.as_ref().map(texts), start.copy),
-                (Some(vec!["init".to_owned()]), program("").copy)
+                (Some(vec!["init".to_owned(), String::new()]), program("").copy)
             );
             std::fs::File::from(streams.pop().unwrap()).write_all(b"stderr").unwrap();
             drop(streams);

@@ -116,7 +116,7 @@ fn find_command(words: &[String], help: &str, building: &mut Building<'_>) -> Op
     // What is copied for each run may be changed by `init`.
     let is_made = package.is_some();
     interpreter::check_script(&program, arguments, folder, is_made, &building.path, building.problems);
-    Some(First { path: program, arguments: arguments.to_vec() })
+    Some(First { path: program, argv0: None, arguments: arguments.to_vec() })
 }
 
 /// The rights of the script. Reports problems even if `main` was not found.
@@ -152,7 +152,7 @@ fn interpreters(program: &FilePath, context: BuildContext<'_>) -> Vec<PathBuf> {
 fn program(main: First, first: Option<First>, context: BuildContext<'_>) -> Program {
     let copy = context.package.and_then(Package::copied);
     let folder = if copy.is_none() { Some(context.base.as_path().to_owned()) } else { None };
-    Program { path: main.path, arguments: main.arguments, folder, first, copy }
+    Program { path: main.path, argv0: None, arguments: main.arguments, folder, first, copy }
 }
 
 /// Why a command has no program.

@@ -99,6 +99,8 @@ impl Package {
             max_bytes: source.max_size.0,
             max_files: MAX_FILES,
             inside: PathBuf::new(),
+            // Its user may change it.
+            is_fixed: false,
         })
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn ask<M: Message + Default>(
     archive: &[u8],
 ) -> Result<M, Status> {
     let (ours, theirs) = duplex(ROOM);
-    let service = Service::new(Arc::clone(plugin), watch::Sender::new(0));
+    let service = Service::new(Arc::clone(plugin), watch::Sender::new(0), watch::channel(false).1);
     let serving =
         tokio::spawn(async move { serve(theirs, Peer::Local, |request| service.clone().answer(request)).await });
     let answered = exchange(ours, &uri(method), HeaderMap::new(), body(metadata, archive)).await;

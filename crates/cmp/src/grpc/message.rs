@@ -140,12 +140,28 @@ pub(crate) struct ParameterAnnouncement {
     pub(crate) map: BTreeMap<String, String>,
 }
 
-/// The state of a server.
+/// Whose state a client wants.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct HealthCheckRequest {
+    /// A service, or nothing for the whole server.
+    #[prost(string, tag = "1")]
+    pub(crate) service: String,
+}
+
+/// A state.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct HealthCheckResponse {
-    /// 1: it serves.
+    /// The state (`ServingStatus`).
     #[prost(int32, tag = "1")]
     pub(crate) status: i32,
+}
+
+/// The states of all services.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HealthListResponse {
+    /// By the names of services.
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub(crate) statuses: BTreeMap<String, HealthCheckResponse>,
 }
 
 /// No content (`google.protobuf.Empty`), or content that does not matter.

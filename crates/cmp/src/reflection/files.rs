@@ -87,9 +87,18 @@ fn health() -> FileDescriptor {
         (0..).zip(values).map(|(number, name)| EnumValueDescriptor { name: name.to_owned(), number: Some(number) });
     response.enum_type.push(EnumDescriptor { name: "ServingStatus".to_owned(), value: value.collect() });
     let request = message("HealthCheckRequest", &["service string"]);
-    let check = method("Check", ".grpc.health.v1.HealthCheckRequest", ".grpc.health.v1.HealthCheckResponse");
-    let services = vec![service("Health", vec![check])];
-    file("grpc/health/v1/health.proto", "grpc.health.v1", &[], vec![request, response], services)
+    let mut list = message("HealthListResponse", &["statuses *.grpc.health.v1.HealthListResponse.StatusesEntry"]);
+    let mut entry = message("StatusesEntry", &["key string", "value .grpc.health.v1.HealthCheckResponse"]);
+    entry.options = Some(MessageOptions { map_entry: true });
+    list.nested_type.push(entry);
+    let about_one = |name| method(name, ".grpc.health.v1.HealthCheckRequest", ".grpc.health.v1.HealthCheckResponse");
+    let methods = vec![
+        about_one("Check"),
+        method("List", ".grpc.health.v1.HealthListRequest", ".grpc.health.v1.HealthListResponse"),
+        MethodDescriptor { server_streaming: true, ..about_one("Watch") },
+    ];
+    let messages = vec![request, response, message("HealthListRequest", &[]), list];
+    file("grpc/health/v1/health.proto", "grpc.health.v1", &[], messages, vec![service("Health", methods)])
 }
 
 fn reflection(version: &str) -> FileDescriptor {

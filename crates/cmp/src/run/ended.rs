@@ -1,6 +1,6 @@
 //! How a run ended, in words for a user of Argo CD.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use nix::sys::signal::Signal;
 
@@ -69,16 +69,18 @@ impl RunEnd {
 ///
 /// # Errors
 /// The end of a sentence that begins with the command.
-pub(super) fn check(ended: &Ended, init: Option<&Command>, limits: &Limits) -> Result<(), String> {
+pub(super) fn check(ended: &Ended, init: Option<&Command>, limits: &Limits, stderr: &[u8]) -> Result<(), String> {
     let why = match ended.how {
         ExitKind::Code(0) if ended.is_cut => {
             "left processes behind that were killed, so its output may be cut off".to_owned()
         }
         ExitKind::Code(0) => return Ok(()),
         // A shell reports the signal of its program so.
-        ExitKind::Code(code) if code > 128 => format!("failed exit status {code}{}", reason(code - 128, limits)),
-        ExitKind::Code(code) => format!("failed exit status {code}"),
-        ExitKind::Signal(signal) => of_signal(signal, limits),
+        ExitKind::Code(code) if code > 128 => {
+            format!("failed exit status {code}{}", reason(code - 128, ended.cpu, limits))
+        }
+        ExitKind::Code(code) => format!("failed exit status {code}{}", reason_in(stderr, limits)),
+        ExitKind::Signal(signal) => of_signal(signal, ended.cpu, limits),
         ExitKind::Unknown => "ended, and the system did not say how".to_owned(),
     };
     match init {
@@ -87,16 +89,19 @@ pub(super) fn check(ended: &Ended, init: Option<&Command>, limits: &Limits) -> R
     }
 }
 
-fn of_signal(number: i32, limits: &Limits) -> String {
+fn of_signal(number: i32, cpu: Duration, limits: &Limits) -> String {
     let signal = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
-    format!("was ended by {signal}{}", reason(number, limits))
+    format!("was ended by {signal}{}", reason(number, cpu, limits))
 }
 
 /// The limit behind a signal: `: …`, or nothing.
-fn reason(signal: i32, limits: &Limits) -> String {
+fn reason(signal: i32, cpu: Duration, limits: &Limits) -> String {
+    // The kernel kills at once a process whose soft and hard limits are equal. It counts whole ticks, so its count may be much larger.
+    let is_over = limits.cpu.is_some_and(|max| cpu * 2 >= max.0);
     match Signal::try_from(signal) {
         Ok(Signal::SIGXFSZ) => format!(": it wrote a file larger than {} (`limits.fileSize`)", limits.file_size),
         Ok(Signal::SIGXCPU) => ": it used more processor time than `limits.cpu`".to_owned(),
+        Ok(Signal::SIGKILL) if is_over => ": perhaps it used more processor time than `limits.cpu`".to_owned(),
         Ok(Signal::SIGKILL) => ": perhaps the container has no more memory".to_owned(),
         Ok(Signal::SIGSYS) => ": it made a system call that plugins may not make".to_owned(),
         Ok(Signal::SIGSEGV | Signal::SIGABRT | Signal::SIGBUS) if limits.memory.is_some() => {
@@ -104,6 +109,19 @@ fn reason(signal: i32, limits: &Limits) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The limit that the system's errors in stderr point to: `: …`, or nothing. A program that gets such an error ends by itself.
+fn reason_in(stderr: &[u8], limits: &Limits) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let errors = [
+        ("memory", limits.memory.is_some(), &["annot allocate memory", "MemoryError", "ut of memory"][..]),
+        ("openFiles", limits.open_files.is_some(), &["oo many open files"]),
+        ("processes", limits.processes.is_some(), &["esource temporarily unavailable", "annot fork", "an't fork"]),
+        ("fileSize", true, &["ile too large"]),
+    ];
+    let found = errors.iter().find(|(_, is_set, texts)| *is_set && texts.iter().any(|error| text.contains(error)));
+    found.map_or_else(String::new, |(limit, ..)| format!(": perhaps by `limits.{limit}`"))
 }
 
 /// The last lines of stderr for a message: `: …`, or nothing. Usage texts and logs are long, and their end has the reason.

@@ -179,10 +179,33 @@ func archive(folder string) ([]byte, error) {
 	return bytes.Bytes(), err
 }
 
+// watch prints each state that the health service sends, and returns the end of the stream.
+func watch(ctx context.Context, conn *grpc.ClientConn, asked []byte) error {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/grpc.health.v1.Health/Watch")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(stream.SendMsg(&asked), stream.CloseSend()); err != nil {
+		return err
+	}
+	for {
+		state := []byte{}
+		if err := stream.RecvMsg(&state); err != nil {
+			return err
+		}
+		found := []map[string]any{}
+		for _, f := range fields(state) {
+			found = append(found, map[string]any{fmt.Sprint(f.Number): f.Value})
+		}
+		json.NewEncoder(os.Stdout).Encode(map[string]any{"code": "OK", "fields": found})
+	}
+}
+
 type request struct {
 	socket, method, app string
 	ca, pair            string
 	token, plugin       string
+	service             string
 	traceparent         string
 	tgz                 []byte
 	env                 list
@@ -231,8 +254,15 @@ func (r *request) call() ([]byte, error) {
 		ctx = grpcmetadata.AppendToOutgoingContext(ctx, "traceparent", r.traceparent)
 	}
 	empty, answer := []byte{}, []byte{}
-	if r.method == "Health" {
-		return answer, conn.Invoke(ctx, "/grpc.health.v1.Health/Check", &empty, &answer)
+	if r.method == "Health" || r.method == "Watch" {
+		asked := []byte{}
+		if r.service != "" {
+			asked = field(nil, 1, []byte(r.service))
+		}
+		if r.method == "Health" {
+			return answer, conn.Invoke(ctx, "/grpc.health.v1.Health/Check", &asked, &answer)
+		}
+		return nil, watch(ctx, conn, asked)
 	}
 	// The conversation of every generate: the configuration first, on the same connection.
 	const service = "/plugin.ConfigManagementPluginService/"
@@ -296,6 +326,7 @@ func main() {
 	flag.StringVar(&r.plugin, "plugin", "", "the plugin's name, for an address with several")
 	flag.IntVar(&count, "n", 1, "calls at once, or archives of Differential")
 	flag.Int64Var(&seed, "seed", 1, "the seed of Differential")
+	flag.StringVar(&r.service, "service", "", "the service whose health is asked for")
 	flag.IntVar(&pad, "pad", 0, "bytes after the archive, which nobody needs")
 	if len(os.Args) < 3 {
 		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS] | client FOLDER Differential [FLAGS]")

@@ -101,7 +101,7 @@ func reflect(socket, version string) (map[string]any, error) {
 		methods := descriptor.(protoreflect.ServiceDescriptor).Methods()
 		for at := range methods.Len() {
 			method := methods.Get(at)
-			if method.IsStreamingClient() {
+			if method.IsStreamingClient() || method.IsStreamingServer() {
 				continue
 			}
 			input, output := dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Output())

@@ -46,6 +46,17 @@ fn a_client_that_goes_away_ends_its_run() {
     gateway.wait_until(|| !process.exists());
 }
 
+/// A command may decide by them.
+#[test]
+fn discovery_sees_the_variables_of_the_call() {
+    let plugin = "kind: ConfigManagementPlugin\nmetadata: {name: demo}\nspec:\n  version: v1.0\n  generate: {command: [echo, 'a: b']}\n  \
+                  discover: {find: {command: [sh, -c, 'echo $ARGOCD_ENV_KIND']}}\n";
+    let gateway = Gateway::sidecar(plugin);
+    gateway.file("x", "");
+    assert!(gateway.ask("MatchRepository", ".", &["-env", "ARGOCD_ENV_KIND=demo"]).is_supported());
+    assert!(!gateway.ask("MatchRepository", ".", &["-env", "OTHER=demo"]).is_supported());
+}
+
 /// Argo CD reads a failed discovery as "not this plugin's", and prunes.
 #[test]
 fn discovery_fails_closed() {

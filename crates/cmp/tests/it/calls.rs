@@ -69,6 +69,69 @@ fn init_runs_first_and_the_tree_stays_as_it_was() {
     assert!(gateway.ask("GenerateManifest", "app", &[]).error().contains("since its `init` `sh` failed exit status 1"));
 }
 
+/// Go's programs start others by the name as it is written, so that messages begin with it. Python finds its library by that name and `PATH`,
+/// also behind a script in its place.
+#[test]
+fn a_program_sees_its_name_as_it_is_written() {
+    let plugin = |command: &str| {
+        format!(
+            "kind: ConfigManagementPlugin\nmetadata: {{name: demo}}\nspec:\n  version: v1.0\n  preserveFileMode: true\n{command}\n"
+        )
+    };
+    let python = "import json, os, sys; print(json.dumps({'a': [os.path.basename(sys.orig_argv[0]), os.path.isabs(sys.executable), json.__file__ != '']}))";
+    let init = "init: {command: [sh, -c, 'echo \"$0\" > name']}";
+    for (command, expected) in [
+        ("  generate: {command: [sh, -c, 'echo \"a: $0\"']}".to_owned(), "a: sh\n"),
+        (format!("  {init}\n  generate: {{command: [sh, -c, 'echo \"a: $(cat name)\"']}}"), "a: sh\n"),
+        ("  generate: {command: [./run.sh, x]}".to_owned(), "a: ./run.sh x\n"),
+        ("  generate: {command: [../run.sh, x]}".to_owned(), "a: ../run.sh x\n"),
+        (
+            format!("  generate: {{command: [python3, -c, {}]}}", serde_json::to_string(python).unwrap()),
+            "{\"a\": [\"python3\", true, true]}\n",
+        ),
+    ] {
+        let gateway = Gateway::sidecar(&plugin(&command));
+        for script in ["run.sh", "app/run.sh"] {
+            gateway.file(script, "#!/bin/sh\necho \"a: $0 $1\"\n");
+            let path = gateway.path("repository").join(script);
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(gateway.ask("GenerateManifest", "app", &[]).manifests(), [expected], "{command}");
+    }
+}
+
+/// The time of a file's last change says whether it was written again.
+#[test]
+fn a_copy_that_a_run_left_as_it_was_serves_the_next_run() {
+    let kind = std::process::Command::new("stat").args(["-f", "-c", "%T"]).arg(std::env::temp_dir()).output().unwrap();
+    let kind = String::from_utf8(kind.stdout).unwrap();
+    let is_noting = ["ext2/ext3", "xfs", "btrfs"].contains(&kind.trim());
+    let gateway =
+        Gateway::serve("plugins:\n- config: demo\n", &[("demo", &script("echo \"a: '$(stat -c %.9Z f7)'\""))]);
+    for number in 0..300 {
+        gateway.file(&format!("f{number}"), "");
+    }
+    let time = || gateway.ask("GenerateManifest", ".", &[]).manifests()[0].to_owned();
+    // The next run does not wait for a launcher that a busy machine makes slow.
+    let is_kept = (0..20).any(|_| time() == time());
+    assert_eq!(is_kept, is_noting, "{kind}");
+}
+
+/// A copy of the tree that a run left as it was serves the next run. What a run changes, no other run sees.
+#[test]
+fn a_run_sees_no_change_of_another_run() {
+    let text = "echo \"a: $(cat app/* | wc -l) $(ls .. | wc -l) $(cat f7)\"; echo x >> $TMPDIR/left; test \"$CHANGE\" = '' || eval \"$CHANGE\"";
+    let gateway = Gateway::serve("plugins:\n- {config: demo, concurrency: 1}\n", &[("demo", &script(text))]);
+    for number in 0..300 {
+        gateway.file(&format!("f{number}"), "old\n");
+    }
+    gateway.file("app/x", "1\n2\n");
+    for change in ["", "", "echo new > f7", "", "rm f7 app/x", "echo more > app/y", "chmod 700 f7", "mv f7 f8", ""] {
+        let answer = gateway.ask("GenerateManifest", ".", &["-env", &format!("CHANGE={change}")]);
+        assert_eq!(answer.manifests(), ["a: 2 1 old\n"], "before {change:?}");
+    }
+}
+
 #[test]
 fn parameters_are_announced() {
     let gateway = Gateway::sidecar(

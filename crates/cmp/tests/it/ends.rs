@@ -1,11 +1,12 @@
 //! The end of a server, and what it leaves behind.
 
 use std::{
+    io::{BufRead as _, BufReader},
     os::unix::{fs::MetadataExt as _, net::UnixListener},
     path::PathBuf,
 };
 
-use crate::support::{DEMO, Gateway, answers, script};
+use crate::support::{Answer, DEMO, Gateway, answers, script};
 
 #[test]
 fn calls_are_served_to_their_end() {
@@ -18,6 +19,21 @@ fn calls_are_served_to_their_end() {
     gateway.wait_until(|| !socket.exists());
     assert_eq!(answers(client)[0].manifests(), ["a: b\n"]);
     assert!(gateway.wait().success(), "{}", gateway.log());
+}
+
+/// Who watches the state learns of the end before the connection goes, and delays nothing.
+#[test]
+fn watchers_learn_of_the_end() {
+    let mut gateway = Gateway::sidecar(DEMO);
+    let mut watcher = gateway.begin("demo-v1.0", "Watch", ".", &[]);
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    let mut next = || Answer(serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
+    assert_eq!(next().fields("1"), [1], "it serves");
+    gateway.terminate();
+    assert_eq!(next().fields("1"), [2], "it does not serve any more");
+    assert!(gateway.wait().success());
+    assert_eq!(next().code(), "Unavailable", "the connection is gone");
+    assert!(watcher.wait().unwrap().success());
 }
 
 /// File systems give the number of a removed file to the next one, so a number alone does not tell them apart.

@@ -25,6 +25,44 @@ fn the_limit_is_named() {
     }
 }
 
+/// A program that meets one of these limits gets an error, or is killed without a word.
+#[test]
+fn limits_that_the_kernel_sets_are_named() {
+    for (limits, text, expected) in [
+        ("cpu: 1s", "while :; do :; done", "perhaps it used more processor time than `limits.cpu`"),
+        ("cpu: 1s", "sh -c 'while :; do :; done'", "perhaps it used more processor time than `limits.cpu`"),
+        ("memory: 64MiB", "exec python3 -c \"b'x' * 200000000\"", "perhaps by `limits.memory`: "),
+        (
+            "openFiles: 64",
+            "exec python3 -c \"[open('/dev/null') for _ in range(99)]; x = len(a)\"",
+            "perhaps by `limits.openFiles`: ",
+        ),
+        (
+            "fileSize: 1MiB",
+            "exec python3 -c \"open('x', 'wb').write(b'x' * 3000000)\"",
+            "perhaps by `limits.fileSize`: ",
+        ),
+    ] {
+        let config = format!("plugins:\n- {{config: demo, limits: {{{limits}}}}}\n");
+        let gateway = Gateway::serve(&config, &[("demo", &script(text))]);
+        gateway.file("y", "");
+        let answer = gateway.ask("GenerateManifest", ".", &[]);
+        assert!(answer.error().contains(expected), "{limits}: {answer:?}");
+    }
+}
+
+/// TERM comes first, so that a run can tidy up what it holds elsewhere.
+#[test]
+fn a_run_that_takes_too_long_may_tidy_up() {
+    let text = "trap 'echo > $SHARED/tidy; exit 1' TERM; sleep 1000 & wait";
+    let config = "plugins:\n- {config: demo, timeout: 2s, files: {write: [.]}}\n";
+    let mut gateway = Gateway::serve(config, &[("demo", &script(text))]);
+    gateway.file("x", "");
+    assert!(gateway.ask("GenerateManifest", ".", &[]).error().contains("was not done in time"));
+    let tidy = gateway.path("tidy");
+    gateway.wait_until(|| tidy.exists());
+}
+
 /// Each process starts the next one and ends, so whoever looks for it comes too late.
 #[test]
 fn processes_that_fork_for_ever_are_ended() {
@@ -60,6 +98,19 @@ fn shells_limit_of_open_files_does_not_count() {
     let open: Vec<_> = (0..300).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     assert_eq!(gateway.ask("GenerateManifest", ".", &["-ready", "10s"]).manifests(), ["a: b\n"]);
     drop(open);
+}
+
+/// Some old programs close all numbers of files up to the soft limit.
+#[test]
+fn a_run_has_the_limit_of_open_files_that_the_server_began_with() {
+    let gateway = Gateway::sidecar_after("ulimit -Sn 200", &script("echo \"a: $(ulimit -Sn), $(ulimit -Hn)\""));
+    gateway.file("x", "");
+    let hard = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap().1;
+    assert_eq!(gateway.ask("GenerateManifest", ".", &[]).manifests(), [format!("a: 200, {hard}\n")]);
+    let config = "plugins:\n- {config: demo, limits: {openFiles: 77}}\n";
+    let gateway = Gateway::serve(config, &[("demo", &script("echo \"a: $(ulimit -Sn), $(ulimit -Hn)\""))]);
+    gateway.file("x", "");
+    assert_eq!(gateway.ask("GenerateManifest", ".", &[]).manifests(), ["a: 77, 77\n"]);
 }
 
 /// The reason comes 100 ms before the client gives up, which a busy machine may miss.

@@ -53,7 +53,9 @@ fn runs_and_phases_are_counted() {
     let reference = std::fs::read_to_string(repository().join("docs/cmp/reference.md")).unwrap();
     let kinds: String = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
     assert_eq!(names(&kinds), names(&reference));
-    for (path, expected) in [("/livez", "200 OK"), ("/readyz", "200 OK"), ("/other", "404 Not Found")] {
+    for (path, expected) in
+        [("/livez", "200 OK"), ("/readyz", "200 OK"), ("/healthz", "200 OK"), ("/other", "404 Not Found")]
+    {
         assert!(get(&address, path).contains(expected), "{path}");
     }
 }

@@ -37,6 +37,21 @@ fn argo_cd_reaches_a_plugin() {
     assert_eq!(gateway.ask("Nothing", ".", &[]).code(), "Unimplemented");
 }
 
+/// As grpc-go's health server: only the server as a whole has a state.
+#[test]
+fn the_health_of_a_service_is_unknown() {
+    let gateway = Gateway::sidecar(DEMO);
+    let answer = gateway.ask("Health", ".", &["-service", "plugin.ConfigManagementPluginService"]);
+    assert_eq!((answer.code(), answer.error()), ("NotFound", "unknown service"));
+    // The first message, and then nothing until the client gives up.
+    for (service, state) in [("", 1), ("nothing", 3)] {
+        let watched = gateway.ask_all("Watch", ".", &["-service", service, "-timeout", "2s"]);
+        assert_eq!(watched.len(), 2, "{watched:?}");
+        assert_eq!(watched[0].fields("1"), [state], "{watched:?}");
+        assert_eq!(watched[1].code(), "DeadlineExceeded", "{watched:?}");
+    }
+}
+
 /// `tests/client/reflect.go` checks the descriptors themselves, with Go's library and with those that grpc-go has.
 #[test]
 fn services_describe_themselves() {
@@ -52,6 +67,7 @@ fn services_describe_themselves() {
         assert_eq!(found["services"], serde_json::json!(services), "{found}");
         let expected = serde_json::json!({
             "Check": {"status": "SERVING"},
+            "List": {"statuses": {"": {"status": "SERVING"}}},
             "CheckPluginConfiguration": {"isDiscoveryConfigured": true, "provideGitCreds": false},
         });
         assert_eq!(found["calls"], expected, "{found}");

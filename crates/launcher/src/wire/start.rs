@@ -19,6 +19,8 @@ pub type Environment<'a> = Vec<(Cow<'a, str>, Cow<'a, OsStr>)>;
 pub struct Program {
     /// An absolute path, or a path inside the copied folder.
     pub path: PathBuf,
+    /// The name that it sees as its own, `argv[0]`. Its absolute path unless set.
+    pub argv0: Option<String>,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// The folder in which it runs. Its work folder unless set.
@@ -34,6 +36,8 @@ pub struct Program {
 pub struct First {
     /// An absolute path, or a path inside the copied folder.
     pub path: PathBuf,
+    /// The name that it sees as its own, as [`Program::argv0`].
+    pub argv0: Option<String>,
     /// Its arguments.
     pub arguments: Vec<String>,
 }
@@ -49,15 +53,17 @@ pub struct Copied {
     pub max_files: usize,
     /// The folder within the copy in which the program runs. Empty for the copy itself. It has no `..` and is not absolute.
     pub inside: PathBuf,
+    /// Whether the folder never changes, so that a copy which its program left unchanged may serve the next one.
+    pub is_fixed: bool,
 }
 
 /// A [`Program`] as a launcher hands it to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start<'a> {
-    /// The program, then its arguments.
+    /// The program's path, its name or nothing, then its arguments.
     #[serde(borrow)]
     pub command: Texts<'a>,
-    /// The program that runs before it, then its arguments.
+    /// The same of the program that runs before it.
     pub first: Option<Texts<'a>>,
     /// `NAME=value` each.
     pub environment: Texts<'a>,
@@ -90,9 +96,10 @@ impl Program {
         if let Some(path) = &self.folder {
             folder.push(&[path.as_os_str()])?;
         }
-        let first = self.first.as_ref().map(|first| command(&first.path, &first.arguments)).transpose()?;
+        let first = self.first.as_ref();
+        let first = first.map(|first| command(&first.path, first.argv0.as_deref(), &first.arguments)).transpose()?;
         Ok(Start {
-            command: command(&self.path, &self.arguments)?,
+            command: command(&self.path, self.argv0.as_deref(), &self.arguments)?,
             first,
             environment: variables(environment)?,
             folder,
@@ -102,10 +109,11 @@ impl Program {
     }
 }
 
-/// A program and its arguments.
-fn command(path: &Path, arguments: &[String]) -> io::Result<Texts<'static>> {
+/// A program's path, its name or nothing, and its arguments.
+fn command(path: &Path, argv0: Option<&str>, arguments: &[String]) -> io::Result<Texts<'static>> {
     let mut texts = Texts::default();
     texts.push(&[path.as_os_str()])?;
+    texts.push(&[argv0.unwrap_or_default().as_ref()])?;
     for argument in arguments {
         texts.push(&[argument.as_ref()])?;
     }
@@ -152,7 +160,14 @@ mod tests {
 
     #[test]
     fn a_zero_byte_is_refused() {
-        let program = Program { path: "/bin/x".into(), arguments: Vec::new(), folder: None, first: None, copy: None };
+        let program = Program {
+            path: "/bin/x".into(),
+            argv0: None,
+            arguments: Vec::new(),
+            folder: None,
+            first: None,
+            copy: None,
+        };
         let environment = vec![("A".into(), OsStr::new("1\0B=2").into())];
         assert!(program.start(&environment).unwrap_err().to_string().contains("zero byte"));
     }

@@ -155,7 +155,8 @@ impl Helpers {
         let not_started = |why: String| HelperError::NotStarted { program: program.to_owned(), why };
         let launchers = self.launchers.as_ref().ok_or_else(|| not_started("none may run".to_owned()))?;
         let until = deadline.min(Instant::now() + TIMEOUT);
-        let command = Program { path, arguments: vec!["get".to_owned()], folder: None, first: None, copy: None };
+        let command =
+            Program { path, argv0: None, arguments: vec!["get".to_owned()], folder: None, first: None, copy: None };
         let variables = variables();
         let environment = variables.iter().map(|(name, value)| (name.as_str().into(), Cow::from(value.as_os_str())));
         // Without a permit, so that no script can keep a registry's credential waiting. Each registry runs one helper at once.

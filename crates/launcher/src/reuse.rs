@@ -1,0 +1,122 @@
+//! Whether a copy of a folder is as it was made, though a program ran in it. Then the next program gets it: to copy thousands of small files
+//! and to remove them takes most of the processor time of a program that reads only a few.
+//!
+//! The kernel notes when a file, a folder or a link last changed: its content, its rights, its entries. A program cannot set that time. So
+//! nothing has changed if all entries have the times that they had before the program, and the clock of the file system had moved on before the
+//! program began: any later change gets a later time.
+
+use std::{
+    ffi::OsStr,
+    hash::{BuildHasher as _, RandomState},
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, fstatfs, openat, statat};
+
+use super::{emptying::FOLDER, folder::Work, wire::Copied};
+
+/// A copy with fewer entries is made again: that is quicker than to wait for the clock.
+const WORTH: usize = 200;
+/// How long to wait for the clock of the file system. Kernels count in ticks of up to 10 ms.
+const PATIENCE: Duration = Duration::from_millis(30);
+/// File systems that note each change, also one through mapped memory (statfs(2)): ext4, XFS and btrfs. A tmpfs does not.
+const NOTING: [u64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
+
+/// A copy of a folder, in the state in which it was made.
+#[derive(Debug)]
+pub(crate) struct Unchanged {
+    what: Copied,
+    folder: PathBuf,
+    /// Its programs cannot know the sums.
+    sums: RandomState,
+    sum: u64,
+}
+
+impl Unchanged {
+    /// Notes the state of `folder`, which is in `work` and was just copied from `what` with `count` entries. `None` if a later change could
+    /// go unnoticed, or to notice it would not pay.
+    pub(crate) fn note(what: &Copied, count: usize, folder: &Path, work: &Work) -> Option<Self> {
+        if !what.is_fixed || count < WORTH {
+            return None;
+        }
+        let sums = RandomState::new();
+        let State { sum, newest, is_noting } = state(folder, &sums).ok()?;
+        if !is_noting {
+            return None;
+        }
+        for _ in 0..PATIENCE.as_millis() {
+            if work.clock().ok()? > newest {
+                return Some(Self { what: what.clone(), folder: folder.to_owned(), sums, sum });
+            }
+            sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Whether it is a copy of `what`.
+    pub(crate) fn is_of(&self, what: &Copied) -> bool {
+        // Where in it a program runs does not matter.
+        self.what == Copied { inside: self.what.inside.clone(), ..what.clone() }
+    }
+
+    /// Whether nothing in it has changed. No process may use it any more.
+    pub(crate) fn holds(&self) -> bool {
+        state(&self.folder, &self.sums).is_ok_and(|state| state.sum == self.sum)
+    }
+}
+
+/// The state of a folder and all that is in it.
+struct State {
+    /// The sum over all entries, of their numbers and the times of their last changes.
+    sum: u64,
+    newest: SystemTime,
+    /// Whether its file system notes each change.
+    is_noting: bool,
+}
+
+fn state(top: &Path, sums: &RandomState) -> io::Result<State> {
+    let top = openat(CWD, top, FOLDER, Mode::empty())?;
+    let is_noting = u64::try_from(fstatfs(&top)?.f_type).is_ok_and(|kind| NOTING.contains(&kind));
+    let mut state = State { sum: 0, newest: UNIX_EPOCH, is_noting };
+    let mut folders = vec![PathBuf::from(".")];
+    while let Some(folder) = folders.pop() {
+        let opened = openat(&top, &folder, FOLDER, Mode::empty())?;
+        state.add(&fstat(&opened)?, sums)?;
+        for entry in Dir::read_from(&opened)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if [c".", c".."].contains(&name) {
+                continue;
+            }
+            let inner = || folder.join(OsStr::from_bytes(name.to_bytes()));
+            if entry.file_type() == FileType::Directory {
+                folders.push(inner());
+                continue;
+            }
+            let data = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            match FileType::from_raw_mode(data.st_mode) {
+                FileType::Directory => folders.push(inner()),
+                _ => state.add(&data, sums)?,
+            }
+        }
+    }
+    Ok(state)
+}
+
+impl State {
+    fn add(&mut self, data: &Stat, sums: &RandomState) -> io::Result<()> {
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+        let seconds = u64::try_from(data.st_ctime).map_err(invalid)?;
+        let nanos = u32::try_from(data.st_ctime_nsec).map_err(invalid)?;
+        self.sum = self.sum.wrapping_add(sums.hash_one((data.st_ino, seconds, nanos)));
+        self.newest = self.newest.max(UNIX_EPOCH + Duration::new(seconds, nanos));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
