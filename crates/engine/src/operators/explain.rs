@@ -111,9 +111,10 @@ impl Engine {
             is_new: lineage != key && stored.own.is_none(),
             is_current: true,
             began,
+            now,
         };
         let before = self.known.held_of(resolved, now);
-        match guard.check(of, baseline.as_deref(), last, before.as_ref(), sets, now) {
+        match guard.check(of, baseline.as_deref(), last, before.as_ref(), sets) {
             Ok(Verdict::Held(held)) => Some(Failure::Held(held)),
             Ok(Verdict::Passed(_) | Verdict::Cleared(..) | Verdict::Accepted(..)) => None,
             Err(error) => Some(Failure::Backend(BackendError::invalid_output(error.to_string()))),

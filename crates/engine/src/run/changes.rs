@@ -52,15 +52,26 @@ pub(crate) enum HeldChange {
     Contradict(Box<Held>),
 }
 
+/// The end of a run.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    known: &'a EngineState,
+    ended: &'a Ended,
+    /// Whether no invalidation cut the run off.
+    is_current: bool,
+    now: Timestamp,
+}
+
 impl Run {
     /// The changes by `ended` at `now`, as far as this process has the records.
     pub(crate) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
         let is_current = self.guard.finish(|is_current| is_current);
+        let end = End { known, ended, is_current, now };
         let before = known.held_of(&self.resolved, now);
         known.erase_forgotten();
         let check = match &ended.result {
             Ok(found) => {
-                let check = self.check(known, found, ended.began, before.as_ref(), is_current, now);
+                let check = self.check(end, found, before.as_ref());
                 check.map(|check| (found, check))
             }
             Err(failure) => Err(failure.clone()),
@@ -95,7 +106,7 @@ impl Run {
             Err(failure) => Err(failure),
         };
         let outcome = match outcome {
-            Ok((found, next)) => Ok(self.new_answer(known, ended, found, next, is_current, now)),
+            Ok((found, next)) => Ok(self.new_answer(end, found, next)),
             Err(failure) => {
                 let delay = delay_after(&failure, now);
                 let failed = Failed { question: self.resolved.question.clone(), failure };
@@ -106,15 +117,8 @@ impl Run {
     }
 
     /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
-    fn check(
-        &self,
-        known: &EngineState,
-        found: &Found,
-        began: Timestamp,
-        before: Option<&Held>,
-        is_current: bool,
-        now: Timestamp,
-    ) -> Result<guard::Verdict, Failure> {
+    fn check(&self, end: End<'_>, found: &Found, before: Option<&Held>) -> Result<guard::Verdict, Failure> {
+        let known = end.known;
         let (key, lineage, guard) = (self.resolved.key, self.resolved.lineage(), &self.resolved.route.guard);
         let baseline = known.baseline(&self.resolved).ok();
         let last = || known.last_answer(&self.resolved).map(|last| last.encoded.decode()).unwrap_or_default();
@@ -124,22 +128,16 @@ impl Run {
             lineage,
             queried_at: self.wanted.queried_at(),
             is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
-            is_current,
-            began,
+            is_current: end.is_current,
+            began: end.ended.began,
+            now: end.now,
         };
-        let check = guard.check(of, baseline.as_deref(), last, before, &found.sets, now);
+        let check = guard.check(of, baseline.as_deref(), last, before, &found.sets);
         check.map_err(|error| Failure::Backend(BackendError::invalid_output(error.to_string())))
     }
 
-    fn new_answer(
-        &self,
-        known: &EngineState,
-        ended: &Ended,
-        found: &Found,
-        next: Baseline,
-        is_current: bool,
-        now: Timestamp,
-    ) -> NewAnswer {
+    fn new_answer(&self, end: End<'_>, found: &Found, next: Baseline) -> NewAnswer {
+        let End { known, ended, is_current, now } = end;
         let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let before = known.answers.try_get_again(&key).ok().flatten();
         let entry = Entry {

@@ -43,9 +43,10 @@ impl Checker {
             is_new: false,
             is_current: true,
             began: Timestamp((self.seconds.get() - self.took.get()) * 1000),
+            now: self.now(),
         };
-        let (now, before) = (self.now(), self.held_answers.get(&LINEAGE, self.now()));
-        let check = self.guard.check(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
+        let before = self.held_answers.get(&LINEAGE, self.now());
+        let check = self.guard.check(of, Some(&self.baseline), Vec::new, before.as_ref(), new).unwrap();
         if let Verdict::Held(held) = check {
             self.held_answers.hold((*held).clone());
             return Some(held.agreed);
