@@ -14,7 +14,8 @@ use super::{
 use domain::{file::base_dir::BaseDir, section::Section};
 use launcher::Launchers;
 use outbound::{
-    ClientCertificate, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound, Tls, TlsKeys, warn_of_cleartext,
+    ClientCertificate, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound, Tls, TlsKeys, UnknownIdentity,
+    warn_of_cleartext,
 };
 
 /// Docker Hub's name in image references.
@@ -141,7 +142,7 @@ impl RegistryConfig {
         name: &str,
         identities: &Identities,
         of_route: Option<&Arc<dyn Identity>>,
-    ) -> Result<Option<Arc<dyn Identity>>, String> {
+    ) -> Result<Option<Arc<dyn Identity>>, UnknownIdentity> {
         let own = self.own_identity(name, identities)?;
         let is_named = self.identity.as_deref().is_some_and(|named| named != NO_IDENTITY);
         let is_of_named =
@@ -155,7 +156,7 @@ impl RegistryConfig {
         Ok(of_route.filter(|one| (one.covers(name) && is_there(one)) || is_for(one)).cloned().or(own))
     }
 
-    fn own_identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, String> {
+    fn own_identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, UnknownIdentity> {
         match self.identity.as_deref() {
             Some(NO_IDENTITY) => Ok(None),
             Some(wanted) => identities.named(wanted).map(Some),
