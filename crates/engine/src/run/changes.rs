@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     cache::{Backoff, Delay, Entry, LastServed, Life, PackedQuestion},
     failure::{Failed, Failure},
-    guard::{self, Baseline, Held, Standing},
-    run::{Ended, Finished, Found, Run, Wanted},
+    guard::{Baseline, GuardVerdict, Held, Standing},
+    run::{Ended, Finished, Run, RunAnswer, Wanted},
     state::{EngineState, notices::What},
 };
 use domain::{
@@ -78,21 +78,21 @@ impl Run {
         };
         // A run that an invalidation cut off, or whose answer is invalid, does not end what is held. A run without an answer says nothing.
         let mut held_change = match (before, &check) {
-            (Some(before), Ok((_, guard::Verdict::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
+            (Some(before), Ok((_, GuardVerdict::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
             (Some(before), _) if ended.result.is_ok() => HeldChange::Contradict(Box::new(before.contradicted(now))),
             _ => HeldChange::None,
         };
         let outcome = match check {
-            Ok((found, guard::Verdict::Passed(next))) => Ok((found, next)),
-            Ok((found, guard::Verdict::Cleared(held, next))) => {
+            Ok((found, GuardVerdict::Passed(next))) => Ok((found, next)),
+            Ok((found, GuardVerdict::Cleared(held, next))) => {
                 held_change = HeldChange::End(held, "what was held is not what the source says now");
                 Ok((found, next))
             }
-            Ok((found, guard::Verdict::Accepted(held, next))) => {
+            Ok((found, GuardVerdict::Accepted(held, next))) => {
                 held_change = HeldChange::Accept(held);
                 Ok((found, next))
             }
-            Ok((found, guard::Verdict::Held(held))) => {
+            Ok((found, GuardVerdict::Held(held))) => {
                 let mut held = held.with_evidence(&found.evidence);
                 // A run that an invalidation cut off decides nothing.
                 if is_current && known.held.fits(&held) {
@@ -117,7 +117,7 @@ impl Run {
     }
 
     /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
-    fn check(&self, end: End<'_>, found: &Found, before: Option<&Held>) -> Result<guard::Verdict, Failure> {
+    fn check(&self, end: End<'_>, found: &RunAnswer, before: Option<&Held>) -> Result<GuardVerdict, Failure> {
         let known = end.known;
         let (key, lineage, guard) = (self.resolved.key, self.resolved.lineage(), &self.resolved.route.guard);
         let baseline = known.baseline(&self.resolved).ok();
@@ -136,7 +136,7 @@ impl Run {
         check.map_err(|error| Failure::Backend(BackendError::invalid_output(error.to_string())))
     }
 
-    fn new_answer(&self, end: End<'_>, found: &Found, next: Baseline) -> NewAnswer {
+    fn new_answer(&self, end: End<'_>, found: &RunAnswer, next: Baseline) -> NewAnswer {
         let End { known, ended, is_current, now } = end;
         let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let before = known.answers.try_get_again(&key).ok().flatten();

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use crate::guard::{
-    Baseline, Guard, Identities, Standing, Verdict,
+    Baseline, Guard, GuardVerdict, Identities, Standing,
     held_answers::*,
     rules::tests::{guard, sets},
 };
@@ -47,7 +47,7 @@ impl Checker {
         };
         let before = self.held_answers.get(&LINEAGE, self.now());
         let check = self.guard.check(of, Some(&self.baseline), Vec::new, before.as_ref(), new).unwrap();
-        if let Verdict::Held(held) = check {
+        if let GuardVerdict::Held(held) = check {
             self.held_answers.hold((*held).clone());
             return Some(held.agreed);
         }
