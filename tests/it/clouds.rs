@@ -277,7 +277,7 @@ async fn a_templated_host_gets_no_identity() {
 
 /// An API of the cloud is asked with a signature of the role, and is a source like any other.
 #[tokio::test]
-async fn an_api_is_asked_by_an_identity() {
+async fn an_api_is_queried_with_an_identity() {
     let aws = aws("").await;
     let change = |credential: Value| {
         let url = format!("http://{}/clusters", aws.address);
