@@ -19,9 +19,8 @@ use tokio::{
 
 use self::exporter::{CollectorTarget, Encoder, Exporter};
 use domain::{
-    file::base_dir::BaseDir,
-    problem::{Path, Problems},
     secret::{TextOrSecret, literal},
+    section::Section,
 };
 use outbound::{ClientCertificate, Outbound, TlsKeys, UrlError, fixed_url, warn_of_cleartext};
 use telemetry::{metrics::SpanMetrics, trace::Tracer};
@@ -79,33 +78,31 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Builds the parts of `config`. Problems are noted below `path`.
+    /// Builds the parts of `config`, which is `section`.
     pub(crate) fn build(
         config: &TracesConfig,
-        base: &BaseDir,
         outbound: &Outbound,
         metrics: &SpanMetrics,
-        path: &Path,
-        problems: &mut Problems,
+        mut section: Section<'_>,
     ) -> Option<Self> {
-        let encoder = needed(ENCODER, path, problems);
+        let encoder = needed(ENCODER, &mut section);
         if !(0.0..=1.0).contains(&config.sample) {
-            problems.error(&path.key("sample"), "it is a share and must be from 0 (none) to 1 (all)");
+            section.key("sample").error("it is a share and must be from 0 (none) to 1 (all)");
         }
-        let url = problems.note(&path.key("endpoint"), address(&config.endpoint));
-        let headers = build_headers(config, base, &path.key("headers"), problems);
+        let url = section.key("endpoint").note(address(&config.endpoint));
+        let headers = build_headers(config, &mut section.key("headers"));
         let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
         let (ca, client_certificate) = (config.ca.as_ref(), config.client_certificate.as_ref());
         let keys = TlsKeys { ca, client_certificate, insecure_skip_verify: false };
-        let client = keys.client(is_plain, outbound, base, path, problems)?;
+        let client = keys.client(is_plain, outbound, &mut section)?;
         outbound.name_destination(url.as_ref());
         let has_secret = headers.iter().any(|(_, value)| matches!(value, TextOrSecret::Secret(_)));
         if let Some(url) = url.as_ref().filter(|_| has_secret) {
-            warn_of_cleartext(url, &path.key("endpoint"), problems);
+            warn_of_cleartext(url, &section.path.key("endpoint"), section.problems);
         }
         let (queue, spans) = mpsc::channel(ROOM);
         let tracer = Tracer::new(queue, metrics.dropped.clone(), config.sample);
-        let target = CollectorTarget { client, url: url?, headers, base: base.clone() };
+        let target = CollectorTarget { client, url: url?, headers, base: section.base.clone() };
         let exporter = Exporter::new(encoder?, resource(config), target, spans, metrics.clone());
         Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
     }
@@ -137,11 +134,11 @@ impl Exporting {
     }
 }
 
-/// The `encoder`. Without one nothing can be sent, which is noted at `path`.
-fn needed(encoder: Option<Encoder>, path: &Path, problems: &mut Problems) -> Option<Encoder> {
+/// The `encoder`. Without one nothing can be sent, which is noted at `section`.
+fn needed(encoder: Option<Encoder>, section: &mut Section<'_>) -> Option<Encoder> {
     if encoder.is_none() {
         let help = "use a build with `--features otlp`, or remove `traces`; ids of requests are passed on anyway";
-        problems.error_with_help(path, "this build of the gateway sends no traces", help);
+        section.error_with_help("this build of the gateway sends no traces", help);
     }
     encoder
 }
@@ -176,26 +173,21 @@ fn address(base: &str) -> Result<Url, EndpointError> {
     Ok(Url::parse(&format!("{base}/{PATH}"))?)
 }
 
-fn build_headers(
-    config: &TracesConfig,
-    base: &BaseDir,
-    path: &Path,
-    problems: &mut Problems,
-) -> Vec<(HeaderName, TextOrSecret)> {
+fn build_headers(config: &TracesConfig, section: &mut Section<'_>) -> Vec<(HeaderName, TextOrSecret)> {
     let mut headers = Vec::new();
     for (name, value) in &config.headers {
-        let path = path.key(name);
+        let mut section = section.key(name);
         let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not the name of a header"));
-        let Some(name) = problems.note(&path, parsed) else { continue };
+        let Some(name) = section.note(parsed) else { continue };
         if matches!(name, header::HOST | header::CONTENT_LENGTH | header::CONTENT_TYPE | header::TRANSFER_ENCODING) {
-            problems.error(&path, format!("the header {name} is set by the gateway"));
+            section.error(format!("the header {name} is set by the gateway"));
         }
         match value {
             TextOrSecret::Text(text) if text.contains(|c: char| c.is_control()) => {
-                problems.error(&path, "a header's value is one line");
+                section.error("a header's value is one line");
             }
-            TextOrSecret::Text(text) => literal::check(name.as_str(), text, &path, problems),
-            TextOrSecret::Secret(secret) => secret.check(base, &path, problems),
+            TextOrSecret::Text(text) => literal::check(name.as_str(), text, &section.path, section.problems),
+            TextOrSecret::Secret(secret) => secret.check(section.base, &section.path, section.problems),
         }
         headers.push((name, value.clone()));
     }
@@ -217,11 +209,17 @@ fn resource(config: &TracesConfig) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::{
+        file::base_dir::BaseDir,
+        problem::{Path, Problems},
+    };
 
     #[test]
     fn a_build_without_traces_says_so() {
         let mut problems = Problems::default();
-        assert!(needed(None, &Path::root().key("traces"), &mut problems).is_none());
+        let base = BaseDir::default();
+        let mut section = Section::new(&base, Path::root().key("traces"), &mut problems);
+        assert!(needed(None, &mut section).is_none());
         let problems = problems.into_vec();
         let found: Vec<_> = problems.iter().map(|problem| (problem.path.to_string(), &*problem.message)).collect();
         assert_eq!(found, [("traces".to_owned(), "this build of the gateway sends no traces")]);

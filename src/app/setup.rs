@@ -17,12 +17,13 @@ use domain::{
     clock::Timestamp,
     file::base_dir::BaseDir,
     problem::{Path, Problem, Problems},
+    section::Section,
 };
 use engine::route::RouteTable;
 use hooks::Hooks;
 use lang::scope::NameScope;
 use launcher::Launchers;
-use oci::Registries;
+use oci::{Registries, RegistriesMeans};
 use outbound::{Outbound, SystemNames};
 
 /// The parts of a configuration that all routes share. While they are unchanged, connections and the knowledge about hosts are kept.
@@ -103,7 +104,8 @@ impl Setup {
             _ => Clients::build(&config, raw, base, common, &mut problems),
         };
         shared.set_isolated(&config, base, common);
-        let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
+        let parts = Parts { config: &config, loaded: &loaded, clients: &shared, before };
+        let auth = parts.auth(common, &mut problems);
         let startup = Startup::build(&config, base, &shared.outbound, &common.metrics, &mut problems);
         let context = BuildContext {
             raw: &Value::Null,
@@ -132,7 +134,8 @@ impl Setup {
         let mut routes = routes.finish(&mut problems);
         let hooks = Hooks::build(&config.hooks, base, &common.evaluators.of_route(), &root.key("hooks"), &mut problems);
         hooks.iter().for_each(|hook| common.metrics.hooks.of(&hook.name));
-        let argocd = build_argocd(&config, &loaded, &shared, before, &mut problems);
+        let parts = Parts { config: &config, loaded: &loaded, clients: &shared, before };
+        let argocd = parts.argocd(&mut problems);
         check_memory(&config, &routes, &root, &mut problems);
         let (outline, hash) = (Outline::of(&loaded), loaded.hash);
         let report = loaded.report(problems.into_vec());
@@ -163,45 +166,50 @@ impl Setup {
     }
 }
 
-/// Argo CD's side. An unchanged configuration keeps its notes about the ApplicationSets.
-fn build_argocd(
-    config: &Config,
-    loaded: &Loaded,
-    shared: &Clients,
-    before: Option<&Setup>,
-    problems: &mut Problems,
-) -> Option<Arc<Argocd>> {
-    if let Some(before) = before
-        && before.outline.is_same("argocd", &loaded.raw)
-        && Arc::ptr_eq(&before.shared.outbound, &shared.outbound)
-    {
-        return before.argocd.clone();
-    }
-    Argocd::build(&config.argocd, &loaded.base, &shared.outbound, &Path::root().key("argocd"), problems).map(Arc::new)
+/// What the parts for callers and for Argo CD are built from.
+struct Parts<'a> {
+    config: &'a Config,
+    loaded: &'a Loaded,
+    clients: &'a Clients,
+    /// The previous setup.
+    before: Option<&'a Setup>,
 }
 
-/// The callers. An unchanged configuration keeps the records of its callers.
-fn build_auth(
-    config: &Config,
-    loaded: &Loaded,
-    common: &Common,
-    shared: &Clients,
-    before: Option<&Setup>,
-    problems: &mut Problems,
-) -> Arc<Auth> {
-    if let Some(before) = before
-        && before.outline.is_same("auth", &loaded.raw)
-        && Arc::ptr_eq(&before.shared.outbound, &shared.outbound)
-    {
-        return Arc::clone(&before.auth);
+impl<'a> Parts<'a> {
+    /// The previous setup, if the part `key` of the configuration and the clients are unchanged.
+    fn unchanged(&self, key: &str) -> Option<&'a Setup> {
+        self.before.filter(|before| {
+            before.outline.is_same(key, &self.loaded.raw)
+                && Arc::ptr_eq(&before.shared.outbound, &self.clients.outbound)
+        })
     }
-    let context =
-        AuthContext { base: &loaded.base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
-    let mut auth = Auth::build(&config.auth, context, &Path::root().key("auth"), problems);
-    if let Some(before) = before {
-        auth.take_over(&before.auth);
+
+    /// Argo CD's side. An unchanged configuration keeps its notes about the ApplicationSets.
+    fn argocd(&self, problems: &mut Problems) -> Option<Arc<Argocd>> {
+        if let Some(before) = self.unchanged("argocd") {
+            return before.argocd.clone();
+        }
+        let (base, path) = (&self.loaded.base, Path::root().key("argocd"));
+        Argocd::build(&self.config.argocd, base, &self.clients.outbound, &path, problems).map(Arc::new)
     }
-    Arc::new(auth)
+
+    /// The callers. An unchanged configuration keeps the records of its callers.
+    fn auth(&self, common: &Common, problems: &mut Problems) -> Arc<Auth> {
+        if let Some(before) = self.unchanged("auth") {
+            return Arc::clone(&before.auth);
+        }
+        let context = AuthContext {
+            base: &self.loaded.base,
+            clock: &common.clock,
+            outbound: &self.clients.outbound,
+            metrics: &common.metrics,
+        };
+        let mut auth = Auth::build(&self.config.auth, context, &Path::root().key("auth"), problems);
+        if let Some(before) = self.before {
+            auth.take_over(&before.auth);
+        }
+        Arc::new(auth)
+    }
 }
 
 impl Clients {
@@ -243,9 +251,9 @@ fn clients(
     let identities = clouds::build(&config.identities, &pod, reach, &root.key("identities"), problems);
     let outbound = reaching().counted(common.metrics.outbound.clone()).with_sources(common.sources.clone());
     let outbound = Arc::new(outbound.with_identities(identities));
-    let path = root.key("registries");
-    let registries =
-        Registries::build(&config.registries, base, &outbound, launchers, Arc::clone(clock), &path, problems);
+    let means = RegistriesMeans { outbound: &outbound, launchers, clock };
+    let mut section = Section::new(base, root.key("registries"), problems);
+    let registries = Registries::build(&config.registries, means, &mut section);
     (outbound, registries)
 }
 

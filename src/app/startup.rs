@@ -6,6 +6,7 @@ use crate::{collector::Traces, config::Config};
 use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
+    section::Section,
 };
 use outbound::Outbound;
 use telemetry::metrics::Metrics;
@@ -31,10 +32,9 @@ impl Startup {
         problems: &mut Problems,
     ) -> Self {
         let root = Path::root();
-        let traces = config
-            .traces
-            .as_ref()
-            .and_then(|traces| Traces::build(traces, base, outbound, &metrics.spans, &root.key("traces"), problems));
+        let traces = config.traces.as_ref().and_then(|traces| {
+            Traces::build(traces, outbound, &metrics.spans, Section::new(base, root.key("traces"), problems))
+        });
         let (server, at) = (&config.server, root.key("server"));
         let tls = server.tls.as_ref().and_then(|tls| tls.build(base, &at.key("tls"), problems));
         let admin_tls = server.admin_tls.as_ref().and_then(|tls| tls.build(base, &at.key("adminTls"), problems));

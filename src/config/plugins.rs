@@ -18,6 +18,7 @@ use serde_json::Value;
 
 pub(crate) use self::settings::Settings;
 use self::{
+    convert::{PluginProblems, convert, locate},
     manifest::{PluginKind, PluginManifest},
     version::Version,
 };
@@ -89,7 +90,7 @@ impl LoadedPlugin {
 
     /// Notes a problem of one of its routes. Returns the problem if it belongs to the gateway's own file.
     pub(crate) fn note(&mut self, problem: Problem) -> Option<Problem> {
-        match convert::locate(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
+        match locate(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
             ProblemFile::Main(path) => Some(Problem { path, ..problem }),
             ProblemFile::Own(path)
                 if problem.kind == ProblemKind::Secret
@@ -156,7 +157,8 @@ pub(crate) fn load(
         used.extend(key);
         let folder = file.parent().unwrap_or(FilePath::new("/")).to_owned();
         let mut own = Problems::default();
-        let converted = convert::convert(&manifest, source.as_ref(), base, &folder, &mut own, problems);
+        let noted = PluginProblems { own: &mut own, main: problems };
+        let converted = convert(&manifest, source.as_ref(), base, &folder, noted);
         for problem in own.into_vec() {
             report.add(&tree, problem);
         }

@@ -141,10 +141,11 @@ mod tests {
         file::base_dir::BaseDir,
         generator::Query,
         problem::{Path, Problems},
+        section::Section,
     };
     use lang::{evaluator::Evaluator, scope::NameScope};
     use launcher::Launchers;
-    use oci::Registries;
+    use oci::{Registries, RegistriesMeans};
     use outbound::Outbound;
 
     fn build(config: &MatchConfig, problems: &mut Problems) -> Option<Matcher> {
@@ -152,10 +153,10 @@ mod tests {
         let (base, clock) = (BaseDir::default(), Arc::new(SystemClock) as Arc<dyn Clock>);
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let launchers = Arc::new(Launchers::new("/proc/self/exe".into(), 1));
-        let registries = BTreeMap::default();
         let root = Path::root();
+        let means = RegistriesMeans { outbound: &outbound, launchers: &launchers, clock: &clock };
         let registries =
-            Registries::build(&registries, &base, &outbound, &launchers, Arc::clone(&clock), &root, problems);
+            Registries::build(&BTreeMap::default(), means, &mut Section::new(&base, root.clone(), problems));
         let context = BuildContext {
             base: &base,
             clock: &clock,

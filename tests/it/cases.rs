@@ -104,7 +104,7 @@ fn sequences_show_what_cache_and_guard_do() {
 }
 
 #[test]
-fn what_differs_is_told_in_each_format() {
+fn differences_are_reported_in_each_format() {
     let cases = SEQUENCE
         .replace("size: \"2\" } ]", "size: 3 } ]")
         .replace("error: invalid_input", "error: held")

@@ -163,7 +163,7 @@ fn http(name: &str, url: &str, path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn added_removed_and_changed_sets_are_told_for_each_application_set() {
+async fn added_removed_and_changed_sets_are_reported_for_each_application_set() {
     let scene = Scene::start(|url| json!([http("r", url, "old"), http("same", url, "x")])).await;
     for set in ["one", "two"] {
         assert_eq!(scene.ask("/r", set, json!({"p": "q"})).await.status, 200);

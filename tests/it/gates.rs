@@ -26,13 +26,14 @@ use domain::{
     file::base_dir::BaseDir,
     generator::{Parameters, Query},
     problem::{Path, Problems},
+    section::Section,
 };
 use lang::{
     evaluator::{Context, Evaluator},
     scope::NameScope,
 };
 use launcher::Launchers;
-use oci::Registries;
+use oci::{Registries, RegistriesMeans};
 use outbound::Outbound;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -80,15 +81,9 @@ impl GateContext {
         let clock: Arc<dyn Clock> = self.clock.clone();
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        let registries = Registries::build(
-            &BTreeMap::new(),
-            &base,
-            &outbound,
-            &launchers,
-            Arc::clone(&clock),
-            &Path::root(),
-            &mut problems,
-        );
+        let means = RegistriesMeans { outbound: &outbound, launchers: &launchers, clock: &clock };
+        let mut section = Section::new(&base, Path::root(), &mut problems);
+        let registries = Registries::build(&BTreeMap::new(), means, &mut section);
         let context = BuildContext {
             launchers: &launchers,
             evaluator: &Evaluator::none(),

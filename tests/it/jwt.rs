@@ -67,7 +67,7 @@ async fn ask(app: &TestApp, route: &str, token: &str) -> Reply {
 
 /// Fails unless the reply says no more than that the caller is unknown.
 #[track_caller]
-fn assert_stranger(reply: &Reply) {
+fn assert_unauthenticated(reply: &Reply) {
     assert_eq!((reply.status, &*reply.code()), (403, "forbidden"), "{}", reply.text());
     assert!(reply.message().starts_with("the bearer token is missing or wrong"), "{}", reply.message());
 }
@@ -88,7 +88,7 @@ async fn a_jwt_works_beside_static_tokens() {
         assert_eq!(ask(&app, "r", &token).await.sets(), r#"[{"a":"b"}]"#);
         assert_eq!(ask(&app, "r", TOKEN).await.status, 200);
     }
-    assert_stranger(&ask(&app, "r", "wrong").await);
+    assert_unauthenticated(&ask(&app, "r", "wrong").await);
     assert_eq!(issuer.asked(), 1, "keys are asked for once");
     assert_eq!(app.metric(&format!("appset_gateway_issuer_keys{{issuer=\"{}\"}}", issuer.name())).await, 1);
 }

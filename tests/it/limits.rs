@@ -110,7 +110,7 @@ async fn a_callers_concurrent_calls_are_limited() {
 }
 
 #[tokio::test]
-async fn only_strangers_are_slowed_down() {
+async fn only_unauthenticated_clients_are_slowed_down() {
     let app = TestApp::start(&config("", FIXED)).await;
     let mut statuses = Vec::new();
     // An address has 100 failed attempts, and gets ten a second back.

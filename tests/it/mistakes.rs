@@ -232,7 +232,7 @@ const REFUSED: [&str; 104] = [
 
 /// A start accepts what an earlier release accepted: what is found since then is a warning there.
 #[test]
-fn a_start_only_warns_of_what_fails_when_it_is_asked() {
+fn a_start_only_warns_of_parts_that_fail_when_they_are_called() {
     let mut mistaken = 0;
     for file in mistakes() {
         let name = file.trim_end_matches(".yaml");

@@ -15,9 +15,10 @@ use domain::{
     error::{BackendError, ErrorKind},
     file::base_dir::BaseDir,
     problem::{self, Problems, Severity},
+    section::Section,
 };
 use launcher::Launchers;
-use oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistryConfig};
+use oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistriesMeans, RegistryConfig};
 use outbound::Outbound;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, pause, resume};
@@ -64,7 +65,8 @@ fn build(folder: &Path, config: &Value) -> (Registries, Arc<ManualClock>) {
     let base = BaseDir::new(folder);
     let path = problem::Path::root().key("registries");
     let launchers = Arc::new(Launchers::new(env!("CARGO_BIN_EXE_appset-gateway").into(), 1));
-    let registries = Registries::build(&config, &base, &outbound, &launchers, clock.clone(), &path, &mut problems);
+    let means = RegistriesMeans { outbound: &outbound, launchers: &launchers, clock: &(clock.clone() as _) };
+    let registries = Registries::build(&config, means, &mut Section::new(&base, path, &mut problems));
     let problems = problems.into_vec();
     assert!(problems.iter().all(|problem| problem.severity == Severity::Warning), "{problems:?}");
     (registries, clock)

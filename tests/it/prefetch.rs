@@ -124,7 +124,7 @@ async fn a_caller_that_stops_leaves_few_runs_behind() {
 }
 
 #[tokio::test]
-async fn what_was_not_asked_in_the_last_two_reconciles_is_left_alone() {
+async fn questions_that_no_request_had_in_the_last_two_reconciles_are_left_alone() {
     let matrix = Matrix::start("", good).await;
     matrix.reconcile(0..8).await;
     // The pull requests 4 to 7 are closed.
@@ -173,7 +173,7 @@ async fn a_route_can_do_without() {
 }
 
 #[tokio::test]
-async fn a_source_that_fails_is_asked_once_and_the_last_good_answers_stand_in() {
+async fn a_source_that_fails_is_queried_once_and_the_last_good_answers_are_served() {
     let is_down = Arc::new(AtomicBool::new(false));
     let down = Arc::clone(&is_down);
     let play = move |request: &Request| {

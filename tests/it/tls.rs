@@ -79,7 +79,7 @@ async fn alpn_decides_the_http_version() {
 }
 
 #[tokio::test]
-async fn a_cleartext_request_is_told_to_use_https() {
+async fn a_cleartext_request_gets_the_advice_to_use_https() {
     let app = serve(&Ca::new("ca"), "", "").await;
     let reply = exchange(app.address, &argo_request(PATH, TOKEN, b"{}")).await;
     let error_body: Value = serde_json::from_slice(&reply.body).unwrap();

@@ -27,10 +27,11 @@ use domain::{
     error::BackendError,
     file::base_dir::BaseDir,
     problem::{Path, Problems},
+    section::Section,
 };
 use outbound::{
     Outbound, Reply, fixed_url, is_safe,
-    kubernetes::{ApiCall, ApiServer},
+    kubernetes::{ApiAccess, ApiCall, ApiServer},
 };
 
 /// How many requests to the API server may be under way.
@@ -82,8 +83,8 @@ impl Argocd {
         if api.as_ref().is_some_and(|url| !is_safe(url)) {
             problems.error(&path.key("api"), "it is not https, so anybody in between could read the token");
         }
-        let around = (base, outbound);
-        let api = ApiServer::build(api, &config.token, &config.ca, AT_ONCE, around, &path, problems)?;
+        let access = ApiAccess { url: api, token: &config.token, ca: &config.ca, concurrency: AT_ONCE };
+        let api = ApiServer::build(access, outbound, &mut Section::new(base, path, problems))?;
         Some(Self {
             api,
             namespaces: config.namespaces.clone(),

@@ -6,6 +6,7 @@ use super::BuildContext;
 use domain::{
     problem::{Path, Problems},
     secret::SecretRef,
+    section::Section,
 };
 use lang::{
     scope::ValueType,
@@ -72,6 +73,11 @@ impl<'a> Building<'a> {
     /// Notes whether a part depends on the ApplicationSet's name.
     pub fn note_reads(&self, reads_application_set: bool) {
         self.reads_application_set.set(self.reads_application_set.get() || reads_application_set);
+    }
+
+    /// The same for parts that need no context but the folder of its files.
+    pub(crate) fn section(&mut self) -> Section<'_> {
+        Section::new(self.context.base, self.path.clone(), self.problems)
     }
 
     /// Notes an error here.

@@ -67,7 +67,7 @@ impl Http {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let client = keys.client(is_plain, context.outbound, context.base, &building.path, building.problems);
+        let client = keys.client(is_plain, context.outbound, &mut building.section());
         let api = Api::build(config, client.as_ref(), building);
         let (client, api) = (client?, api?);
         Some(Self {

@@ -13,7 +13,14 @@ use lang::{
 };
 use source::{Load, work_on};
 
-/// The value of `expression` with `variables`, whose size is `load`. A cheap expression runs in this process, any other in an
+/// The variables of an expression.
+pub(crate) struct Inputs {
+    pub(crate) variables: Variables,
+    /// Their size.
+    pub(crate) load: Load,
+}
+
+/// The value of `expression` with `inputs`. A cheap expression runs in this process, any other in an
 /// evaluator.
 ///
 /// # Errors
@@ -22,11 +29,11 @@ use source::{Load, work_on};
 pub(crate) async fn evaluate(
     evaluator: &Evaluator,
     expression: &Arc<Expression>,
-    variables: Variables,
-    load: Load,
+    inputs: Inputs,
     deadline: Instant,
     wrong: fn(String) -> BackendError,
 ) -> Result<Value, BackendError> {
+    let Inputs { variables, load } = inputs;
     let (own, values) = (Arc::clone(expression), variables.clone());
     let local = work_on(load, move || values.evaluate_small(&own).transpose().map_err(wrong));
     // Work that still waits for a permit has not begun.

@@ -42,7 +42,10 @@ use self::{
     run::{Job, Run, run},
     worker::Pool,
 };
-use super::{Backend, Building, KindConfig, Nature, mapping};
+use super::{
+    Backend, Building, KindConfig, Nature,
+    mapping::{self, Inputs},
+};
 use domain::{
     error::BackendError,
     file::base_dir::BaseDir,
@@ -275,7 +278,7 @@ impl Script {
             variables = variables.value("params", Value::Object((*query.parameters).clone()));
         }
         let (deadline, invalid) = (query.deadline, BackendError::invalid_output);
-        let value = mapping::evaluate(&self.evaluator, expression, variables, load, deadline, invalid).await;
+        let value = mapping::evaluate(&self.evaluator, expression, Inputs { variables, load }, deadline, invalid).await;
         Ok(Reading { items: mapping::mapped(value)?, ttl: reading.ttl })
     }
 }

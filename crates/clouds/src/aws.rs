@@ -18,7 +18,7 @@ use self::{
     ecr::{EcrApi, PUBLIC_REGION},
     endpoint::{EcrHost, Variant, is_region, of_url},
     sign::{Scope, sign},
-    source::{Source, SourceKind},
+    source::{AwsSourceError, Source, SourceKind},
     sts::{Hop, Sts},
 };
 use crate::{
@@ -44,7 +44,7 @@ const ENDED: [&str; 3] = ["ExpiredToken", "ExpiredTokenException", "RequestExpir
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "AwsIdentity")]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Config {
+pub struct AwsConfig {
     /// The region of STS, of ECR for registries with other hosts than ECR's, and of signatures for hosts that name none. Without it,
     /// that of the environment (`AWS_REGION`).
     region: Option<String>,
@@ -132,15 +132,15 @@ pub(crate) fn covers(host: &str) -> bool {
 }
 
 /// The pod's own identity. `None` if it has none.
-pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, String>> {
+pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, AwsSourceError>> {
     let source = Source::find(SourceKind::Pod, context.pod, SESSION, None).transpose()?;
     Some(source.and_then(|source| {
-        let core = Core::new(&Config::default(), source, region_of(context.pod)?, context);
+        let core = Core::new(&AwsConfig::default(), source, region_of(context.pod)?, context);
         Ok(Arc::new(AwsIdentity::new(core)) as Arc<dyn Identity>)
     }))
 }
 
-impl Config {
+impl AwsConfig {
     /// The identity. With a problem noted, it is one that only fails.
     pub(crate) fn build(&self, context: &Context<'_>, path: &Path, problems: &mut Problems) -> Arc<dyn Identity> {
         if let Some(region) = self.region.as_ref().filter(|region| !is_region(region)) {
@@ -152,7 +152,7 @@ impl Config {
         }
         let of_pod = region_of(context.pod);
         let region = self.region.clone().filter(|region| is_region(region));
-        let region = region.or_else(|| of_pod.clone().ok().flatten());
+        let region = region.or_else(|| of_pod.as_ref().ok().cloned().flatten());
         if region.is_none() && self.region.is_none() && !context.is_lenient {
             let help = "set `region`, such as `eu-central-1`, whose STS is used";
             let why = of_pod.err().map(|why| format!(": {why}")).unwrap_or_default();
@@ -197,11 +197,11 @@ impl Config {
 ///
 /// # Errors
 /// When it is not one: another one in its place could belong to another partition.
-fn region_of(pod: &Pod) -> Result<Option<String>, String> {
+fn region_of(pod: &Pod) -> Result<Option<String>, AwsSourceError> {
     let named = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| Some((name, pod.get(name)?)));
     match named {
-        Some((name, region)) if !is_region(region) => {
-            Err(format!("the environment's {name} is `{}`, which is not a region", region.escape_debug()))
+        Some((variable, region)) if !is_region(region) => {
+            Err(AwsSourceError::Region { variable, region: region.to_owned() })
         }
         named => Ok(named.map(|(_, region)| region.to_owned())),
     }
@@ -219,7 +219,7 @@ fn is_role(arn: &str) -> bool {
 }
 
 impl Core {
-    fn new(config: &Config, source: Source, region: Option<String>, context: &Context<'_>) -> Self {
+    fn new(config: &AwsConfig, source: Source, region: Option<String>, context: &Context<'_>) -> Self {
         let hops = config.via.iter().map(|hop| (&hop.role_arn, &hop.external_id));
         let hops = hops.chain(config.role_arn.iter().map(|role| (role, &config.external_id)));
         let hops = hops.map(|(role, external_id)| Hop { role: role.clone(), external_id: external_id.clone() });

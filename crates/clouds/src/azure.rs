@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use self::source::{Source, SourceKind};
+use self::source::{AzureSourceError, Source, SourceKind};
 use crate::{
     context::{Context, endpoint_url},
     exchange::{Exchanges, form, json_refusal, life},
@@ -45,7 +45,7 @@ const REFRESH_LIFE: Duration = Duration::from_hours(1);
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "AzureIdentity")]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Config {
+pub struct AzureConfig {
     /// How the pod proves who it is.
     source: SourceKind,
     /// The tenant. Without it, that of the environment (`AZURE_TENANT_ID`).
@@ -87,8 +87,8 @@ pub(crate) fn covers(host: &str) -> bool {
 }
 
 /// The pod's own identity. `None` if it has none.
-pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, String>> {
-    let source = Source::find(&Config::default(), context.pod, None, None).transpose()?;
+pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, AzureSourceError>> {
+    let source = Source::find(&AzureConfig::default(), context.pod, None, None).transpose()?;
     Some(source.map(|source| Arc::new(AzureIdentity::new(source, None, context)) as Arc<dyn Identity>))
 }
 
@@ -108,7 +108,7 @@ fn is_label(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
 }
 
-impl Config {
+impl AzureConfig {
     /// The identity. With a problem noted, it is one that only fails.
     pub(crate) fn build(&self, context: &Context<'_>, path: &Path, problems: &mut Problems) -> Arc<dyn Identity> {
         let at = path.key("endpoints");

@@ -19,13 +19,13 @@ use outbound::{ANONYMOUS, AutomaticIdentity, ClientOptions, Identities, Identity
 pub enum IdentityConfig {
     /// An IAM role of AWS.
     #[cfg(feature = "aws")]
-    Aws(crate::aws::Config),
+    Aws(crate::aws::AwsConfig),
     /// A service account of Google, or a federated identity.
     #[cfg(feature = "google")]
-    Google(crate::google::Config),
+    Google(crate::google::GoogleConfig),
     /// An application or a managed identity of Entra ID, for Azure.
     #[cfg(feature = "azure")]
-    Azure(crate::azure::Config),
+    Azure(crate::azure::AzureConfig),
 }
 
 /// How requests leave, as for everything else.
@@ -96,20 +96,25 @@ impl IdentityConfig {
     }
 }
 
+/// The pod's own identity at one cloud, for the registries that the cloud `covers`. `None` if the pod has none there.
+#[cfg(any(feature = "aws", feature = "google", feature = "azure"))]
+fn automatic_at<E: std::fmt::Display>(
+    covers: fn(&str) -> bool,
+    identity: Option<Result<Arc<dyn Identity>, E>>,
+) -> Option<AutomaticIdentity> {
+    // Never anonymous in place of it: the registry has an identity that only fails.
+    let identity = identity?.unwrap_or_else(|error| Arc::new(Broken { why: error.to_string(), covers }));
+    Some(AutomaticIdentity { covers, identity })
+}
+
 /// The pod's own identities, by the registries that they are for.
 fn automatic(context: &Context<'_>) -> Vec<AutomaticIdentity> {
     let mut found = Vec::new();
-    let mut add = |covers: fn(&str) -> bool, identity: Option<Result<Arc<dyn Identity>, String>>| match identity {
-        Some(Ok(identity)) => found.push(AutomaticIdentity { covers, identity }),
-        // Never anonymous in place of it: the registry has an identity that only fails.
-        Some(Err(why)) => found.push(AutomaticIdentity { covers, identity: Arc::new(Broken { why, covers }) }),
-        None => {}
-    };
     #[cfg(feature = "aws")]
-    add(crate::aws::covers, crate::aws::automatic(context));
+    found.extend(automatic_at(crate::aws::covers, crate::aws::automatic(context)));
     #[cfg(feature = "google")]
-    add(crate::google::covers, crate::google::automatic(context));
+    found.extend(automatic_at(crate::google::covers, crate::google::automatic(context)));
     #[cfg(feature = "azure")]
-    add(crate::azure::covers, crate::azure::automatic(context));
+    found.extend(automatic_at(crate::azure::covers, crate::azure::automatic(context)));
     found
 }

@@ -1,6 +1,6 @@
 //! What building one identity may use.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use reqwest::Url;
 
@@ -26,9 +26,9 @@ impl Context<'_> {
     ///
     /// # Errors
     /// What to use in its place, if there is none: an identity that only fails. On the machine that serves, that is a mistake.
-    pub(crate) fn found<T>(
+    pub(crate) fn found<T, E: fmt::Display>(
         &self,
-        found: Result<Option<T>, String>,
+        found: Result<Option<T>, E>,
         (variable, covers): (&str, fn(&str) -> bool),
         path: &Path,
         problems: &mut Problems,
@@ -38,7 +38,7 @@ impl Context<'_> {
             Ok(None) => {
                 format!("this pod has no identity of this cloud: its environment lacks {variable}, among others")
             }
-            Err(why) => why,
+            Err(error) => error.to_string(),
         };
         if !self.is_lenient {
             let help = "every use of it fails; docs/registries.md says what each cloud needs. On another machine, such as a laptop, use \

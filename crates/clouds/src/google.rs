@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use self::source::Source;
+use self::source::{GoogleSourceError, Source};
 use crate::{
     context::{Context, endpoint_url},
     exchange::{Exchanges, json_refusal, life_until, post},
@@ -41,7 +41,7 @@ const USER: &str = "oauth2accesstoken";
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "GoogleIdentity")]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Config {
+pub struct GoogleConfig {
     /// The service account to impersonate: its email. Without it, the pod's own identity is used.
     service_account: Option<String>,
     /// A file of the type `external_account`, relative to the configuration file. Without it, the one that the environment names
@@ -87,7 +87,7 @@ pub(crate) fn covers(host: &str) -> bool {
 }
 
 /// The pod's own identity. `None` if its environment names none.
-pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, String>> {
+pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity>, GoogleSourceError>> {
     let file = context.pod.get("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from);
     let source = match (file, context.pod.get("GCE_METADATA_HOST")) {
         (Some(file), _) => Source::of_file(&file).transpose()?,
@@ -95,12 +95,12 @@ pub(crate) fn automatic(context: &Context<'_>) -> Option<Result<Arc<dyn Identity
         (None, None) => return None,
     };
     Some(source.map(|source| {
-        let core = Core::new(source, &Config::default(), context);
+        let core = Core::new(source, &GoogleConfig::default(), context);
         Arc::new(GoogleIdentity::new(core)) as Arc<dyn Identity>
     }))
 }
 
-impl Config {
+impl GoogleConfig {
     /// The identity. With a problem noted, it is one that only fails.
     pub(crate) fn build(&self, context: &Context<'_>, path: &Path, problems: &mut Problems) -> Arc<dyn Identity> {
         let at = path.key("endpoints");
@@ -150,7 +150,7 @@ fn impersonation(account: &str, api: &Url) -> Option<(String, Url)> {
 }
 
 impl Core {
-    fn new(source: Source, config: &Config, context: &Context<'_>) -> Self {
+    fn new(source: Source, config: &GoogleConfig, context: &Context<'_>) -> Self {
         let scopes = match &config.scopes {
             scopes if scopes.is_empty() => vec![CLOUD_PLATFORM.to_owned()],
             scopes => scopes.clone(),

@@ -7,6 +7,7 @@
 //! - [`error`]: why a backend has no answer.
 //! - [`document`]: strict JSON and YAML, whose numbers keep their text.
 //! - [`problem`]: mistakes of a configuration, and their places.
+//! - [`section`]: one part of a configuration while it is built.
 //! - [`secret`]: secrets, and their redaction.
 //! - [`difference`]: the sets that were added, removed and changed between two answers.
 //! - [`replay`]: recorded replies of sources, used in their place by `appset-gateway test`.
@@ -29,6 +30,7 @@ pub mod pattern;
 pub mod problem;
 pub mod replay;
 pub mod secret;
+pub mod section;
 pub mod spelling;
 pub mod units;
 pub mod visible;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use crate::guard::identities::usual_key;
 pub use crate::guard::{
     baseline::Baseline,
-    check::{Standing, Verdict},
+    check::{GuardVerdict, Standing},
     held_answers::{Decision, Held, HeldAnswers},
     identities::Identities,
     identity::Identity,

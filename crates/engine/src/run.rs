@@ -74,7 +74,7 @@ pub(crate) struct Run {
 
 /// The result of a run, in the form that Argo CD gets.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct RunAnswer {
     pub(crate) sets: Vec<ParameterSet>,
     pub(crate) encoded: Encoded,
     pub(crate) evidence: Vec<Evidence>,
@@ -86,7 +86,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The backend's answer.
-    pub(crate) result: Result<Found, Failure>,
+    pub(crate) result: Result<RunAnswer, Failure>,
     /// When it began.
     pub(crate) began: Timestamp,
     /// How long it took.
@@ -144,7 +144,7 @@ impl Run {
     }
 
     /// `found`, if it was verified by the keys that the run began with, and by no others.
-    fn check_trust(&self, found: Found) -> Result<Found, Failure> {
+    fn check_trust(&self, found: RunAnswer) -> Result<RunAnswer, Failure> {
         if self.resolved.route.trust() == self.trust {
             return Ok(found);
         }
@@ -179,7 +179,7 @@ impl Run {
         Before { own: note(&self.resolved.key), lineage }
     }
 
-    async fn fetch(&self, before: Before) -> Result<Found, Failure> {
+    async fn fetch(&self, before: Before) -> Result<RunAnswer, Failure> {
         fetch_in_time(&self.resolved, before).await
     }
 }
@@ -190,7 +190,7 @@ pub async fn try_out(resolved: &ResolvedQuery) -> Result<Vec<ParameterSet>, Fail
     found.map(|found| found.sets)
 }
 
-pub(crate) async fn fetch_in_time(resolved: &ResolvedQuery, before: Before) -> Result<Found, Failure> {
+pub(crate) async fn fetch_in_time(resolved: &ResolvedQuery, before: Before) -> Result<RunAnswer, Failure> {
     let margin = MARGIN.min(resolved.route.deadline / 10);
     let until = resolved.query.deadline.checked_sub(margin).unwrap_or(resolved.query.deadline);
     let deadline = until.checked_sub(margin).unwrap_or(until);
@@ -203,13 +203,13 @@ pub(crate) async fn fetch_in_time(resolved: &ResolvedQuery, before: Before) -> R
     }
 }
 
-async fn fetch(route: &Route, query: &Query) -> Result<Found, BackendError> {
+async fn fetch(route: &Route, query: &Query) -> Result<RunAnswer, BackendError> {
     let fetched = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
     let Outcome { sets, evidence, lasting, note } = fetched.await?;
     let sets = route.shape.apply(sets, query).await?;
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
-    Ok(Found { sets, encoded, evidence, lasting, note })
+    Ok(RunAnswer { sets, encoded, evidence, lasting, note })
 }
 
 /// Waits for a run, at most until `deadline`.

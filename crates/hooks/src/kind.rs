@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{proof::Signature, subject::Subject};
+use super::{error::EventError, proof::Signature, subject::Subject};
 
 /// The longest id of a delivery that is remembered, in bytes.
 const MAX_ID_BYTES: usize = 500;
@@ -178,10 +178,10 @@ impl Kind {
         headers: &HeaderMap,
         body: &Value,
         naming: Naming<'_>,
-    ) -> Result<Vec<Subject>, String> {
+    ) -> Result<Vec<Subject>, EventError> {
         let host = naming.registry;
         if !body.is_object() {
-            return Err("the body is not a JSON object".to_owned());
+            return Err(EventError::Body("the body is not a JSON object"));
         }
         match self {
             Self::Generic | Self::CloudEvents => Ok(Vec::new()),

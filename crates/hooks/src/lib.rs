@@ -6,9 +6,11 @@
 //! - `kind` is the kind of sender: `kind/forge` reads events of all code forges and their CI, `kind/registry` those of image registries.
 //! - [`Subjects`] finds the known questions that subjects concern; `selectors` does so for mappings.
 //! - [`Pushes`] compares the digests that were pushed with an answer.
-//! - `unmapped` is the error text for an event that a mapping cannot read. `config` has the keys of the configuration.
+//! - `unmapped` is the error text for an event that a mapping cannot read. `error` has all other reasons why
+//!   it cannot be read. `config` has the keys of the configuration.
 
 mod config;
+mod error;
 mod kind;
 mod proof;
 mod pushes;
@@ -24,6 +26,7 @@ use serde_json::Value;
 
 pub use self::{
     config::HookConfig,
+    error::{EventError, SigningError},
     proof::{SentProof, Unproven},
     pushes::{Pushed, Pushes},
     subject::Subject,
@@ -91,12 +94,10 @@ impl Hook {
     ///
     /// # Errors
     /// When the hook's secret cannot be read, or it has none.
-    pub fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, String> {
+    pub fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, SigningError> {
         match &self.proof {
             Proof::Secret(secret) => secret.sign(body, now),
-            Proof::Caller(_) => {
-                Err("its senders prove themselves by a token: give it with --sender-token-file".to_owned())
-            }
+            Proof::Caller(_) => Err(SigningError::ByToken),
         }
     }
 
@@ -139,10 +140,8 @@ impl Hook {
     ///
     /// # Errors
     /// When the body is not what this kind of sender sends. The text has the reason, and repeats nothing of the body.
-    pub async fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Delivery, String> {
-        let read: Value = serde_json::from_slice(body).map_err(|error| {
-            format!("the body is not JSON: {} at line {}, column {}", category(&error), error.line(), error.column())
-        })?;
+    pub async fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Delivery, EventError> {
+        let read: Value = serde_json::from_slice(body).map_err(EventError::Json)?;
         // Numbers keep their text, which a mapping may compare with that of a question. A sender may repeat a key.
         let body = document::read_back(body).unwrap_or(read);
         let subjects = if let Some(mapping) = &self.mapping {
@@ -153,8 +152,4 @@ impl Hook {
         };
         Ok(Delivery { id: self.kind.delivery(headers, &body), subjects })
     }
-}
-
-fn category(error: &serde_json::Error) -> &'static str {
-    if error.is_eof() { "it ends too early" } else { "a syntax error" }
 }

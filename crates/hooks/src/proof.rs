@@ -6,6 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, header};
 use subtle::ConstantTimeEq as _;
 
+use crate::error::SigningError;
 use domain::{
     clock::Timestamp,
     file::base_dir::BaseDir,
@@ -195,8 +196,8 @@ impl SharedSecret {
     ///
     /// # Errors
     /// When the secret cannot be read.
-    pub(super) fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, String> {
-        let secret = self.secrets.first().ok_or("it has no secret")?.read(&self.base)?;
+    pub(super) fn sign(&self, body: &[u8], now: Timestamp) -> Result<SentProof, SigningError> {
+        let secret = self.secrets.first().ok_or(SigningError::NoSecret)?.read(&self.base)?;
         let (secret, hex) = (secret.expose(), base16ct::lower::encode_string);
         let mac = |algorithm, key: &[u8], body: &[u8]| hmac::sign(&hmac::Key::new(algorithm, key), body);
         let header =

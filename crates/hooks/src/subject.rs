@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::{Mapping, unmapped};
+use super::{Mapping, error::EventError, unmapped};
 use domain::generator::Selector;
 use lang::evaluator::Variables;
 use oci::{Digest, Reference};
@@ -140,7 +140,7 @@ const MAPPED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Mapping {
     /// The subjects that it makes of an event.
-    pub(super) async fn subjects(&self, headers: &HeaderMap, body: &Value) -> Result<Vec<Subject>, String> {
+    pub(super) async fn subjects(&self, headers: &HeaderMap, body: &Value) -> Result<Vec<Subject>, EventError> {
         let is_open = |name: &HeaderName| name != header::AUTHORIZATION && name != header::COOKIE;
         let named = headers.iter().filter(|(name, _)| is_open(name));
         let headers: Map<String, Value> = named
@@ -153,17 +153,17 @@ impl Mapping {
             let deadline = Instant::now() + MAPPED_WITHIN;
             self.evaluator.evaluate(&self.expression, &variables, deadline).await.map_err(|error| error.to_string())
         };
-        let result = result.map_err(|error| unmapped::why(&self.expression, &error))?;
+        let result = result.map_err(|error| EventError::Unmapped(unmapped::why(&self.expression, &error)))?;
         subjects_of(result)
     }
 }
 
 /// The subjects in the result of a mapping.
-fn subjects_of(result: Value) -> Result<Vec<Subject>, String> {
+fn subjects_of(result: Value) -> Result<Vec<Subject>, EventError> {
     let items = match result {
         Value::Array(items) if items.len() <= MAX_SUBJECTS => items,
-        Value::Array(_) => return Err(format!("the hook's `subjects` gives more than {MAX_SUBJECTS} items")),
-        _ => return Err("the hook's `subjects` must give a list".to_owned()),
+        Value::Array(_) => return Err(EventError::TooMany(MAX_SUBJECTS)),
+        _ => return Err(EventError::NoList),
     };
     let mut subjects = Vec::new();
     for item in &items {
@@ -176,15 +176,12 @@ fn subjects_of(result: Value) -> Result<Vec<Subject>, String> {
         if text("route").is_some() || parameters.is_some() {
             let (route, parameters) = (text("route").map(str::to_owned), parameters.cloned().unwrap_or_default());
             if item.to_string().len() > MAX_BYTES {
-                return Err(format!("an item of the hook's `subjects` has more than {MAX_BYTES} bytes"));
+                return Err(EventError::TooLarge(MAX_BYTES));
             }
             subjects.push(Subject::Questions(Selector { route, parameters, ..Selector::default() }));
         }
         if subjects.len() == before {
-            return Err(
-                "an item of the hook's `subjects` has no valid `image`, `commit`, `url`, `route` or `parameters`"
-                    .to_owned(),
-            );
+            return Err(EventError::NoSubject);
         }
     }
     Ok(subjects)

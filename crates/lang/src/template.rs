@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
-use self::{bound::Formula, name_error::NameError, plain::PlainTemplate};
+use self::{bound::Formula, check::Checking, name_error::NameError, plain::PlainTemplate};
 pub use self::{
     error::{JsonError, TemplateError},
     number::{json_of, value_of},
@@ -123,7 +123,8 @@ impl Template {
 
     /// Notes at `path` the names, filters, tests and functions that it uses, and that do not exist in `scope`.
     pub fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) {
-        check::check(&self.source, self.place, self.names(), scope, path, problems);
+        let checking = Checking { source: &self.source, place: self.place, scope, path, problems };
+        checking.check(self.names());
         // Without a name it always makes the same text.
         if self.names.is_empty()
             && let Some(Err(refusal)) = self.render_small(&Value::UNDEFINED)

@@ -11,13 +11,11 @@ use super::{
     reference::{is_registry, registry_key},
     registry::{Confirm404, Registry, RegistryRules},
 };
-use domain::{
-    file::base_dir::BaseDir,
-    problem::{Path, Problems},
-};
+use domain::{file::base_dir::BaseDir, section::Section};
 use launcher::Launchers;
 use outbound::{
-    ClientCertificate, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound, Tls, TlsKeys, warn_of_cleartext,
+    ClientCertificate, ClientOptions, Identities, Identity, NO_IDENTITY, Outbound, Tls, TlsKeys, UnknownIdentity,
+    warn_of_cleartext,
 };
 
 /// Docker Hub's name in image references.
@@ -62,7 +60,6 @@ pub struct RegistryConfig {
 /// What building a registry may use.
 #[derive(Clone, Copy)]
 pub(super) struct Means<'a> {
-    pub base: &'a BaseDir,
     pub outbound: &'a Outbound,
     pub launchers: &'a Arc<Launchers>,
     /// The identity of the routes that use the registry, if they name one.
@@ -70,26 +67,24 @@ pub(super) struct Means<'a> {
 }
 
 impl RegistryConfig {
-    /// The registry called `host`. `path` is the path of its entry.
-    pub(super) fn build(&self, host: &str, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Registry> {
-        let Means { base, outbound, of_route, .. } = means;
+    /// The registry called `host`, whose entry is `section`.
+    pub(super) fn build(&self, host: &str, means: Means<'_>, section: &mut Section<'_>) -> Option<Registry> {
+        let (Means { outbound, of_route, .. }, base) = (means, section.base);
         let name = &*registry_key(host);
         let at = self.endpoint.as_deref().unwrap_or(if name == HUB { "registry-1.docker.io" } else { host });
         if !is_registry(at) {
-            problems.error_with_help(
-                &path.key("endpoint"),
+            section.key("endpoint").error_with_help(
                 format!("`{}` is not a host with an optional port", at.escape_debug()),
                 "write it as in an image reference, such as `10.0.0.5:5000`; `plainHttp` says whether it is http",
             );
             return None;
         }
         if self.concurrency == Some(0) {
-            problems.error(&path.key("concurrency"), "with 0 no request would ever be sent");
+            section.key("concurrency").error("with 0 no request would ever be sent");
             return None;
         }
         if let Some(of) = self.mirror_of.as_ref().filter(|of| !is_registry(of) || registry_key(of) == name) {
-            problems.error_with_help(
-                &path.key("mirrorOf"),
+            section.key("mirrorOf").error_with_help(
                 format!("`{}` is not another registry's host", of.escape_debug()),
                 "write the host as in image references, such as `docker.io`",
             );
@@ -99,22 +94,23 @@ impl RegistryConfig {
             client_certificate: self.client_certificate.as_ref(),
             insecure_skip_verify: self.insecure_skip_verify,
         };
-        let tls = keys.build(self.plain_http, base, path, problems);
-        self.check_helpers(base, path, problems);
+        let tls = keys.build(self.plain_http, section);
+        self.check_helpers(&mut section.key("credentialHelpers"));
         let file = self.docker_config.as_ref().filter(|_| !base.is_offline()).map(|file| base.resolve(file));
         if let Some(file) = &file {
-            self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
+            self.check_docker_config(file, name, &mut section.key("dockerConfig"));
         }
-        let client = problems.note_secret(&tls.at(path), outbound.client(self.terms(name, tls.clone())))?;
+        let client = outbound.client(self.terms(name, tls.clone()));
+        let client = section.problems.note_secret(&tls.at(&section.path), client)?;
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
-        let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
+        let url = section.key("endpoint").note(Url::parse(&url))?;
         outbound.name_destination(Some(&url));
         if self.docker_config.is_some() && self.identity.as_ref().is_some_and(|name| name != NO_IDENTITY) {
-            problems.error_with_help(&path.key("identity"), "it has a `dockerConfig` too", "keep one of them");
+            section.key("identity").error_with_help("it has a `dockerConfig` too", "keep one of them");
         }
         let identity = match self.identity(name, outbound.identities(), of_route) {
             _ if base.is_offline() => None,
-            Err(why) => problems.note::<(), _>(&path.key("identity"), Err(why)).and(None),
+            Err(why) => section.key("identity").note::<(), _>(Err(why)).and(None),
             Ok(identity) => identity,
         };
         if let Some(why) = identity
@@ -123,15 +119,15 @@ impl RegistryConfig {
             .filter(|_| self.identity.is_none() && !base.is_lenient())
         {
             let help = "every use of it fails; docs/registries.md says what each cloud needs, and `identity: none` asks anonymously";
-            problems.mistake(path, format!("the pod's own identity for this registry cannot be used: {why}"), help);
+            section.mistake(format!("the pod's own identity for this registry cannot be used: {why}"), help);
         }
         if (file.is_some() || identity.is_some()) && self.plain_http {
-            warn_of_cleartext(&url, &path.key("plainHttp"), problems);
+            warn_of_cleartext(&url, &section.path.key("plainHttp"), section.problems);
         }
         let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = match identity {
             Some(identity) => Credentials::of_identity(identity, url.clone(), tls),
-            None => Credentials::new(file, self.helpers(means)),
+            None => Credentials::new(file, self.helpers(means, base)),
         };
         Some(Registry::new(name.to_owned(), url, client, credentials, rules))
     }
@@ -146,7 +142,7 @@ impl RegistryConfig {
         name: &str,
         identities: &Identities,
         of_route: Option<&Arc<dyn Identity>>,
-    ) -> Result<Option<Arc<dyn Identity>>, String> {
+    ) -> Result<Option<Arc<dyn Identity>>, UnknownIdentity> {
         let own = self.own_identity(name, identities)?;
         let is_named = self.identity.as_deref().is_some_and(|named| named != NO_IDENTITY);
         let is_of_named =
@@ -160,7 +156,7 @@ impl RegistryConfig {
         Ok(of_route.filter(|one| (one.covers(name) && is_there(one)) || is_for(one)).cloned().or(own))
     }
 
-    fn own_identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, String> {
+    fn own_identity(&self, name: &str, identities: &Identities) -> Result<Option<Arc<dyn Identity>>, UnknownIdentity> {
         match self.identity.as_deref() {
             Some(NO_IDENTITY) => Ok(None),
             Some(wanted) => identities.named(wanted).map(Some),
@@ -184,63 +180,58 @@ impl RegistryConfig {
     }
 
     /// The helpers that its file may name.
-    fn helpers(&self, means: Means<'_>) -> Helpers {
-        if self.docker_config.is_none() || self.credential_helpers.is_empty() || means.base.is_offline() {
+    fn helpers(&self, means: Means<'_>, base: &BaseDir) -> Helpers {
+        if self.docker_config.is_none() || self.credential_helpers.is_empty() || base.is_offline() {
             return Helpers::default();
         }
-        Helpers::new(self.credential_helpers.clone(), means.launchers, means.base)
+        Helpers::new(self.credential_helpers.clone(), means.launchers, base)
     }
 
-    fn check_helpers(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
-        let path = path.key("credentialHelpers");
+    fn check_helpers(&self, section: &mut Section<'_>) {
         if self.docker_config.is_none() {
             if !self.credential_helpers.is_empty() {
-                problems.warning(
-                    &path,
+                section.warning(
                     "never used: no `dockerConfig` names a helper",
                     "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
                 );
             }
             return;
         }
-        if base.is_offline() || base.is_lenient() {
+        if section.base.is_offline() || section.base.is_lenient() {
             return;
         }
         for (index, helper) in self.credential_helpers.iter().enumerate().filter(|(_, helper)| !has_helper(helper)) {
             let help = "put the program into the image (docs/runtimes.md); the clouds' registries need no helper: see docs/registries.md";
             let message =
                 format!("there is no program `docker-credential-{}` in a folder of PATH", helper.escape_debug());
-            problems.mistake(&path.index(index), message, help);
+            section.problems.mistake(&section.path.index(index), message, help);
         }
     }
 
-    fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
+    fn check_docker_config(&self, file: &std::path::Path, name: &str, section: &mut Section<'_>) {
         let read = DockerConfig::read(file).map_err(|why| format!("{}: {why}", file.display()));
-        let Some(config) = problems.note_secret(path, read) else { return };
+        let Some(config) = section.problems.note_secret(&section.path, read) else { return };
         let own = config.find(name, "").map_err(|why| format!("{}: {why}", file.display()));
         // An error of its own entry is reported below.
         for (key, why) in config.unreadable().filter(|(key, _)| own.is_ok() || !DockerConfig::concerns(key, name)) {
-            problems.warning(
-                path,
+            section.warning(
                 format!("{}: the entry `{}` cannot be used: {why}", file.display(), key.escape_debug()),
                 "log in to it again with `docker login`; the other entries are used",
             );
         }
         if let Some(helper) = config.helper(name) {
             if !self.credential_helpers.iter().any(|allowed| allowed == helper) {
-                problems.error_with_help(
-                    path,
+                section.error_with_help(
                     format!("the file leaves the credential for `{name}` to the helper `{helper}`, which may not run"),
                     format!("allow it: `credentialHelpers: [{helper}]`"),
                 );
             }
             return;
         }
-        if let Some(None) = problems.note(path, own)
+        if let Some(None) = section.note(own)
             && !config.has_entry(name)
         {
-            problems.warning(
-                path,
+            section.warning(
                 format!("the file holds no user and password for `{name}`, so its requests are anonymous"),
                 "log in to it with `docker login`",
             );
@@ -261,7 +252,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use domain::{clock::SystemClock, problem::Severity};
+    use domain::{
+        clock::SystemClock,
+        problem::{Path, Problems, Severity},
+    };
 
     #[test]
     fn docker_hub_gets_fewer_requests_than_others() {
@@ -300,8 +294,8 @@ mod tests {
         let found = |host: &str| {
             let (outbound, mut problems) = (Outbound::new(Arc::new(SystemClock)), Problems::default());
             let (launchers, base) = (Arc::new(Launchers::new(PathBuf::new(), 1)), BaseDir::new(folder.path()));
-            let means = Means { base: &base, outbound: &outbound, launchers: &launchers, of_route: None };
-            config.build(host, means, &Path::root(), &mut problems);
+            let means = Means { outbound: &outbound, launchers: &launchers, of_route: None };
+            config.build(host, means, &mut Section::new(&base, Path::root(), &mut problems));
             let found = problems.into_vec().into_iter().map(|found| (found.severity, found.message));
             found.collect::<Vec<_>>()
         };

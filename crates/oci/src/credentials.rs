@@ -16,7 +16,7 @@ use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout_at};
 
-pub use self::docker_config::{DockerConfig, DockerConfigError};
+pub use self::docker_config::{DockerConfig, DockerConfigError, UnreadableEntry};
 pub(crate) use self::helper::{Helpers, has_helper};
 use domain::{
     error::{BackendError, ErrorKind},
@@ -134,7 +134,7 @@ impl Credentials {
         let Some(file) = &self.file else { return Ok(None) };
         let config = self.config(file, afresh)?;
         let Some(name) = config.helper(registry) else {
-            return config.find(registry, repository).map_err(|why| denied(file, &why));
+            return config.find(registry, repository).map_err(|why| denied(file, &why.to_string()));
         };
         if !self.helpers.allow(name) {
             let why = format!(

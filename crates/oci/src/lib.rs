@@ -40,4 +40,4 @@ pub use platform::Platform;
 pub use reading::Reading;
 pub use reference::Reference;
 pub use referrers::{Lists, Search, Subject};
-pub use registries::{Patience, Registries};
+pub use registries::{Patience, Registries, RegistriesMeans};

@@ -59,7 +59,8 @@ impl Registries {
     pub async fn repositories(&self, registry: &str, deadline: Instant) -> Result<Vec<String>, BackendError> {
         let within = |error: BackendError| error.within(format_args!("registry {registry}: its catalogue"));
         let origin = self.origin(registry).map_err(within)?;
-        let listed = origin.list("", "_catalog", |reply| Ok(read::<Catalogue>(reply)?.repositories), deadline).await;
+        let read = |reply: &Reply| Ok(read::<Catalogue>(reply)?.repositories);
+        let listed = origin.list("", RegistryRequest::CATALOGUE, read, deadline).await;
         listed.map_err(within)?.map_err(|_| within(BackendError::invalid_output("it has none")))
     }
 

@@ -30,6 +30,7 @@ use domain::{
     error::BackendError,
     file::base_dir::BaseDir,
     problem::{Path, Problems},
+    section::Section,
 };
 use flight::{FlightGuard, Flights, wait::wait};
 use launcher::Launchers;
@@ -85,69 +86,74 @@ pub struct Patience {
     pub joins: bool,
 }
 
+/// What building registries may use.
+#[derive(Clone, Copy)]
+pub struct RegistriesMeans<'a> {
+    /// The client of their requests.
+    pub outbound: &'a Arc<Outbound>,
+    /// Starts credential helpers.
+    pub launchers: &'a Arc<Launchers>,
+    /// The age of remembered tags.
+    pub clock: &'a Arc<dyn Clock>,
+}
+
 impl Registries {
-    /// Checks and keeps the `registries` of a configuration.
+    /// Checks and keeps the `registries` of a configuration, which are `section`.
     pub fn build(
         config: &BTreeMap<String, RegistryConfig>,
-        base: &BaseDir,
-        outbound: &Arc<Outbound>,
-        launchers: &Arc<Launchers>,
-        clock: Arc<dyn Clock>,
-        path: &Path,
-        problems: &mut Problems,
+        with: RegistriesMeans<'_>,
+        section: &mut Section<'_>,
     ) -> Self {
-        let means = Means { base, outbound, launchers, of_route: None };
-        Self::new(config, means, (outbound, clock), path, problems)
+        Self::new(config, with, None, section)
     }
 
     fn new(
         config: &BTreeMap<String, RegistryConfig>,
-        means: Means<'_>,
-        (outbound, clock): (&Arc<Outbound>, Arc<dyn Clock>),
-        path: &Path,
-        problems: &mut Problems,
+        with: RegistriesMeans<'_>,
+        of_route: Option<&Arc<dyn Identity>>,
+        section: &mut Section<'_>,
     ) -> Self {
+        let RegistriesMeans { outbound, launchers, clock } = with;
+        let means = Means { outbound, launchers, of_route };
         let (mut registries, mut mirrors) = (HashMap::new(), HashMap::<String, Vec<String>>::new());
         for (host, entry) in config {
-            let path = path.key(host);
+            let mut section = section.key(host);
             if !is_registry(host) {
-                problems.error_with_help(
-                    &path,
+                section.error_with_help(
                     format!("`{host}` is not a registry's host"),
                     "write the host and port as in image references, such as `registry.example.com:5000`",
                 );
                 continue;
             }
-            let Some(registry) = entry.build(host, means, &path, problems) else { continue };
+            let Some(registry) = entry.build(host, means, &mut section) else { continue };
             if let Some(of) = &entry.mirror_of {
                 mirrors.entry(registry_key(of)).or_default().push(registry.name.clone());
             }
             if let Some(other) = registries.insert(registry.name.clone(), Arc::new(registry)) {
-                problems.error(&path, format!("two entries are for {}", other.name));
+                section.error(format!("two entries are for {}", other.name));
             }
         }
         for (host, entry) in config {
             let of = entry.mirror_of.as_deref().map(registry_key);
             let of_mirror = of.and_then(|of| config.iter().find(|(name, _)| registry_key(name) == of));
             if of_mirror.is_some_and(|(_, other)| other.mirror_of.is_some()) {
-                problems.error_with_help(
-                    &path.key(host).key("mirrorOf"),
+                section.key(host).key("mirrorOf").error_with_help(
                     "that registry is a mirror itself",
                     "name the origin, which is used when a mirror has no answer",
                 );
             }
         }
-        let max_contents = if means.of_route.is_some() { MAX_CONTENTS_OF_IDENTITY } else { MAX_CONTENTS };
+        let max_contents = if of_route.is_some() { MAX_CONTENTS_OF_IDENTITY } else { MAX_CONTENTS };
         Self(Arc::new(Shared {
             registries: Mutex::new(registries),
             mirrors,
             configs: config.clone(),
-            base: means.base.clone(),
+            base: section.base.clone(),
             outbound: Arc::clone(outbound),
-            launchers: Arc::clone(means.launchers),
-            of_route: means.of_route.cloned(),
+            launchers: Arc::clone(launchers),
+            of_route: of_route.cloned(),
             by_identity: Mutex::default(),
-            clock,
+            clock: Arc::clone(clock),
             contents: Recent::weighed(max_contents, |_, contents| contents.weight()),
             tags: Recent::new(MAX_TAGS),
             lookups: Flights::default(),
@@ -342,8 +348,8 @@ impl Shared {
         let mut problems = Problems::default();
         let config = RegistryConfig::default();
         let Self { base, outbound, launchers, .. } = self;
-        let means = Means { base, outbound, launchers, of_route: self.of_route.as_ref() };
-        let built = config.build(name, means, &Path::root(), &mut problems);
+        let means = Means { outbound, launchers, of_route: self.of_route.as_ref() };
+        let built = config.build(name, means, &mut Section::new(base, Path::root(), &mut problems));
         let registry = built.ok_or_else(|| BackendError::unavailable(format!("{name} cannot be reached")))?;
         let registry = Arc::new(registry);
         registries.insert(name.to_owned(), Arc::clone(&registry));

@@ -102,9 +102,12 @@ pub(super) struct RegistryRequest<'a> {
 }
 
 impl RegistryRequest<'_> {
+    /// The path of the catalogue of repositories.
+    pub(super) const CATALOGUE: &'static str = "_catalog";
+
     /// Whether it is for the catalogue of repositories.
     fn is_catalogue(&self) -> bool {
-        self.repository.is_empty() && self.path == "_catalog"
+        self.repository.is_empty() && self.path == Self::CATALOGUE
     }
 
     /// The rights that a token needs (token specification, "Requesting a Token").

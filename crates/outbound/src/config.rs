@@ -18,6 +18,7 @@ use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
     secret::SecretRef,
+    section::Section,
 };
 
 /// Settings of all outgoing requests.
@@ -116,48 +117,37 @@ impl ProxyConfig {
 
 impl TlsKeys<'_> {
     /// The client with these TLS options, and otherwise with the defaults. Problems of the files are noted at their key
-    /// below `path`.
-    pub fn client(
-        self,
-        is_plain: bool,
-        outbound: &Outbound,
-        base: &BaseDir,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Arc<HttpClient>> {
-        let tls = self.build(is_plain, base, path, problems);
-        let at = tls.at(path);
-        problems.note_secret(&at, outbound.client(ClientOptions { tls, ..ClientOptions::default() }))
+    /// of `section`.
+    pub fn client(self, is_plain: bool, outbound: &Outbound, section: &mut Section<'_>) -> Option<Arc<HttpClient>> {
+        let tls = self.build(is_plain, section);
+        let at = tls.at(&section.path);
+        section.problems.note_secret(&at, outbound.client(ClientOptions { tls, ..ClientOptions::default() }))
     }
 
-    /// The TLS options with resolved paths. Notes options without effect and dangerous ones below `path`.
-    pub fn build(self, is_plain: bool, base: &BaseDir, path: &Path, problems: &mut Problems) -> Tls {
+    /// The TLS options with resolved paths. Notes options without effect and dangerous ones at their key of `section`.
+    pub fn build(self, is_plain: bool, section: &mut Section<'_>) -> Tls {
         let keys = [
             ("ca", self.ca.is_some()),
             ("clientCertificate", self.client_certificate.is_some()),
             ("insecureSkipVerify", self.insecure_skip_verify),
         ];
         for (key, _) in keys.into_iter().filter(|(_, is_there)| *is_there && is_plain) {
-            problems.warning(
-                &path.key(key),
-                "it has no effect: the URL begins with http://, so there is no TLS",
-                "use https",
-            );
+            section.key(key).warning("it has no effect: the URL begins with http://, so there is no TLS", "use https");
         }
         if is_plain {
             return Tls::default();
         }
         if self.insecure_skip_verify {
-            problems.warning(
-                &path.key("insecureSkipVerify"),
+            section.key("insecureSkipVerify").warning(
                 "everybody between the gateway and this destination can read its credential and change the answers, which \
                  deletes Applications",
                 "name the CA's certificate as `ca` instead",
             );
         }
         if self.insecure_skip_verify && self.ca.is_some() {
-            problems.error(&path.key("ca"), "it has no effect: with `insecureSkipVerify` no certificate is checked");
+            section.key("ca").error("it has no effect: with `insecureSkipVerify` no certificate is checked");
         }
+        let base = section.base;
         Tls {
             ca: self.ca.map(|file| base.resolve(file)).filter(|file| !base.may_lack(file)),
             client: self

@@ -108,6 +108,22 @@ pub struct AutomaticIdentity {
     pub identity: Arc<dyn Identity>,
 }
 
+/// No identity has a name that the configuration uses.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no identity called `{}`: {}", .name.escape_debug(), listed(.known))]
+pub struct UnknownIdentity {
+    name: String,
+    /// The names that there are.
+    known: Vec<String>,
+}
+
+fn listed(known: &[String]) -> String {
+    match known {
+        [] => "`identities` is empty".to_owned(),
+        known => format!("`identities` has {}", known.join(", ")),
+    }
+}
+
 /// All identities of a configuration.
 #[derive(Debug, Default)]
 pub struct Identities {
@@ -125,16 +141,10 @@ impl Identities {
     /// The identity called `name`.
     ///
     /// # Errors
-    /// When there is none. The text lists the names that there are.
-    pub fn named(&self, name: &str) -> Result<Arc<dyn Identity>, String> {
-        let names = || match self.named.len() {
-            0 => "`identities` is empty".to_owned(),
-            _ => format!("`identities` has {}", self.named.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
-        };
-        self.named
-            .get(name)
-            .cloned()
-            .ok_or_else(|| format!("there is no identity called `{}`: {}", name.escape_debug(), names()))
+    /// When there is none.
+    pub fn named(&self, name: &str) -> Result<Arc<dyn Identity>, UnknownIdentity> {
+        let unknown = || UnknownIdentity { name: name.to_owned(), known: self.named.keys().cloned().collect() };
+        self.named.get(name).cloned().ok_or_else(unknown)
     }
 
     /// The pod's own identity for the registry called `host`, if it is one of a cloud and the pod has an identity there.

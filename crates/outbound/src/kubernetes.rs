@@ -1,9 +1,6 @@
 //! A cluster's API server: requests with the token of the gateway's own service account, which is read at each use.
 
-use std::{
-    path::{Path as FilePath, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -11,12 +8,7 @@ use reqwest::Url;
 use tokio::time::Instant;
 
 use crate::{Call, ClientError, ClientOptions, HttpClient, Outbound, Reply, Tls, TlsKeys};
-use domain::{
-    error::BackendError,
-    file::base_dir::BaseDir,
-    problem::{Path, Problems},
-    secret::SecretRef,
-};
+use domain::{error::BackendError, file::base_dir::BaseDir, secret::SecretRef, section::Section};
 
 /// The folder in which a pod has its service account's token and the API server's CA.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -46,6 +38,19 @@ pub struct ApiServer {
     client: Arc<HttpClient>,
 }
 
+/// How an API server is reached.
+#[derive(Debug)]
+pub struct ApiAccess<'a> {
+    /// Its URL, if that is valid.
+    pub url: Option<Url>,
+    /// The token of the service account.
+    pub token: &'a SecretRef,
+    /// The file with its CA.
+    pub ca: &'a PathBuf,
+    /// The most requests under way at once.
+    pub concurrency: usize,
+}
+
 /// A request to an API server.
 #[derive(Debug)]
 pub struct ApiCall<'a> {
@@ -64,26 +69,17 @@ pub struct ApiCall<'a> {
 }
 
 impl ApiServer {
-    /// The server at `api`, with at most `concurrency` requests under way. Sends nothing. Problems are noted at the keys `token` and `ca`
-    /// of `path`.
-    pub fn build(
-        api: Option<Url>,
-        token: &SecretRef,
-        ca: &FilePath,
-        concurrency: usize,
-        (base, outbound): (&BaseDir, &Outbound),
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        token.check(base, &path.key("token"), problems);
-        let (is_plain, ca) = (api.as_ref().is_some_and(|url| url.scheme() == "http"), ca.to_owned());
-        let keys = TlsKeys { ca: Some(&ca).filter(|_| !is_plain), ..TlsKeys::default() };
-        let tls = keys.build(is_plain, base, path, problems);
-        let at = tls.at(path);
+    /// The server that `access` describes. Sends nothing. Problems are noted at the keys `token` and `ca` of `section`.
+    pub fn build(access: ApiAccess<'_>, outbound: &Outbound, section: &mut Section<'_>) -> Option<Self> {
+        let ApiAccess { url, token, ca, concurrency } = access;
+        token.check(section.base, &section.path.key("token"), section.problems);
+        let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
+        let keys = TlsKeys { ca: Some(ca).filter(|_| !is_plain), ..TlsKeys::default() };
+        let tls = keys.build(is_plain, section);
         let options = ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() };
-        let client = problems.note_secret(&at, outbound.client(options));
-        outbound.name_destination(api.as_ref());
-        Some(Self { url: api?, token: token.clone(), base: base.clone(), tls, client: client? })
+        let client = section.problems.note_secret(&tls.at(&section.path), outbound.client(options));
+        outbound.name_destination(url.as_ref());
+        Some(Self { url: url?, token: token.clone(), base: section.base.clone(), tls, client: client? })
     }
 
     /// The same server with other connections, limits and breakers.

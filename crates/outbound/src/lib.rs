@@ -71,7 +71,7 @@ pub use self::{
     call::{ANONYMOUS, Call, account_of},
     config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, is_safe, names_user, stays},
     error::{ClientError, UrlError},
-    identity::{AutomaticIdentity, Identities, Identity, Login, LoginPlace, NO_IDENTITY},
+    identity::{AutomaticIdentity, Identities, Identity, Login, LoginPlace, NO_IDENTITY, UnknownIdentity},
     link_policy::check_link,
     reply::Reply,
     tls::{ClientCertificate, Tls},

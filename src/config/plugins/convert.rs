@@ -30,16 +30,24 @@ use engine::route::input::Type;
 /// The default of `maxSize`: the largest folder that is copied.
 const MAX_SIZE: ByteSize = ByteSize::mib(64);
 
-/// The route, the package of its programs, and the values from which its revision is computed. `own` gets the problems of the
-/// `plugin.yaml`. `main` gets the problems of `source`, which is in the gateway's own file.
+/// The problems of a plugin, by the file to which they belong.
+pub(crate) struct PluginProblems<'a> {
+    /// Those of the `plugin.yaml`.
+    pub(crate) own: &'a mut Problems,
+    /// Those of the plugin's source, which is in the gateway's own file.
+    pub(crate) main: &'a mut Problems,
+}
+
+/// The route of the plugin in `folder`, the package of its programs, and the values from which its revision is computed. The folder of
+/// `source` is relative to `base`.
 pub(crate) fn convert(
     manifest: &PluginManifest,
     source: Option<&PluginSource<'_>>,
     base: &BaseDir,
     folder: &FilePath,
-    own: &mut Problems,
-    main: &mut Problems,
+    problems: PluginProblems<'_>,
 ) -> Option<(RouteConfig, Package, Value)> {
+    let PluginProblems { own, main } = problems;
     let spec = Path::root().key("spec");
     let input = manifest.announced.as_ref().map(|announced| {
         let at = spec.key("parameters").key("static");

@@ -98,7 +98,7 @@ pub fn router(app: Arc<App>) -> Router {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = segment(id);
             authorized(app, template, request, async move |app: Arc<App>, request: OperatorRequest| {
-                held::decide(app, &id, &request.uri, &request.body, decision, request.by).await
+                held::decide(app, &id, decision, request).await
             })
         })
         .fallback(post_only)

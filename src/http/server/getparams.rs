@@ -53,6 +53,17 @@ pub(crate) async fn serve(app: Arc<App>, named: Option<String>, request: Request
     }
 }
 
+/// The beginning of a call, before its body is read.
+#[derive(Clone, Copy)]
+struct CallStart<'a> {
+    /// The configuration that holds for it.
+    setup: &'a Setup,
+    /// The route that its path names.
+    named: Option<&'a str>,
+    /// When it arrived.
+    began: Instant,
+}
+
 async fn steps(
     app: &Arc<App>,
     named: Option<&str>,
@@ -62,7 +73,8 @@ async fn steps(
     let began = Instant::now();
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let admitted = admit(&setup, &head, (named, began), completion).await;
+    let start = CallStart { setup: &setup, named, began };
+    let admitted = admit(start, &head, completion).await;
     let (caller, _permit) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
@@ -82,7 +94,7 @@ async fn steps(
     drop(head);
     // Only now: a body that arrives slowly must not keep others out.
     let _slot = take_slot(app, &setup)?;
-    let answer = answer(app, &setup, (named, began), &body, &caller, completion).await;
+    let answer = answer(app, start, &body, &caller, completion).await;
     if answer.is_err() {
         note(&setup, named, &body, completion);
     }
@@ -115,12 +127,12 @@ fn take_slot<'a>(app: &'a App, setup: &Setup) -> Result<app::RequestSlot<'a>, Ap
 /// All steps after the body was read.
 async fn answer(
     app: &App,
-    setup: &Setup,
-    (named, began): (Option<&str>, Instant),
+    start: CallStart<'_>,
     body: &[u8],
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
+    let CallStart { setup, named, began } = start;
     let repeated = setup.repeats.get(named, body, began);
     let is_new = repeated.is_none();
     let resolved = match repeated {
@@ -128,7 +140,7 @@ async fn answer(
             admit_again(&resolved, caller, completion)?;
             resolved
         }
-        None => read_query(setup, (named, began), body, caller, completion).await?,
+        None => read_query(start, body, caller, completion).await?,
     };
     let resolved = Arc::new(resolved);
     completion.key = Some(resolved.key);
@@ -146,12 +158,12 @@ async fn answer(
 
 /// The query of a request: its route, and its parameters as the backend gets them.
 async fn read_query(
-    setup: &Setup,
-    (named, began): (Option<&str>, Instant),
+    start: CallStart<'_>,
     body: &[u8],
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<ResolvedQuery, ApiError> {
+    let CallStart { setup, named, began } = start;
     let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
     completion.namespace.clone_from(&call.namespace);
@@ -182,11 +194,11 @@ fn admit_again(resolved: &ResolvedQuery, caller: &Caller, completion: &mut Compl
 
 /// All checks before the body is read.
 async fn admit(
-    setup: &Setup,
+    start: CallStart<'_>,
     head: &http::request::Parts,
-    (named, began): (Option<&str>, Instant),
     completion: &mut Completion,
 ) -> Result<(Arc<Caller>, CallPermit), ApiError> {
+    let CallStart { setup, named, began } = start;
     if head.method != Method::POST {
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));

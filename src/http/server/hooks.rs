@@ -227,6 +227,7 @@ fn refusal(unproven: Unproven) -> ApiError {
 
 /// Hands a proven delivery to the task that follows events.
 async fn follow(app: &App, hook: &Hook, headers: &HeaderMap, body: &[u8]) -> Result<&'static str, ApiError> {
-    let delivery = hook.read(headers, body).await.map_err(|why| ApiError::new(Code::InvalidRequest, why))?;
+    let delivery = hook.read(headers, body).await;
+    let delivery = delivery.map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
     Ok(app.push.take_delivery(&hook.name, delivery).await)
 }

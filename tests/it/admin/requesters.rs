@@ -30,7 +30,7 @@ async fn ask_as(app: &TestApp, name: &str) {
 }
 
 #[tokio::test]
-async fn the_application_sets_that_asked_are_listed() {
+async fn the_application_sets_of_requests_are_listed() {
     let (upstream, body) = inventory(&["a", "b"]).await;
     let app = TestApp::start(&format!("{}{}", TestApp::auth(), routes(&upstream))).await;
     ask_as(&app, "first").await;

@@ -7,7 +7,7 @@ use crate::support::upstream::{Request, Upstream};
 
 /// An API of the cloud is asked with a signature of the role, and is a source like any other.
 #[tokio::test]
-async fn an_api_is_asked_by_an_identity() {
+async fn an_api_is_queried_with_an_identity() {
     let aws = aws("").await;
     let change = |credential: Value| {
         let url = format!("http://{}/clusters", aws.address);
@@ -20,9 +20,9 @@ async fn an_api_is_asked_by_an_identity() {
     };
     let (said, is_good) = run_changed(&aws, &["call", "d"], change(json!({"identity": "prod"}))).await;
     assert!(is_good && said.contains("blue") && said.contains("green"), "{said}");
-    let asked = aws.requests().into_iter().find(|request| request.target == "/clusters").unwrap();
-    assert!(asked.header("authorization").unwrap().contains("/eu-central-1/eks/aws4_request"), "{asked:?}");
-    assert_eq!(asked.header("x-amz-security-token"), Some("session-token"));
+    let sent = aws.requests().into_iter().find(|request| request.target == "/clusters").unwrap();
+    assert!(sent.header("authorization").unwrap().contains("/eu-central-1/eks/aws4_request"), "{sent:?}");
+    assert_eq!(sent.header("x-amz-security-token"), Some("session-token"));
     let other = json!({"bearer": {"env": "AWS_ROLE_ARN"}});
     let (said, is_good) = run_changed(&aws, &["call", "d"], change(other)).await;
     assert!(!is_good && said.contains("403"), "{said}");
@@ -75,7 +75,7 @@ async fn tokens() -> Upstream {
 
 /// Google's and Azure's identities send their access token; Azure's is for the scope that the identity names, such as Graph.
 #[tokio::test]
-async fn apis_of_google_and_azure_are_asked_by_an_identity() {
+async fn apis_of_google_and_azure_are_queried_with_an_identity() {
     let cloud = tokens().await;
     let url = format!("http://{}/", cloud.address);
     let graph = "https://graph.microsoft.com/.default";

@@ -88,7 +88,7 @@ async fn every_reply_is_checked() {
 
 /// Without a bad question, nothing is known of how the plugin refuses one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_asked_is_skipped() {
+async fn rules_without_a_request_are_skipped() {
     let folder = folder(&json!([{"name": "q"}]));
     let plugin = Upstream::start(good).await;
     let (conforms, report) = conformance(folder.path(), &format!("http://{}", plugin.address), &["-o", "json"]).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_most_200_questions_are_asked_and_the_rest_is_counted() {
+async fn at_most_200_questions_are_sent_and_the_rest_is_counted() {
     let scene = Scene::start(|url| json!([http("r", url, "old")])).await;
     for n in 0..205 {
         assert_eq!(scene.ask("/r", "one", json!({"n": n.to_string()})).await.status, 200);

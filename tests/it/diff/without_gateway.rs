@@ -28,7 +28,7 @@ fn fixed(before: &Value, next: &Value, guard: &Value) -> Done {
 }
 
 #[test]
-fn the_guard_of_the_next_configuration_is_asked() {
+fn the_guard_of_the_next_configuration_decides() {
     let named = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Value>();
     let (two, none) = (named(&["a", "b"]), json!([]));
     fixed(&two, &none, &json!({}))

@@ -69,7 +69,7 @@ async fn removing_all_files_resets_the_gateway() {
 
 /// A gateway that waits for the file believes the answers that its guard allows, and stores them once it has the file.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_given_before_the_file_was_free_are_stored_in_it() {
+async fn answers_served_before_the_file_was_free_are_stored_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     let text = std::fs::read_to_string(&config).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use backend::http::paging::{Config, Paging};
+use backend::http::paging::{Paging, PagingConfig};
 use domain::problem::{Path, Problems};
 use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use lang::scope::NameScope;
@@ -27,7 +27,7 @@ pub(super) fn link(data: &[u8]) {
     let Ok(Some(target)) = found else { return };
     assert!(names_next, "a next page that nobody named: {target}");
     let here = Url::parse("https://api.example.com:8443/v1/items?page=1").unwrap();
-    let config = Config { link: true, next: None, parameter: None, max_pages: 10 };
+    let config = PagingConfig { link: true, next: None, parameter: None, max_pages: 10 };
     let paging =
         Paging::build(&config, &NameScope::of(&["body", "headers"]), &Path::root(), &mut Problems::default()).unwrap();
     let Ok(next) = paging.next_url(&here, &target, &mut HashSet::new()) else { return };

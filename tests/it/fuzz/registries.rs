@@ -85,7 +85,7 @@ pub(super) fn docker_config(data: &[u8]) {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    is_one_line(&error);
+                    is_one_line(&error.to_string());
                     assert!(config.has_entry(registry), "{registry}: {error}");
                 }
             }

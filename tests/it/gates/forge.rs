@@ -18,13 +18,14 @@ use domain::{
     file::base_dir::BaseDir,
     generator::Query,
     problem::{Path, Problems},
+    section::Section,
 };
 use lang::{
     evaluator::{Context, Evaluator},
     scope::NameScope,
 };
 use launcher::Launchers;
-use oci::Registries;
+use oci::{Registries, RegistriesMeans};
 use outbound::Outbound;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -59,15 +60,10 @@ impl ForgeContext {
         let (base, clock): (_, Arc<dyn Clock>) = (BaseDir::new(folder.path()), Arc::new(SystemClock));
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        let registries = Registries::build(
-            &BTreeMap::new(),
-            &base,
-            &outbound,
-            &launchers,
-            Arc::clone(&clock),
-            &Path::root(),
-            &mut Problems::default(),
-        );
+        let means = RegistriesMeans { outbound: &outbound, launchers: &launchers, clock: &clock };
+        let mut problems = Problems::default();
+        let mut section = Section::new(&base, Path::root(), &mut problems);
+        let registries = Registries::build(&BTreeMap::new(), means, &mut section);
         Self {
             folder,
             base,

@@ -62,7 +62,7 @@ async fn a_run_is_pending_until_it_is_listed_and_then_decides() {
 }
 
 #[tokio::test]
-async fn only_a_full_commit_of_a_repository_is_asked_about() {
+async fn only_a_full_commit_of_a_repository_is_queried() {
     let forge = Forge::start().await;
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed success")]);
     let gate = build_gate(&forge);

@@ -9,7 +9,7 @@ use super::{
 
 /// A gateway that drains still takes events, and tells ApplicationSets.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_during_the_drain_is_told() {
+async fn an_event_during_the_drain_notifies() {
     let mut told = RefreshScene::usual().await;
     told.restart_with("drain: 0s", "drain: 4s");
     told.ask("a", SHA, 1).await;
@@ -25,7 +25,7 @@ async fn an_event_during_the_drain_is_told() {
 
 /// What was found just before the end is told, even without a drain.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_at_the_end_is_told() {
+async fn refreshes_that_are_due_at_the_end_are_sent() {
     let mut told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.scene.state.store(2, Ordering::SeqCst);
@@ -42,7 +42,7 @@ async fn what_is_due_at_the_end_is_told() {
 
 /// A refresh that waits for another attempt when its replica ends is made by another replica, once.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_at_the_end_is_told_by_another_replica() {
+async fn refreshes_that_wait_at_the_end_are_sent_by_another_replica() {
     let store = StoreServer::start(&[]).await;
     let cache = format!("cache: {{ shared: {{ url: \"{}\", timeout: 800ms }} }}\n", store.url());
     let mut told = RefreshScene::start(json!({}), &cache, json!({"ttl": "1h"})).await;

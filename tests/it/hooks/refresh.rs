@@ -10,7 +10,7 @@ use crate::support::apiserver::ApiServer;
 
 /// Of 500 questions, an event concerns one. Those that asked it are told, each once, and nobody else.
 #[tokio::test(flavor = "multi_thread")]
-async fn those_that_asked_are_told_and_no_others() {
+async fn application_sets_with_the_question_are_notified_and_no_others() {
     let told = RefreshScene::usual().await;
     told.api.add("teams", "b", "gateway");
     for n in 0..500 {
@@ -41,7 +41,7 @@ async fn those_that_asked_are_told_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_nothing_new() {
+async fn an_unchanged_answer_notifies_nobody() {
     let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.finish().await;
@@ -54,7 +54,7 @@ async fn nobody_is_told_of_nothing_new() {
 
 /// Debian's docker-registry tells of a push by `skopeo copy`, and the ApplicationSets that asked for this tag are told.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_to_a_registry_is_told() {
+async fn a_push_to_a_registry_notifies() {
     let api = ApiServer::start(SERVICE_TOKEN).await;
     (0..3).for_each(|n| api.add("argocd", &format!("set-{n}"), "gateway"));
     let refresh = json!({"namespaces": ["argocd"], "configMaps": ["gateway"], "api": api.url,
@@ -88,7 +88,7 @@ async fn a_push_to_a_registry_is_told() {
 
 /// Whoever was given an error waits for Argo CD's next attempt, unless it is told.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_was_given_an_error_is_told_of_the_first_answer() {
+async fn after_an_error_the_first_answer_notifies() {
     let told = RefreshScene::usual().await;
     told.scene.source_fails(true);
     assert_eq!(told.ask("a", SHA, 1).await.status, 502);
@@ -99,7 +99,7 @@ async fn whoever_was_given_an_error_is_told_of_the_first_answer() {
 
 /// A held answer is nobody's. Its release is.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_held_answer_is_told_when_it_is_released() {
+async fn a_held_answer_notifies_when_it_is_released() {
     let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.scene.state.store(0, Ordering::SeqCst);
@@ -124,7 +124,7 @@ async fn a_held_answer_is_told_when_it_is_released() {
 
 /// What the gateway finds by itself is told too, unless `on` leaves it out.
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_in_the_background_are_told() {
+async fn renewals_in_the_background_notify() {
     for (on, expected) in [(json!(["renewals"]), &["argocd/b"][..]), (json!(["events", "releases"]), &[])] {
         let cache = json!({"ttl": "300ms", "staleWhileRevalidate": "1h"});
         let told = RefreshScene::start(json!({"on": on}), "", cache).await;
@@ -255,7 +255,7 @@ async fn a_namespace_that_refuses_concerns_no_other() {
 
 /// An ApplicationSet whose namespace the caller says is told there only.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_the_caller_says_is_told_alone() {
+async fn only_the_namespace_of_the_request_is_notified() {
     let told = RefreshScene::usual().await;
     told.api.add("teams", "a", "gateway");
     let parameters = json!({"sha": SHA, "n": "1"});
@@ -270,7 +270,7 @@ async fn a_namespace_that_the_caller_says_is_told_alone() {
 
 /// An API server that does not answer one request is asked again. Callers are answered meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_hangs_is_asked_again() {
+async fn an_api_server_that_hangs_gets_the_request_again() {
     let told = RefreshScene::usual().await;
     told.ask("a", SHA, 1).await;
     told.api.fail("PATCH", "applicationsets", &[(0, None)]);
@@ -307,7 +307,7 @@ async fn events_tell_of_failing_sources() {
 
 /// Who asked one replica is told by the replica that looks. A delivery that comes to both is one.
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_tell_each_other_who_asked() {
+async fn replicas_share_the_application_sets_of_a_question() {
     let store = StoreServer::start(&[]).await;
     let cache = format!("cache: {{ shared: {{ url: \"{}\", timeout: 800ms }} }}\n", store.url());
     let told = RefreshScene::start(json!({}), &cache, json!({"ttl": "1h"})).await;

@@ -51,7 +51,7 @@ async fn a_delivery_shows_what_it_concerned_and_whom_it_refreshed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_displace_no_delivery_and_no_secret_is_shown() {
+async fn unauthenticated_requests_displace_no_delivery_and_no_secret_is_shown() {
     let scene = Scene::start(json!([hook("github", "secret")])).await;
     let body = json!({"zen": SECRET, "hook": {"config": {"secret": SECRET}}}).to_string().into_bytes();
     let proof = signed(&body);

@@ -8,7 +8,7 @@ use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{AUDIENCE, ask, assert_stranger, claims, config, gateway, published};
+use super::{AUDIENCE, ask, assert_unauthenticated, claims, config, gateway, published};
 use crate::support::{
     TestApp,
     issuer::{Issuer, SigningKey, set_of},
@@ -71,7 +71,7 @@ async fn a_new_key_works_at_once_and_a_removed_key_stops_working() {
     let app = TestApp::start(&config(&json!([entry]))).await;
     let (by_old, by_new) = (old.sign(&claims(&issuer.name())), new.sign(&claims(&issuer.name())));
     assert_eq!(ask(&app, "r", &by_old).await.status, 200);
-    assert_stranger(&ask(&app, "r", &by_new).await);
+    assert_unauthenticated(&ask(&app, "r", &by_new).await);
     app.clock.advance(Duration::from_secs(30));
     issuer.publish(set_of(&[&old, &new]));
     assert_eq!(ask(&app, "r", &by_new).await.status, 200, "nobody waits for the next renewal");
@@ -105,7 +105,7 @@ async fn known_keys_stay_valid_while_their_source_is_down() {
     }
     // Also with a token that was not seen before.
     assert_eq!(ask(&app, "r", &old.sign(&super::claims_with(&name, &json!({"jti": 2})))).await.status, 200);
-    assert_stranger(&ask(&app, "r", &by_new).await);
+    assert_unauthenticated(&ask(&app, "r", &by_new).await);
     issuer.publish(set_of(&[&new]));
     issuer.upstream.listen().await;
     app.clock.advance(Duration::from_mins(10));
@@ -170,7 +170,7 @@ async fn an_invalid_key_set_changes_nothing() {
         let (by_key, by_other) = (key.sign(&claims(&issuer.name())), other.sign(&claims(&issuer.name())));
         assert_eq!(ask(&app, "r", &by_key).await.status, 200);
         issuer.publish(bad.clone());
-        assert_stranger(&ask(&app, "r", &by_other).await);
+        assert_unauthenticated(&ask(&app, "r", &by_other).await);
         assert!(issuer.asked() >= 2, "{what}");
         assert_eq!(
             ask(&app, "r", &key.sign(&super::claims_with(&issuer.name(), &json!({"jti": 1})))).await.status,
@@ -245,7 +245,7 @@ async fn key_files_are_read_again() {
     let renewing = tokio::spawn(async move { renewing.renew().await });
     for name in ["set", "pem"] {
         assert_eq!(ask(&app, "r", &old.sign(&claims(name))).await.status, 200);
-        assert_stranger(&ask(&app, "r", &new.sign(&claims(name))).await);
+        assert_unauthenticated(&ask(&app, "r", &new.sign(&claims(name))).await);
     }
     // The time at which the watch of the folder begins is unknown.
     let end = Instant::now() + Duration::from_secs(40);
@@ -255,7 +255,7 @@ async fn key_files_are_read_again() {
             write(&new);
             sleep(Duration::from_millis(200)).await;
         }
-        assert_stranger(&ask(&app, "r", &old.sign(&claims(name))).await);
+        assert_unauthenticated(&ask(&app, "r", &old.sign(&claims(name))).await);
     }
     std::fs::write(app.folder.path().join("keys.json"), "{}").unwrap();
     std::fs::write(app.folder.path().join("key.pem"), "").unwrap();

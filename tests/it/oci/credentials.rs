@@ -223,7 +223,7 @@ async fn a_registry_is_the_same_in_capitals() {
 
 /// A registry that lets anybody read may answer 404 for what only some may see. Such a 404 proves nothing while there is a credential.
 #[tokio::test]
-async fn what_is_hidden_from_anybody_is_asked_for_with_the_credential() {
+async fn repositories_hidden_from_anonymous_requests_are_read_with_the_credential() {
     let unknown = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
     let right = basic("ci", "right");
     for asks in [true, false] {

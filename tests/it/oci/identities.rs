@@ -185,7 +185,8 @@ fn half_an_identity_is_a_mistake_of_the_registry_that_would_use_it() {
         let outbound = Arc::new(Outbound::new(clock.clone()).with_identities(identities));
         let (base, path) = (BaseDir::new(Path::new("/nonexistent")), problem::Path::root().key("registries"));
         let launchers = Arc::new(Launchers::new(env!("CARGO_BIN_EXE_appset-gateway").into(), 1));
-        drop(Registries::build(&config, &base, &outbound, &launchers, clock, &path, &mut problems));
+        let means = RegistriesMeans { outbound: &outbound, launchers: &launchers, clock: &(clock as _) };
+        drop(Registries::build(&config, means, &mut Section::new(&base, path, &mut problems)));
         let problems = problems.into_vec();
         let says = problems.iter().any(|problem| problem.message.contains("cannot be used: it is half an identity"));
         assert_eq!(says, is_mistake, "{problems:?}");

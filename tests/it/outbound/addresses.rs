@@ -77,7 +77,7 @@ async fn link_local_and_private_addresses_are_refused_and_say_how_to_allow_them(
 
 /// By a name or by the address itself, and whatever `allowAddresses` has.
 #[tokio::test]
-async fn a_metadata_address_is_never_asked_for_a_url() {
+async fn a_metadata_address_is_never_sent_a_request_of_a_url() {
     let upstream = Upstream::start(|_| ok_response()).await;
     let metadata = Ipv4Addr::new(169, 254, 169, 254);
     let client = client_with_rebinding_name(&[&[metadata]], &["169.254.0.0/16"]);

@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_stranger_signs_in_and_comes_back() {
+async fn an_operator_signs_in_and_comes_back() {
     let app = gateway().await;
     let mut person = Person::at(&app);
     for (path, to) in [("/", "/login"), ("/held?page=2", "/login?to=%2Fheld%3Fpage%3D2")] {

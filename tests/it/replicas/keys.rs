@@ -204,7 +204,7 @@ async fn a_rolling_change_of_a_key_converges() {
 
 /// The source fails for replicas with different keys. Each waits after a failure, although the other's failure says nothing about it.
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_under_different_keys_are_not_asked_for_in_turn() {
+async fn failures_under_different_keys_are_not_queried_in_turn() {
     let (fleet, old, new) = (Fleet::new("1m").await, Key::new(), Key::new());
     let replicas = [fleet.join(&old).await, fleet.join(&new).await];
     // Not an outage, after which the registry would not be asked for a while.

@@ -171,7 +171,7 @@ async fn a_good_token_survives_a_short_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timeouts_of_strangers_affect_no_known_caller() {
+async fn timeouts_of_unauthenticated_requests_affect_no_known_caller() {
     let api = Slow::start(Duration::ZERO).await;
     let app = Arc::new(api.gateway().await);
     let known = token(&app, USER);

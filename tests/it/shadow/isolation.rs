@@ -61,7 +61,7 @@ async fn callers_have_their_answers_before_the_candidate_ends_and_too_many_compa
 
 /// Both backends ask one host. Its breaker opens for the candidate alone.
 #[tokio::test]
-async fn a_host_that_fails_for_the_candidate_is_still_asked_for_the_route() {
+async fn a_host_that_fails_for_the_candidate_is_still_queried_for_the_route() {
     let play = |request: &crate::support::upstream::Request| {
         let is_good = request.target == "/good";
         let answer = if is_good { json_response(r#"[{"name":"a"}]"#) } else { response(500, "", "broken") };

@@ -26,7 +26,7 @@ async fn a_worker_out_of_step_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_worker_that_never_flushes_is_told_to_flush() {
+async fn the_error_for_a_worker_that_never_flushes_says_so() {
     let (app, _) = serve(json!({"timeout": "5s"})).await;
     let reply = ask(&app, json!({"do": "forget to flush"})).await;
     refused(&reply, 504, "backend_timeout", "if it did answer, it must flush its output after each line");

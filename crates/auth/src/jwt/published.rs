@@ -20,6 +20,7 @@ use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
     secret::SecretRef,
+    section::Section,
 };
 use outbound::{Call, HttpClient, Reply, TlsKeys, UrlError, check_link, fixed_url, is_safe, stays};
 
@@ -103,7 +104,7 @@ impl Published {
         }
         let keys = TlsKeys { ca: config.ca.as_ref(), ..TlsKeys::default() };
         let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
-        let client = keys.client(is_plain, means.outbound, means.base, path, problems);
+        let client = keys.client(is_plain, means.outbound, &mut Section::new(means.base, path.clone(), problems));
         Some(Self {
             url: url?,
             discovered: config.url.is_none().then(|| issuer.to_owned()),

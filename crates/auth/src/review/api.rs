@@ -13,10 +13,11 @@ use domain::{
     error::BackendError,
     problem::{Path, Problems},
     secret::Secret,
+    section::Section,
 };
 use outbound::{
     Reply,
-    kubernetes::{ApiCall, ApiServer},
+    kubernetes::{ApiAccess, ApiCall, ApiServer},
 };
 use telemetry::metrics::ReviewMetrics;
 
@@ -63,9 +64,10 @@ impl ReviewApi {
                 help,
             );
         }
-        let api = problems.note(&path.key("api"), safe_url(&config.api));
-        let around = (means.base, means.outbound);
-        let server = ApiServer::build(api, &config.token, &config.ca, MAX_REVIEWS, around, path, problems)?;
+        let url = problems.note(&path.key("api"), safe_url(&config.api));
+        let access = ApiAccess { url, token: &config.token, ca: &config.ca, concurrency: MAX_REVIEWS };
+        let mut section = Section::new(means.base, path.clone(), problems);
+        let server = ApiServer::build(access, means.outbound, &mut section)?;
         let reserved = server.with_concurrency(MAX_REVIEWS_OF_KNOWN, means.outbound).ok()?;
         Some(Self { server, reserved, audiences: config.audiences.clone(), metrics: means.metrics.callers.reviews() })
     }

@@ -21,7 +21,7 @@ pub use self::repositories::MissingRepository;
 pub use self::selection::{Sort, TagsConfig};
 use self::{
     opened::{ContentFilter, OpenedTag},
-    repositories::{FixedRepository, ListedRepository, Repositories},
+    repositories::{ListedRepository, NamedBy, Repositories},
     selection::{Candidate, Selection},
     signed::{Kept, Notes, SignedQuery},
 };
@@ -230,19 +230,20 @@ impl Backend for List {
     /// Reads the list of each repository that is named without parameters, and the catalogue for patterns.
     async fn reach(&self, deadline: Instant) -> Vec<Reached> {
         let mut reached = Vec::new();
-        for FixedRepository { registry, name, is_pattern } in self.repositories.fixed() {
-            let needs = self.registries.needs(&registry);
-            let result = if is_pattern {
-                let listed = self.registries.repositories(&registry, deadline).await;
+        for repository in self.repositories.fixed() {
+            let ListedRepository { registry, name, named_by } = &repository;
+            let needs = self.registries.needs(registry);
+            let result = if *named_by == NamedBy::Pattern {
+                let listed = self.registries.repositories(registry, deadline).await;
                 listed.map(|_| "answers, and lets the gateway list its repositories".to_owned())
             } else {
-                let listed = self.registries.tags(&registry, &name, deadline).await;
+                let listed = self.registries.tags(registry, name, deadline).await;
                 listed.and_then(|listed| match listed {
                     Ok(_) => Ok("answers, and lets the gateway list its tags".to_owned()),
-                    Err(missing) => self.repositories.accepts(&registry, &name, missing),
+                    Err(missing) => self.repositories.accepts(&repository, missing),
                 })
             };
-            reached.push(Reached { source: format!("tags of {registry}/{name}"), result, needs });
+            reached.push(Reached { source: format!("tags of {repository}"), result, needs });
         }
         reached
     }

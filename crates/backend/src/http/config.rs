@@ -30,7 +30,7 @@ pub struct Config {
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
     /// Instead of `url`: a plugin that speaks Argo CD's own protocol. It is called as Argo CD would call it.
-    pub plugin: Option<plugin::Config>,
+    pub plugin: Option<plugin::PluginConfig>,
     /// The credential, sent as `Authorization`.
     pub credential: Option<credential::Config>,
     /// Headers. A value is a template, or a secret reference.
@@ -52,7 +52,7 @@ pub struct Config {
     #[serde(default)]
     pub(crate) allow_errors: bool,
     /// How to find the next page of a list. All pages are read; if one page fails, the whole answer is unknown.
-    pub paging: Option<paging::Config>,
+    pub paging: Option<paging::PagingConfig>,
     /// The treatment of a redirect: `refuse` makes it an error, `sameOrigin` follows it if scheme, host and port stay the same.
     #[serde(default)]
     pub redirects: Redirects,

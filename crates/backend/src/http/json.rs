@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Building, ITEMS,
     credential::Credential,
-    mapping,
+    mapping::{self, Inputs},
     request::{Method, Parts, Request, headers_of},
 };
 use domain::{
@@ -172,9 +172,9 @@ impl Json {
     /// When the value is not a list, or has more than [`MAX_REQUESTS`] items.
     pub(super) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
         let Some(expression) = &self.for_each else { return Ok(None) };
-        let variables = call_variables(query, expression);
+        let inputs = Inputs { variables: call_variables(query, expression), load: Load::Bytes(0) };
         let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
-        let value = mapping::evaluate(&self.evaluator, expression, variables, Load::Bytes(0), deadline, invalid);
+        let value = mapping::evaluate(&self.evaluator, expression, inputs, deadline, invalid);
         match value.await? {
             Value::Array(list) if list.len() > MAX_REQUESTS => {
                 Err(invalid(format!("it gives {} items, more than {MAX_REQUESTS}", list.len())))

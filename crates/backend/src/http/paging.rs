@@ -21,7 +21,7 @@ use outbound::{Reply, link, stays};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpPaging")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub struct PagingConfig {
     /// Follow the header `Link: <…>; rel="next"` (RFC 8288), which GitHub, GitLab and registries send.
     #[serde(default)]
     pub link: bool,
@@ -53,7 +53,7 @@ pub struct Paging {
 
 impl Paging {
     /// Compiles the expression, over the names of `page` and the page's number. Notes keys that contradict each other.
-    pub fn build(config: &Config, page: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &PagingConfig, page: &NameScope, path: &Path, problems: &mut Problems) -> Option<Self> {
         if config.max_pages == 0 {
             problems.error(&path.key("maxPages"), "with 0 no page would be read");
         }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn paging(next: Option<&str>, parameter: Option<&str>) -> Paging {
-        let config = Config {
+        let config = PagingConfig {
             link: next.is_none(),
             next: next.map(str::to_owned),
             parameter: parameter.map(str::to_owned),

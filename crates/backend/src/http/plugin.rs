@@ -23,7 +23,7 @@ const PATH: &str = "api/v1/getparams.execute";
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpPlugin")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub struct PluginConfig {
     /// The plugin's URL. `/api/v1/getparams.execute` is added.
     pub base_url: String,
     /// The token that the plugin expects. Without this key, no token is sent.
@@ -40,7 +40,7 @@ pub(super) struct Plugin {
 
 impl Plugin {
     /// Checks the URL and the token.
-    pub(super) fn build(config: &Config, building: &mut Building<'_>) -> Option<Self> {
+    pub(super) fn build(config: &PluginConfig, building: &mut Building<'_>) -> Option<Self> {
         let context = building.context;
         if let Some(token) = &config.token {
             building.key("token").check_secret(token);

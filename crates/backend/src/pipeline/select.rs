@@ -5,7 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::{Backend, Building, ITEMS, Nature, mapping, parameter_sets};
+use crate::{
+    Backend, Building, ITEMS, Nature,
+    mapping::{self, Inputs},
+    parameter_sets,
+};
 use domain::{
     error::BackendError,
     generator::{Outcome, Query},
@@ -49,7 +53,8 @@ impl Backend for Select {
         }
         let load = if count > MAX_SMALL_LIST { Load::Unknown } else { Load::Bytes(count) };
         let (deadline, invalid) = (query.deadline, BackendError::invalid_output);
-        let selected = mapping::evaluate(&self.evaluator, &self.expression, variables, load, deadline, invalid);
+        let selected =
+            mapping::evaluate(&self.evaluator, &self.expression, Inputs { variables, load }, deadline, invalid);
         let sets = parameter_sets(selected.await?)?;
         Ok(Outcome::of_list(sets, format!("the expression over {count} item{}", plural(count)), "an empty list"))
     }

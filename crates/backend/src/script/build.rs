@@ -9,7 +9,9 @@ use super::{
     Config, Mode, PUBLIC, Package, Script, confinement,
     confinement::Confinement,
     executable::{in_search_path, is_executable},
-    interpreter, names, worker,
+    interpreter,
+    interpreter::Interpreting,
+    names, worker,
     worker::Pool,
 };
 use crate::{BuildContext, Building, ITEMS};
@@ -114,8 +116,8 @@ fn find_command(words: &[String], help: &str, building: &mut Building<'_>) -> Op
     let folder = package.map_or(base.as_path(), Package::working);
     interpreter::check(&folder.join(&program), folder, &building.path, building.problems);
     // What is copied for each run may be changed by `init`.
-    let is_made = package.is_some();
-    interpreter::check_script(&program, arguments, folder, is_made, &building.path, building.problems);
+    let command = Interpreting { program: &program, arguments, folder, is_made: package.is_some() };
+    interpreter::check_script(&command, &building.path, building.problems);
     Some(First { path: program, argv0: None, arguments: arguments.to_vec() })
 }
 

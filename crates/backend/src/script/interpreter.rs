@@ -30,16 +30,21 @@ pub(super) fn check(program: &FilePath, folder: &FilePath, path: &Path, problems
 /// Programs whose first argument is the file that they run.
 const INTERPRETERS: [&str; 11] = ["bash", "dash", "lua", "node", "perl", "php", "python", "ruby", "sh", "tclsh", "zsh"];
 
-/// Notes at `path` if `program` interprets a file that does not exist. Its name is among the `arguments`, and relative to `folder`. With
-/// `is_made` another command may make the file.
-pub(crate) fn check_script(
-    program: &FilePath,
-    arguments: &[String],
-    folder: &FilePath,
-    is_made: bool,
-    path: &Path,
-    problems: &mut Problems,
-) {
+/// A command that may interpret a file.
+pub(crate) struct Interpreting<'a> {
+    /// The program.
+    pub(crate) program: &'a FilePath,
+    /// Its arguments. One may name the file.
+    pub(crate) arguments: &'a [String],
+    /// The folder to which the file's name is relative.
+    pub(crate) folder: &'a FilePath,
+    /// Whether another command may make the file.
+    pub(crate) is_made: bool,
+}
+
+/// Notes at `path` if the command interprets a file that does not exist.
+pub(crate) fn check_script(command: &Interpreting<'_>, path: &Path, problems: &mut Problems) {
+    let Interpreting { program, arguments, folder, is_made } = *command;
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let Some((name, script)) = interpreted(&name, arguments).filter(|(_, script)| !folder.join(script).exists()) else {
         return;
@@ -198,8 +203,10 @@ mod tests {
         ] {
             let (mut problems, arguments) = (Problems::default(), arguments.iter().map(|text| (*text).to_owned()));
             let arguments: Vec<String> = arguments.collect();
-            check_script(FilePath::new(program), &arguments, folder.path(), false, &Path::root(), &mut problems);
-            assert_eq!(problems.into_vec().len(), found, "{program} {arguments:?}");
+            let (program, folder) = (FilePath::new(program), folder.path());
+            let command = Interpreting { program, arguments: &arguments, folder, is_made: false };
+            check_script(&command, &Path::root(), &mut problems);
+            assert_eq!(problems.into_vec().len(), found, "{} {arguments:?}", program.display());
         }
     }
 

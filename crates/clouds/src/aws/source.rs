@@ -49,6 +49,26 @@ pub(crate) enum Source {
     Instance { url: Url },
 }
 
+/// Why the environment names no identity of AWS that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AwsSourceError {
+    /// One variable is set without the other.
+    #[error("the environment has {there}, and lacks {lacks}")]
+    Half { there: &'static str, lacks: &'static str },
+    /// The region is not one.
+    #[error("the environment's {variable} is `{}`, which is not a region", .region.escape_debug())]
+    Region { variable: &'static str, region: String },
+    /// The credential endpoint is not a URL.
+    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI is not a URL: {0}")]
+    AgentNotUrl(#[source] url::ParseError),
+    /// The credential endpoint may be anybody's.
+    #[error("AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor the address of an agent of AWS")]
+    NoAgent,
+    /// The address of the metadata service is not a URL.
+    #[error(transparent)]
+    Metadata(#[from] url::ParseError),
+}
+
 impl Source {
     /// The way that `kind` and `pod` say. `None` if the pod has no identity.
     ///
@@ -59,37 +79,35 @@ impl Source {
         pod: &Pod,
         session: &str,
         metadata: Option<&Url>,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, AwsSourceError> {
         if kind == SourceKind::Instance {
-            let url = metadata.cloned().map_or_else(|| Url::parse(INSTANCE), Ok);
-            return Ok(Some(Self::Instance { url: url.map_err(|error| error.to_string())? }));
+            let url = metadata.cloned().map_or_else(|| Url::parse(INSTANCE), Ok)?;
+            return Ok(Some(Self::Instance { url }));
         }
-        let both = |one: &str, two: &str| match (pod.get(one), pod.get(two)) {
+        let half = |there, lacks| AwsSourceError::Half { there, lacks };
+        let both = |one, two| match (pod.get(one), pod.get(two)) {
             (Some(one), Some(two)) => Ok(Some((one.to_owned(), two.to_owned()))),
             (None, None) => Ok(None),
-            (is_one, _) => {
-                let (there, lacks) = if is_one.is_some() { (one, two) } else { (two, one) };
-                Err(format!("the environment has {there}, and lacks {lacks}"))
-            }
+            (Some(_), None) => Err(half(one, two)),
+            (None, Some(_)) => Err(half(two, one)),
         };
         if let Some(file) = pod.get("AWS_WEB_IDENTITY_TOKEN_FILE") {
             let role = pod.get("AWS_ROLE_ARN");
-            let role = role.ok_or("the environment has AWS_WEB_IDENTITY_TOKEN_FILE, and lacks AWS_ROLE_ARN")?;
+            let role = role.ok_or(half("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"))?;
             let session = pod.get("AWS_ROLE_SESSION_NAME").unwrap_or(session);
             return Ok(Some(Self::WebIdentity { file: file.into(), role: role.into(), session: session.into() }));
         }
         // Half of a better identity must not become a weaker one.
         if pod.get("AWS_ROLE_ARN").is_some() {
-            return Err("the environment has AWS_ROLE_ARN, and lacks AWS_WEB_IDENTITY_TOKEN_FILE".to_owned());
+            return Err(half("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"));
         }
         if let Some(url) = pod.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
-            let url = agent_url(url).map_err(|why| format!("AWS_CONTAINER_CREDENTIALS_FULL_URI {why}"))?;
+            let url = agent_url(url)?;
             let file = pod.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from);
             return Ok(Some(Self::PodIdentity { url, file }));
         }
         if pod.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").is_some() {
-            let (there, lacks) = ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI");
-            return Err(format!("the environment has {there}, and lacks {lacks}"));
+            return Err(half("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"));
         }
         let keys = both("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")?;
         Ok(keys.map(|(key_id, secret)| {
@@ -132,8 +150,8 @@ impl fmt::Display for Source {
 }
 
 /// The URL of a credential endpoint in the environment.
-fn agent_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+fn agent_url(text: &str) -> Result<Url, AwsSourceError> {
+    let url = Url::parse(text).map_err(AwsSourceError::AgentNotUrl)?;
     let is_loopback = match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),
@@ -143,7 +161,7 @@ fn agent_url(text: &str) -> Result<Url, String> {
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_loopback || is_known => Ok(url),
-        _ => Err("is neither https nor the address of an agent of AWS".to_owned()),
+        _ => Err(AwsSourceError::NoAgent),
     }
 }
 

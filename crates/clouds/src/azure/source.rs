@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::Config;
+use super::AzureConfig;
 use crate::{
     exchange::{Exchanges, form, get, json_refusal},
     kept::Issued,
@@ -43,42 +43,59 @@ pub(crate) enum Source {
     Managed { url: Url, client: Option<String> },
 }
 
+/// Why the environment names no identity of Entra ID that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AzureSourceError {
+    /// A variable is set without the token.
+    #[error("the environment has {there}, and lacks AZURE_FEDERATED_TOKEN_FILE")]
+    Half { there: &'static str },
+    /// A value is set nowhere.
+    #[error("neither `{key}` nor the environment's {variable} is set")]
+    NotSet { key: &'static str, variable: &'static str },
+    /// The authority is not a URL.
+    #[error("AZURE_AUTHORITY_HOST is not a URL: {0}")]
+    AuthorityNotUrl(#[source] url::ParseError),
+    /// The authority would get the token in cleartext.
+    #[error("AZURE_AUTHORITY_HOST is not https")]
+    AuthorityNotHttps,
+    /// The address of the metadata service is not a URL.
+    #[error(transparent)]
+    Metadata(#[from] url::ParseError),
+}
+
 impl Source {
     /// The way that `config` and `pod` say. `None` if the pod has no identity.
     ///
     /// # Errors
     /// When the environment names one by half.
     pub(crate) fn find(
-        config: &Config,
+        config: &AzureConfig,
         pod: &Pod,
         authority: Option<Url>,
         metadata: Option<Url>,
-    ) -> Result<Option<Self>, String> {
-        let fixed = |url: &str| Url::parse(url).map_err(|error| error.to_string());
+    ) -> Result<Option<Self>, AzureSourceError> {
         if config.source == SourceKind::ManagedIdentity {
-            let url = metadata.map_or_else(|| fixed(INSTANCE), Ok)?;
+            let url = metadata.map_or_else(|| Url::parse(INSTANCE), Ok)?;
             return Ok(Some(Self::Managed { url, client: config.client_id.clone() }));
         }
         let Some(file) = pod.get("AZURE_FEDERATED_TOKEN_FILE") else {
             // Half of workload identity must not become an anonymous request.
             let half = ["AZURE_CLIENT_ID", "AZURE_TENANT_ID"].into_iter().find(|name| pod.get(name).is_some());
-            return half.map_or(Ok(None), |half| {
-                Err(format!("the environment has {half}, and lacks AZURE_FEDERATED_TOKEN_FILE"))
-            });
+            return half.map_or(Ok(None), |there| Err(AzureSourceError::Half { there }));
         };
-        let value = |own: &Option<String>, variable: &str, key: &str| {
+        let value = |own: &Option<String>, variable, key| {
             let value = own.clone().or_else(|| pod.get(variable).map(str::to_owned));
-            value.ok_or_else(|| format!("neither `{key}` nor the environment's {variable} is set"))
+            value.ok_or(AzureSourceError::NotSet { key, variable })
         };
         let tenant = value(&config.tenant_id, "AZURE_TENANT_ID", "tenantId")?;
         let client = value(&config.client_id, "AZURE_CLIENT_ID", "clientId")?;
         let authority = if let Some(authority) = authority {
             authority
         } else {
-            let url = fixed(pod.get("AZURE_AUTHORITY_HOST").unwrap_or(AUTHORITY));
-            let url = url.map_err(|why| format!("AZURE_AUTHORITY_HOST is not a URL: {why}"))?;
+            let url = Url::parse(pod.get("AZURE_AUTHORITY_HOST").unwrap_or(AUTHORITY));
+            let url = url.map_err(AzureSourceError::AuthorityNotUrl)?;
             if url.scheme() != "https" {
-                return Err("AZURE_AUTHORITY_HOST is not https".to_owned());
+                return Err(AzureSourceError::AuthorityNotHttps);
             }
             url
         };

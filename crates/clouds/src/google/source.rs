@@ -21,7 +21,7 @@ use crate::{
 };
 use domain::{
     error::{BackendError, ErrorKind},
-    file,
+    file::{self, FileError},
     secret::Secret,
 };
 use outbound::{Call, Reply};
@@ -69,14 +69,90 @@ struct Format {
     subject_token_field_name: Option<String>,
 }
 
+/// Why the environment names no identity of Google that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GoogleSourceError {
+    /// The metadata server's host is not one.
+    #[error("GCE_METADATA_HOST: {0}")]
+    Host(#[from] url::ParseError),
+    /// The file of a federation cannot be used.
+    #[error("{}: {cause}", .file.display())]
+    Federation {
+        file: PathBuf,
+        #[source]
+        cause: FederationError,
+    },
+}
+
+/// Why a file does not describe a federation. It quotes nothing of the file, which may hold a key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FederationError {
+    /// It cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is of another type.
+    #[error("it is not of the type `external_account`: only federation needs no stored key")]
+    Type,
+    /// A key is missing, or has another form.
+    #[error("it lacks a key that the type `external_account` has, or one has another form")]
+    Form,
+    /// Its token is in no file.
+    #[error("its `credential_source` names no `file`, and no other source is supported")]
+    NoFile,
+    /// The token would be sent in cleartext.
+    #[error("a URL in it is not https")]
+    NotHttps,
+    /// It impersonates by another request.
+    #[error("its `service_account_impersonation_url` does not end in `:generateAccessToken`")]
+    Impersonation,
+    /// The token's place in the file is not known.
+    #[error("its `format` is json, and names no `subject_token_field_name`")]
+    Format,
+}
+
+impl Federation {
+    /// Reads `file`.
+    ///
+    /// # Errors
+    /// When it is not a file of the type `external_account` whose token is in a file.
+    fn read(file: &Path) -> Result<Self, FederationError> {
+        let text = file::secret(file)?;
+        // Without serde's text, which may quote a key.
+        let kind: Option<Value> = serde_json::from_str(&text).ok();
+        let kind = kind.as_ref().and_then(|value| value.get("type")?.as_str());
+        if kind != Some("external_account") {
+            return Err(FederationError::Type);
+        }
+        let read: Self = serde_json::from_str(&text).map_err(|_| FederationError::Form)?;
+        if read.credential_source.file.is_none() {
+            return Err(FederationError::NoFile);
+        }
+        for url in [Some(&read.token_url), read.service_account_impersonation_url.as_ref()].into_iter().flatten() {
+            let is_local = url.host_str().is_some_and(|host| host == "localhost" || host == "127.0.0.1");
+            if url.scheme() != "https" && !is_local {
+                return Err(FederationError::NotHttps);
+            }
+        }
+        let account = read.service_account_impersonation_url.as_ref();
+        if account.is_some_and(|url| !url.path().ends_with(":generateAccessToken")) {
+            return Err(FederationError::Impersonation);
+        }
+        let format = read.credential_source.format.as_ref();
+        if format.is_some_and(|format| format.kind == "json" && format.subject_token_field_name.is_none()) {
+            return Err(FederationError::Format);
+        }
+        Ok(read)
+    }
+}
+
 impl Source {
     /// The metadata server, at `url` if that is given.
     ///
     /// # Errors
     /// When the environment names another host that is not one.
-    pub(super) fn metadata(url: Option<Url>, pod: &Pod) -> Result<Self, String> {
+    pub(super) fn metadata(url: Option<Url>, pod: &Pod) -> Result<Self, GoogleSourceError> {
         let host = pod.get("GCE_METADATA_HOST").unwrap_or(METADATA_HOST);
-        let of_host = || Url::parse(&format!("http://{host}/")).map_err(|why| format!("GCE_METADATA_HOST: {why}"));
+        let of_host = || Url::parse(&format!("http://{host}/"));
         Ok(Self::Metadata { url: url.map_or_else(of_host, Ok)? })
     }
 
@@ -84,40 +160,10 @@ impl Source {
     ///
     /// # Errors
     /// When it is not a file of the type `external_account` whose token is in a file.
-    pub(super) fn of_file(file: &Path) -> Result<Option<Self>, String> {
-        let wrong = |why: String| format!("{}: {why}", file.display());
-        let text = file::secret(file).map_err(|why| wrong(why.to_string()))?;
-        // Without serde's text, which may quote a key.
-        let kind: Option<Value> = serde_json::from_str(&text).ok();
-        let kind = kind.as_ref().and_then(|value| value.get("type")?.as_str());
-        if kind != Some("external_account") {
-            return Err(wrong(
-                "it is not of the type `external_account`: only federation needs no stored key".to_owned(),
-            ));
-        }
-        let read: Federation = serde_json::from_str(&text).map_err(|_| {
-            wrong("it lacks a key that the type `external_account` has, or one has another form".to_owned())
-        })?;
-        if read.credential_source.file.is_none() {
-            return Err(wrong("its `credential_source` names no `file`, and no other source is supported".to_owned()));
-        }
-        for url in [Some(&read.token_url), read.service_account_impersonation_url.as_ref()].into_iter().flatten() {
-            let is_local = url.host_str().is_some_and(|host| host == "localhost" || host == "127.0.0.1");
-            if url.scheme() != "https" && !is_local {
-                return Err(wrong("a URL in it is not https".to_owned()));
-            }
-        }
-        let account = read.service_account_impersonation_url.as_ref();
-        if account.is_some_and(|url| !url.path().ends_with(":generateAccessToken")) {
-            return Err(wrong(
-                "its `service_account_impersonation_url` does not end in `:generateAccessToken`".to_owned(),
-            ));
-        }
-        let format = read.credential_source.format.as_ref();
-        if format.is_some_and(|format| format.kind == "json" && format.subject_token_field_name.is_none()) {
-            return Err(wrong("its `format` is json, and names no `subject_token_field_name`".to_owned()));
-        }
-        Ok(Some(Self::Federated(Box::new(read))))
+    pub(super) fn of_file(file: &Path) -> Result<Option<Self>, GoogleSourceError> {
+        let federation = Federation::read(file);
+        let federation = federation.map_err(|cause| GoogleSourceError::Federation { file: file.to_owned(), cause })?;
+        Ok(Some(Self::Federated(Box::new(federation))))
     }
 
     /// The account that the file wants to be impersonated, and the URL for that.

@@ -97,7 +97,7 @@ async fn a_throttled_identity_does_not_rest_the_others() {
 
 /// A session or a token that was revoked looks good here. The registry's refusal says that it is not.
 #[tokio::test]
-async fn a_refused_login_renews_what_it_was_asked_for_with() {
+async fn a_refused_login_renews_the_credential_that_requested_it() {
     let [aws, azure] = [json!({"sts": "{url}", "ecr": "{url}"}), json!({"authority": "{url}"})];
     for (config, host, [first, last]) in [
         (

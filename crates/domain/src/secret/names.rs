@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets_are_told_from_names_about_them() {
+    fn names_of_secrets_differ_from_names_about_them() {
         for name in ["dbPass", "DB_PASS", "X-Api-Key", "AccountKey", "client_secret", "secretValue", "private_token"] {
             assert_eq!(named(name), Some(Named::Always), "{name}");
         }

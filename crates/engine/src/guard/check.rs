@@ -28,11 +28,13 @@ pub struct Standing<'a> {
     pub is_current: bool,
     /// When the run began.
     pub began: Timestamp,
+    /// The time of the check.
+    pub now: Timestamp,
 }
 
 /// The result of a check.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum GuardVerdict {
     /// The answer passes; nothing was held.
     Passed(Baseline),
     /// The answer passes, and the held one is dropped.
@@ -44,8 +46,8 @@ pub enum Verdict {
 }
 
 impl Guard {
-    /// Checks `new` at `now`. `baseline` and `last` are of the last accepted answer, as for [`Guard::evaluate`]. `before` is the answer that
-    /// is held now.
+    /// Checks `new`. `baseline` and `last` are of the last accepted answer, as for [`Guard::evaluate`]. `before` is the answer that is held
+    /// now.
     ///
     /// # Errors
     /// As [`Guard::evaluate`].
@@ -56,8 +58,8 @@ impl Guard {
         last: impl Fn() -> Vec<ParameterSet>,
         before: Option<&Held>,
         new: &[ParameterSet],
-        now: Timestamp,
-    ) -> Result<Verdict, InvalidAnswer> {
+    ) -> Result<GuardVerdict, InvalidAnswer> {
+        let now = of.now;
         // Without a baseline, a loss is held because of a lost record, which is remembered for a week. It still counts as lost while that loss is held.
         let is_lost = |baseline: &&Baseline| baseline.is_of_nothing() && before.is_some_and(|held| held.breach.is_loss);
         let evaluation = self.evaluate(baseline.filter(|baseline| !is_lost(baseline)), last, new, now)?;
@@ -72,8 +74,8 @@ impl Guard {
                 None => Baseline::anew(evaluation.identities),
             };
             return Ok(match before {
-                None => Verdict::Passed(next),
-                Some(held) => Verdict::Cleared(Box::new(held.clone()), next),
+                None => GuardVerdict::Passed(next),
+                Some(held) => GuardVerdict::Cleared(Box::new(held.clone()), next),
             });
         };
         let counts = !(of.is_new && new.is_empty());
@@ -104,9 +106,9 @@ impl Guard {
             held.follow(before, of.began, now);
         }
         if of.is_current && held.is_accepted() {
-            return Ok(Verdict::Accepted(Box::new(held), Baseline::anew(evaluation.identities)));
+            return Ok(GuardVerdict::Accepted(Box::new(held), Baseline::anew(evaluation.identities)));
         }
-        Ok(Verdict::Held(Box::new(held)))
+        Ok(GuardVerdict::Held(Box::new(held)))
     }
 }
 

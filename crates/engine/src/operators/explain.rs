@@ -9,10 +9,10 @@ use crate::{
     answer::{Engine, Unusable},
     cache::{Encoded, Entry, Freshness, Key},
     failure::Failure,
-    guard::{Baseline, Standing, Verdict},
+    guard::{Baseline, GuardVerdict, Standing},
     operators::Overview,
     route::ResolvedQuery,
-    run::{Found, fetch_in_time},
+    run::{RunAnswer, fetch_in_time},
 };
 use domain::{
     clock::Timestamp,
@@ -63,7 +63,7 @@ impl Engine {
         let took = started.elapsed();
         let now = self.clock.now();
         let (found, refused, identity) = match result {
-            Ok(Found { sets, encoded, evidence, .. }) => {
+            Ok(RunAnswer { sets, encoded, evidence, .. }) => {
                 let identity = Baseline::of(resolved.route.guard.config(), &sets).keys().to_vec();
                 let refused = self.would_hold(resolved, &stored, &sets, began, now);
                 let refused = self.of_store(resolved).or(refused);
@@ -111,11 +111,12 @@ impl Engine {
             is_new: lineage != key && stored.own.is_none(),
             is_current: true,
             began,
+            now,
         };
         let before = self.known.held_of(resolved, now);
-        match guard.check(of, baseline.as_deref(), last, before.as_ref(), sets, now) {
-            Ok(Verdict::Held(held)) => Some(Failure::Held(held)),
-            Ok(Verdict::Passed(_) | Verdict::Cleared(..) | Verdict::Accepted(..)) => None,
+        match guard.check(of, baseline.as_deref(), last, before.as_ref(), sets) {
+            Ok(GuardVerdict::Held(held)) => Some(Failure::Held(held)),
+            Ok(GuardVerdict::Passed(_) | GuardVerdict::Cleared(..) | GuardVerdict::Accepted(..)) => None,
             Err(error) => Some(Failure::Backend(BackendError::invalid_output(error.to_string()))),
         }
     }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     cache::{Backoff, Delay, Entry, LastServed, Life, PackedQuestion},
     failure::{Failed, Failure},
-    guard::{self, Baseline, Held, Standing},
-    run::{Ended, Finished, Found, Run, Wanted},
+    guard::{Baseline, GuardVerdict, Held, Standing},
+    run::{Ended, Finished, Run, RunAnswer, Wanted},
     state::{EngineState, notices::What},
 };
 use domain::{
@@ -52,36 +52,47 @@ pub(crate) enum HeldChange {
     Contradict(Box<Held>),
 }
 
+/// The end of a run.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    known: &'a EngineState,
+    ended: &'a Ended,
+    /// Whether no invalidation cut the run off.
+    is_current: bool,
+    now: Timestamp,
+}
+
 impl Run {
     /// The changes by `ended` at `now`, as far as this process has the records.
     pub(crate) fn changes(&self, known: &EngineState, ended: &Ended, now: Timestamp) -> Changes {
         let is_current = self.guard.finish(|is_current| is_current);
+        let end = End { known, ended, is_current, now };
         let before = known.held_of(&self.resolved, now);
         known.erase_forgotten();
         let check = match &ended.result {
             Ok(found) => {
-                let check = self.check(known, found, ended.began, before.as_ref(), is_current, now);
+                let check = self.check(end, found, before.as_ref());
                 check.map(|check| (found, check))
             }
             Err(failure) => Err(failure.clone()),
         };
         // A run that an invalidation cut off, or whose answer is invalid, does not end what is held. A run without an answer says nothing.
         let mut held_change = match (before, &check) {
-            (Some(before), Ok((_, guard::Verdict::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
+            (Some(before), Ok((_, GuardVerdict::Held(held)))) if held.agrees_with(&before) => HeldChange::None,
             (Some(before), _) if ended.result.is_ok() => HeldChange::Contradict(Box::new(before.contradicted(now))),
             _ => HeldChange::None,
         };
         let outcome = match check {
-            Ok((found, guard::Verdict::Passed(next))) => Ok((found, next)),
-            Ok((found, guard::Verdict::Cleared(held, next))) => {
+            Ok((found, GuardVerdict::Passed(next))) => Ok((found, next)),
+            Ok((found, GuardVerdict::Cleared(held, next))) => {
                 held_change = HeldChange::End(held, "what was held is not what the source says now");
                 Ok((found, next))
             }
-            Ok((found, guard::Verdict::Accepted(held, next))) => {
+            Ok((found, GuardVerdict::Accepted(held, next))) => {
                 held_change = HeldChange::Accept(held);
                 Ok((found, next))
             }
-            Ok((found, guard::Verdict::Held(held))) => {
+            Ok((found, GuardVerdict::Held(held))) => {
                 let mut held = held.with_evidence(&found.evidence);
                 // A run that an invalidation cut off decides nothing.
                 if is_current && known.held.fits(&held) {
@@ -95,7 +106,7 @@ impl Run {
             Err(failure) => Err(failure),
         };
         let outcome = match outcome {
-            Ok((found, next)) => Ok(self.new_answer(known, ended, found, next, is_current, now)),
+            Ok((found, next)) => Ok(self.new_answer(end, found, next)),
             Err(failure) => {
                 let delay = delay_after(&failure, now);
                 let failed = Failed { question: self.resolved.question.clone(), failure };
@@ -106,15 +117,8 @@ impl Run {
     }
 
     /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
-    fn check(
-        &self,
-        known: &EngineState,
-        found: &Found,
-        began: Timestamp,
-        before: Option<&Held>,
-        is_current: bool,
-        now: Timestamp,
-    ) -> Result<guard::Verdict, Failure> {
+    fn check(&self, end: End<'_>, found: &RunAnswer, before: Option<&Held>) -> Result<GuardVerdict, Failure> {
+        let known = end.known;
         let (key, lineage, guard) = (self.resolved.key, self.resolved.lineage(), &self.resolved.route.guard);
         let baseline = known.baseline(&self.resolved).ok();
         let last = || known.last_answer(&self.resolved).map(|last| last.encoded.decode()).unwrap_or_default();
@@ -124,22 +128,16 @@ impl Run {
             lineage,
             queried_at: self.wanted.queried_at(),
             is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
-            is_current,
-            began,
+            is_current: end.is_current,
+            began: end.ended.began,
+            now: end.now,
         };
-        let check = guard.check(of, baseline.as_deref(), last, before, &found.sets, now);
+        let check = guard.check(of, baseline.as_deref(), last, before, &found.sets);
         check.map_err(|error| Failure::Backend(BackendError::invalid_output(error.to_string())))
     }
 
-    fn new_answer(
-        &self,
-        known: &EngineState,
-        ended: &Ended,
-        found: &Found,
-        next: Baseline,
-        is_current: bool,
-        now: Timestamp,
-    ) -> NewAnswer {
+    fn new_answer(&self, end: End<'_>, found: &RunAnswer, next: Baseline) -> NewAnswer {
+        let End { known, ended, is_current, now } = end;
         let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let before = known.answers.try_get_again(&key).ok().flatten();
         let entry = Entry {

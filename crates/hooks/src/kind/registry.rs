@@ -4,13 +4,13 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::{Naming, items, text};
-use crate::subject::Subject;
+use crate::{error::EventError, subject::Subject};
 use oci::Digest;
 
 /// <https://distribution.github.io/distribution/about/notifications/>. Pulls are ignored.
-pub(super) fn distribution(body: &Value, host: Option<&str>) -> Result<Vec<Subject>, String> {
+pub(super) fn distribution(body: &Value, host: Option<&str>) -> Result<Vec<Subject>, EventError> {
     let Some(events) = body.get("events").and_then(Value::as_array) else {
-        return Err("the body has no list `events`".to_owned());
+        return Err(EventError::Body("the body has no list `events`"));
     };
     Ok(events.iter().filter_map(|event| changed(event, host)).collect())
 }
@@ -121,17 +121,18 @@ pub(super) fn docker_hub(body: &Value, host: Option<&str>) -> Vec<Subject> {
 
 /// <https://cloud.google.com/artifact-registry/docs/configure-notifications>: base64 in a message of Pub/Sub, or without that wrapper
 /// (<https://cloud.google.com/pubsub/docs/payload-unwrapping>).
-pub(super) fn artifact_registry(body: &Value, host: Option<&str>) -> Result<Vec<Subject>, String> {
+pub(super) fn artifact_registry(body: &Value, host: Option<&str>) -> Result<Vec<Subject>, EventError> {
     let wrapped;
     let event = if text(body, "/action").is_some() && body.get("message").is_none() {
         body
     } else {
-        let data = text(body, "/message/data").ok_or(
+        let data = text(body, "/message/data").ok_or(EventError::Body(
             "the body is neither a message of Pub/Sub (`message.data`) nor an event of Artifact Registry (`action`): let a push subscription \
              of the topic `gcr` send it, or set `kind: generic` with `subjects`",
-        )?;
-        let data = BASE64_STANDARD.decode(data).map_err(|_| "`message.data` is not base64")?;
-        wrapped = serde_json::from_slice::<Value>(&data).map_err(|_| "`message.data` holds no JSON")?;
+        ))?;
+        let data = BASE64_STANDARD.decode(data).map_err(|_| EventError::Body("`message.data` is not base64"))?;
+        wrapped =
+            serde_json::from_slice::<Value>(&data).map_err(|_| EventError::Body("`message.data` holds no JSON"))?;
         &wrapped
     };
     let Some(change) = Change::of(text(event, "/action"), &["INSERT"], &["DELETE"]) else { return Ok(Vec::new()) };

@@ -227,6 +227,7 @@ fn clouds_tell_of_what_was_pushed() {
     let metadata = HeaderMap::from_iter([("x-goog-pubsub-message-id".parse().unwrap(), "7".parse().unwrap())]);
     assert_eq!(Kind::ArtifactRegistry.delivery(&metadata, &bare), Some("7".to_owned()));
     let why = Kind::ArtifactRegistry.subjects(&HeaderMap::new(), &json!({"name": "x"}), named(None)).unwrap_err();
+    let why = why.to_string();
     assert!(why.contains("push subscription") && why.contains("`kind: generic`"), "{why}");
     let ecr = json!({
         "id": "13cde686", "detail-type": "ECR Image Action", "account": "123456789012", "region": "us-west-2",

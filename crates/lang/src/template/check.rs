@@ -49,90 +49,104 @@ enum Callable {
     Test,
 }
 
-/// Notes at `path` the mistakes of `source`, which uses `names`, in `scope`.
-pub(super) fn check<'n>(
-    source: &str,
-    place: ValueContext,
-    names: impl Iterator<Item = &'n str>,
-    scope: &NameScope,
-    path: &Path,
-    problems: &mut Problems,
-) {
-    let Ok(parsed) = parse(source, "", minijinja::syntax::SyntaxConfig::default()) else { return };
-    let mut calls = Calls::default();
-    calls.statement(&parsed);
-    // A function is a name too, and is checked below.
-    let is_own = |name: &str| calls.set.contains(name.split('.').next().unwrap_or_default());
-    for name in names.filter(|name| !calls.functions.contains(name) && !is_own(name)) {
-        match scope.follow(name) {
-            Err(unknown) => {
-                let is_top = scope.get(name.split('.').next().unwrap_or_default()).is_none();
-                let in_brackets = calls.paths.iter().find(|parts| parts.first().is_some_and(|first| first == name));
-                let whole = in_brackets.map_or_else(|| name.to_owned(), |parts| parts.join("."));
-                let meant = mistakes::instead(&whole, scope).filter(|_| is_top);
-                let help = meant.map_or(unknown.help, |meant| format!("write `{{{{ {meant} }}}}`"));
-                problems.mistake(path, unknown.message, help);
-            }
-            Ok(_) => check_open(name, scope, path, problems),
-        }
-    }
-    let is_local = |name: &str| calls.set.contains(name) || calls.local.contains(name) || name == LOOP;
-    for parts in calls.paths.iter().filter(|parts| !parts.first().is_some_and(|first| is_local(first))) {
-        if let Err(unknown) = scope.follow_parts(parts.iter().map(String::as_str)) {
-            // The top-level name has been checked above.
-            if parts.first().is_some_and(|first| scope.get(first).is_some()) {
-                problems.mistake(path, unknown.message, unknown.help);
-            }
-        }
-    }
-    if let Some((written, help)) = mistakes::shell_variable(source, scope) {
-        problems.warning(path, format!("`{written}` is plain text here"), help);
-    }
-    check_arguments(&calls.called, place, path, problems);
-    for name in calls.filters.iter().filter(|name| !FILTERS.contains(name)) {
-        problems.mistake(path, format!("there is no filter `{name}`"), advice(name, FILTERS));
-    }
-    for name in calls.tests.iter().filter(|name| name.chars().all(char::is_alphanumeric) && !TESTS.contains(name)) {
-        problems.mistake(path, format!("there is no test `{name}`"), advice(name, TESTS));
-    }
-    for name in calls.functions.iter().filter(|name| !FUNCTIONS.contains(name) && **name != LOOP) {
-        problems.mistake(path, format!("there is no function `{name}`"), instead_of_call(name, FUNCTIONS));
-    }
-    for name in calls.methods {
-        problems.mistake(path, format!("values have no method `{name}`"), instead_of_call(name, &[]));
-    }
+/// A template that is checked, and where its mistakes are noted.
+pub(super) struct Checking<'a> {
+    /// Its text.
+    pub(super) source: &'a str,
+    /// Where its result is used.
+    pub(super) place: ValueContext,
+    /// The names that it can use.
+    pub(super) scope: &'a NameScope,
+    /// Where it stands in the configuration.
+    pub(super) path: &'a Path,
+    /// The problems of all parts.
+    pub(super) problems: &'a mut Problems,
 }
 
-/// Notes the filters and tests that are called with too few or too many arguments.
-fn check_arguments(
-    called: &[(Callable, &str, Vec<Argument>)],
-    place: ValueContext,
-    path: &Path,
-    problems: &mut Problems,
-) {
-    for (callable, name, passed) in called {
-        let (what, wrong) = match callable {
-            Callable::Filter => ("filter", arguments::of_filter(environment(place), name, passed)),
-            Callable::Test => ("test", arguments::of_test(environment(place), name, passed)),
-        };
-        let Some(wrong) = wrong else { continue };
-        let help = match *name {
-            "replace" => "write `replace('old', 'new')`".to_owned(),
-            _ if wrong.contains("more") => format!("write them after its name: `{name}(…)`"),
-            _ => format!("write it with fewer, such as `{name}`"),
-        };
-        problems.mistake(path, format!("the {what} `{name}` {wrong}"), help);
+impl Checking<'_> {
+    /// Notes its mistakes. It uses `names`.
+    pub(super) fn check<'n>(mut self, names: impl Iterator<Item = &'n str>) {
+        let (source, scope) = (self.source, self.scope);
+        let Ok(parsed) = parse(source, "", minijinja::syntax::SyntaxConfig::default()) else { return };
+        let mut calls = Calls::default();
+        calls.statement(&parsed);
+        // A function is a name too, and is checked below.
+        let is_own = |name: &str| calls.set.contains(name.split('.').next().unwrap_or_default());
+        for name in names.filter(|name| !calls.functions.contains(name) && !is_own(name)) {
+            match scope.follow(name) {
+                Err(unknown) => {
+                    let is_top = scope.get(name.split('.').next().unwrap_or_default()).is_none();
+                    let in_brackets = calls.paths.iter().find(|parts| parts.first().is_some_and(|first| first == name));
+                    let whole = in_brackets.map_or_else(|| name.to_owned(), |parts| parts.join("."));
+                    let meant = mistakes::instead(&whole, scope).filter(|_| is_top);
+                    let help = meant.map_or(unknown.help, |meant| format!("write `{{{{ {meant} }}}}`"));
+                    self.mistake(unknown.message, help);
+                }
+                Ok(_) => self.check_open(name),
+            }
+        }
+        let is_local = |name: &str| calls.set.contains(name) || calls.local.contains(name) || name == LOOP;
+        for parts in calls.paths.iter().filter(|parts| !parts.first().is_some_and(|first| is_local(first))) {
+            if let Err(unknown) = scope.follow_parts(parts.iter().map(String::as_str)) {
+                // The top-level name has been checked above.
+                if parts.first().is_some_and(|first| scope.get(first).is_some()) {
+                    self.mistake(unknown.message, unknown.help);
+                }
+            }
+        }
+        if let Some((written, help)) = mistakes::shell_variable(source, scope) {
+            self.problems.warning(self.path, format!("`{written}` is plain text here"), help);
+        }
+        self.check_arguments(&calls.called);
+        for name in calls.filters.iter().filter(|name| !FILTERS.contains(name)) {
+            self.mistake(format!("there is no filter `{name}`"), advice(name, FILTERS));
+        }
+        for name in calls.tests.iter().filter(|name| name.chars().all(char::is_alphanumeric) && !TESTS.contains(name)) {
+            self.mistake(format!("there is no test `{name}`"), advice(name, TESTS));
+        }
+        for name in calls.functions.iter().filter(|name| !FUNCTIONS.contains(name) && **name != LOOP) {
+            self.mistake(format!("there is no function `{name}`"), instead_of_call(name, FUNCTIONS));
+        }
+        for name in calls.methods {
+            self.mistake(format!("values have no method `{name}`"), instead_of_call(name, &[]));
+        }
     }
-}
 
-/// Warns of a dotted name that is taken for a key of the items, and is nearly one of the names that are surely known.
-fn check_open(dotted: &str, scope: &NameScope, path: &Path, problems: &mut Problems) {
-    let Some((name, _)) = dotted.split_once('.') else { return };
-    if scope.is_open()
-        && !scope.has(name)
-        && let Some(meant) = scope.near(name)
-    {
-        problems.warning(path, format!("`{name}` is taken for a key of the items"), format!("did you mean `{meant}`?"));
+    /// Notes the filters and tests that are called with too few or too many arguments.
+    fn check_arguments(&mut self, called: &[(Callable, &str, Vec<Argument>)]) {
+        for (callable, name, passed) in called {
+            let (what, wrong) = match callable {
+                Callable::Filter => ("filter", arguments::of_filter(environment(self.place), name, passed)),
+                Callable::Test => ("test", arguments::of_test(environment(self.place), name, passed)),
+            };
+            let Some(wrong) = wrong else { continue };
+            let help = match *name {
+                "replace" => "write `replace('old', 'new')`".to_owned(),
+                _ if wrong.contains("more") => format!("write them after its name: `{name}(…)`"),
+                _ => format!("write it with fewer, such as `{name}`"),
+            };
+            self.mistake(format!("the {what} `{name}` {wrong}"), help);
+        }
+    }
+
+    /// Warns of a dotted name that is taken for a key of the items, and is nearly one of the names that are surely known.
+    fn check_open(&mut self, dotted: &str) {
+        let scope = self.scope;
+        let Some((name, _)) = dotted.split_once('.') else { return };
+        if scope.is_open()
+            && !scope.has(name)
+            && let Some(meant) = scope.near(name)
+        {
+            self.problems.warning(
+                self.path,
+                format!("`{name}` is taken for a key of the items"),
+                format!("did you mean `{meant}`?"),
+            );
+        }
+    }
+
+    fn mistake(&mut self, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.mistake(self.path, message, help);
     }
 }
 

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-pub use self::error::DockerConfigError;
+pub use self::error::{DockerConfigError, UnreadableEntry};
+use self::error::{EntryError, FormError};
 use super::RegistryCredential;
 use crate::reference::registry_key;
 use domain::{file, secret::Secret};
@@ -32,7 +33,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[serde(try_from = "Value")]
 pub struct DockerConfig {
     /// The entries, or why one cannot be read.
-    auths: BTreeMap<String, Result<Entry, String>>,
+    auths: BTreeMap<String, Result<Entry, EntryError>>,
     cred_helpers: BTreeMap<String, String>,
     creds_store: Option<String>,
 }
@@ -54,12 +55,12 @@ impl std::fmt::Debug for Entry {
 
 impl Entry {
     /// Reads an entry. The error quotes nothing of it.
-    fn read(value: Value) -> Result<Self, String> {
-        let mut fields = object(value).ok_or("it is not an object")?;
-        let mut text = |name: &str| match fields.remove(name) {
+    fn read(value: Value) -> Result<Self, EntryError> {
+        let mut fields = object(value).ok_or(EntryError::NotObject)?;
+        let mut text = |name: &'static str| match fields.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Some(_) => Err(format!("its `{name}` is not text")),
+            Some(_) => Err(EntryError::NotText(name)),
         };
         Ok(Self {
             auth: text("auth")?.map(Secret::from),
@@ -74,7 +75,7 @@ impl Entry {
     }
 
     /// The credential. `None` in a blank entry. The error quotes nothing of it.
-    fn credential(&self) -> Result<Option<RegistryCredential>, String> {
+    fn credential(&self) -> Result<Option<RegistryCredential>, EntryError> {
         if let Some(token) = &self.identitytoken {
             return Ok(Some(RegistryCredential::Identity(token.clone())));
         }
@@ -88,10 +89,8 @@ impl Entry {
         // Go skips line ends, and both programs trim the ends.
         let encoded: Zeroizing<String> = encoded.expose().trim().replace(['\r', '\n'], "").into();
         let decoded = BASE64.decode(encoded.as_bytes()).map(Zeroizing::new).ok();
-        let (username, password) = decoded
-            .as_ref()
-            .and_then(|bytes| str::from_utf8(bytes).ok()?.split_once(':'))
-            .ok_or("its `auth` is not base64 of `user:password`")?;
+        let (username, password) =
+            decoded.as_ref().and_then(|bytes| str::from_utf8(bytes).ok()?.split_once(':')).ok_or(EntryError::Auth)?;
         // Docker pads passwords with zero bytes.
         let password = Secret::from(password.trim_matches('\0').to_owned());
         Ok(Some(RegistryCredential::Password { username: username.to_owned(), password }))
@@ -110,14 +109,14 @@ fn object(value: Value) -> Option<Map<String, Value>> {
 }
 
 impl TryFrom<Value> for DockerConfig {
-    type Error = String;
+    type Error = FormError;
 
-    fn try_from(value: Value) -> Result<Self, String> {
-        let mut fields = object(value).ok_or("it is not an object")?;
-        let mut map = |name: &str| match fields.remove(name) {
+    fn try_from(value: Value) -> Result<Self, FormError> {
+        let mut fields = object(value).ok_or(FormError::NotObject)?;
+        let mut map = |name: &'static str| match fields.remove(name) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(entries)) => Ok(entries),
-            Some(_) => Err(format!("`{name}` is not an object")),
+            Some(_) => Err(FormError::NoMap(name)),
         };
         let (auths, helpers) = (map("auths")?, map("credhelpers")?);
         let mut auths: BTreeMap<_, _> = auths.into_iter().map(|(key, entry)| (key, Entry::read(entry))).collect();
@@ -126,13 +125,13 @@ impl TryFrom<Value> for DockerConfig {
             match helper {
                 Value::String(name) => _ = cred_helpers.insert(key, name),
                 Value::Null => {}
-                _ => _ = auths.insert(key, Err("its helper in `credHelpers` is not text".to_owned())),
+                _ => _ = auths.insert(key, Err(EntryError::Helper)),
             }
         }
         let creds_store = match fields.remove("credsstore") {
             None | Some(Value::Null) => None,
             Some(Value::String(name)) => Some(name),
-            Some(_) => return Err("`credsStore` is not text".to_owned()),
+            Some(_) => return Err(FormError::CredsStore),
         };
         Ok(Self { auths, cred_helpers, creds_store })
     }
@@ -193,14 +192,14 @@ impl DockerConfig {
     ///
     /// # Errors
     /// When its entry cannot be read.
-    pub fn find(&self, registry: &str, repository: &str) -> Result<Option<RegistryCredential>, String> {
+    pub fn find(&self, registry: &str, repository: &str) -> Result<Option<RegistryCredential>, UnreadableEntry> {
         let Some((key, entry)) = self.entry(registry, repository) else { return Ok(None) };
         let credential = entry.as_ref().map_err(Clone::clone).and_then(Entry::credential);
-        credential.map_err(|why| format!("the entry `{}`: {why}", key.escape_debug()))
+        credential.map_err(|cause| UnreadableEntry { key: key.to_owned(), cause })
     }
 
     /// The entries that cannot be read, and why.
-    pub fn unreadable(&self) -> impl Iterator<Item = (&str, String)> {
+    pub fn unreadable(&self) -> impl Iterator<Item = (&str, EntryError)> {
         self.auths.iter().filter_map(|(key, entry)| {
             let credential = entry.as_ref().map_err(Clone::clone).and_then(Entry::credential);
             Some((key.as_str(), credential.err()?))
@@ -208,13 +207,13 @@ impl DockerConfig {
     }
 
     /// The entries that are not blank.
-    fn filled(&self) -> impl Iterator<Item = (&str, &Result<Entry, String>)> {
+    fn filled(&self) -> impl Iterator<Item = (&str, &Result<Entry, EntryError>)> {
         let all = self.auths.iter().map(|(key, entry)| (key.as_str(), entry));
         all.filter(|(_, entry)| !entry.as_ref().is_ok_and(Entry::is_blank))
     }
 
     /// The best entry: the longest path wins, then a host without a pattern, then the longest host.
-    fn entry(&self, registry: &str, repository: &str) -> Option<(&str, &Result<Entry, String>)> {
+    fn entry(&self, registry: &str, repository: &str) -> Option<(&str, &Result<Entry, EntryError>)> {
         let fits = self.filled().filter_map(|(key, entry)| {
             let pattern = Pattern::of(key);
             pattern.covers(registry, repository).then_some((pattern.rank(), key, entry))
@@ -341,7 +340,7 @@ mod tests {
             ("e.example", "org/x", "base64"),
             ("f.example", "x", "not text"),
         ] {
-            let error = config.find(registry, repository).unwrap_err();
+            let error = config.find(registry, repository).unwrap_err().to_string();
             assert!(error.contains(says) && error.contains(registry), "{error}");
             assert!(config.has_entry(registry));
         }

@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Registries, Shared};
-use crate::{
-    config::{Means, RegistryConfig},
-    reference::registry_key,
-};
+use super::{Registries, RegistriesMeans, Shared};
+use crate::{config::RegistryConfig, reference::registry_key};
 use domain::{
     error::BackendError,
     problem::{Path, Problems},
+    section::Section,
 };
 use outbound::Identity;
 
@@ -24,10 +22,10 @@ impl Registries {
         let mut by_identity = shared.by_identity.lock();
         let new = || {
             let Shared { base, outbound, launchers, clock, .. } = &**shared;
-            let means = Means { base, outbound, launchers, of_route: Some(identity) };
+            let means = RegistriesMeans { outbound, launchers, clock };
             // The problems are those of the registries without it.
-            let (path, problems) = (Path::root(), &mut Problems::default());
-            Self::new(&shared.configs, means, (outbound, Arc::clone(clock)), &path, problems)
+            let mut problems = Problems::default();
+            Self::new(&shared.configs, means, Some(identity), &mut Section::new(base, Path::root(), &mut problems))
         };
         by_identity.entry(name.to_owned()).or_insert_with(new).clone()
     }

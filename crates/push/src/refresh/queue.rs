@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_tried_again_with_longer_pauses_and_then_given_up() {
+    fn a_failure_is_tried_again_with_longer_pauses_and_then_dropped() {
         let (mut queue, mut now, name) = (RefreshQueue::default(), Instant::now(), Arc::from("a"));
         let began = now;
         queue.want(&name, 1, now);

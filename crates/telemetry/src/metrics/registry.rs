@@ -28,6 +28,8 @@ pub(super) struct MetricRegistry {
 pub(super) struct MadeMetric {
     pub(super) description: prometheus::core::Desc,
     pub(super) kind: prometheus::proto::MetricType,
+    /// The values of its last label, if the help text explains them.
+    pub(super) values: Vec<&'static str>,
 }
 
 impl MetricRegistry {
@@ -55,8 +57,11 @@ impl MetricRegistry {
         values: &[Meaning],
     ) -> Made<IntCounterVec> {
         let label = labels.last().copied().unwrap_or_default();
-        let values: Vec<String> = values.iter().map(|(value, meaning)| format!("{value} ({meaning})")).collect();
-        self.counters(name, &format!("{help} The {label} is one of: {}.", values.join("; ")), labels)
+        let list: Vec<String> = values.iter().map(|(value, meaning)| format!("{value} ({meaning})")).collect();
+        let counters = self.counters(name, &format!("{help} The {label} is one of: {}.", list.join("; ")), labels)?;
+        #[cfg(test)]
+        self.made.last_mut().iter_mut().for_each(|made| made.values = values.iter().map(|(value, _)| *value).collect());
+        Ok(counters)
     }
 
     /// A gauge without labels, at zero.
@@ -82,7 +87,8 @@ impl MetricRegistry {
     fn register<C: Collector + Clone + 'static>(&mut self, collector: C) -> Made<C> {
         #[cfg(test)]
         for (description, family) in collector.desc().into_iter().zip(collector.collect()) {
-            self.made.push(MadeMetric { description: description.clone(), kind: family.get_field_type() });
+            let (description, kind) = (description.clone(), family.get_field_type());
+            self.made.push(MadeMetric { description, kind, values: Vec::new() });
         }
         self.registry.register(Box::new(collector.clone()))?;
         Ok(collector)

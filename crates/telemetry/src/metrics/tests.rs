@@ -1,5 +1,7 @@
 //! Each metric has a name by Prometheus' rules, a help text in plain English, and a place in the documentation.
 
+mod labels;
+
 use std::{collections::BTreeSet, path::Path};
 
 use prometheus::proto::MetricType;

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{extract::Query, http::Uri};
+use axum::extract::Query;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::off_thread;
+use super::{OperatorRequest, off_thread};
 use crate::{
     app::App,
     http::server::error::{ApiError, Code},
@@ -38,14 +38,13 @@ struct DecideQuery {
 pub(super) async fn decide(
     app: Arc<App>,
     id: &str,
-    uri: &Uri,
-    body: &[u8],
     decision: Decision,
-    by: Operator,
+    request: OperatorRequest,
 ) -> Result<Value, ApiError> {
+    let OperatorRequest { uri, body, by, .. } = request;
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
-    let Query(query) = Query::<DecideQuery>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
-    let by = Operator { reason: reason(body)?, ..by };
+    let Query(query) = Query::<DecideQuery>::try_from_uri(&uri).map_err(|error| invalid(error.body_text()))?;
+    let by = Operator { reason: reason(&body)?, ..by };
     let done = record(app, id, query.fingerprint.as_deref(), decision, &by).await?;
     Ok(json!({ "id": done.id, "isHeld": done.is_held, "message": done.message }))
 }

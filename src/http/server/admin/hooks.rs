@@ -20,7 +20,8 @@ pub(super) async fn concerns(app: Arc<App>, name: &str, headers: &HeaderMap, bod
     let setup = app.setup();
     let hook = setup.hooks.by_name(name);
     let hook = hook.ok_or_else(|| ApiError::new(Code::NotFound, "there is no hook of this name"))?;
-    let delivery = hook.read(headers, body).await.map_err(|why| ApiError::new(Code::InvalidRequest, why))?;
+    let delivery = hook.read(headers, body).await;
+    let delivery = delivery.map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
     let to_json = json!(delivery.subjects);
     let mut subjects = Subjects::default();
     delivery.subjects.into_iter().for_each(|subject| subjects.add(subject));

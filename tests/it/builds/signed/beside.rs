@@ -117,7 +117,7 @@ async fn a_document_that_cannot_be_read_is_a_gap() {
 
 /// A mirror may lack what was signed later. It is never asked about signatures.
 #[tokio::test]
-async fn a_mirror_is_not_asked_about_signatures() {
+async fn a_mirror_is_not_queried_for_signatures() {
     let (fake, key) = (Fake::start().await, Key::new());
     build(&fake, &key, 'a');
     let mirrored = Fake::start().await;

@@ -29,7 +29,7 @@ impl ForgeApi {
         let context = building.context;
         let base = building.key("api").note(base_url(api));
         let (keys, is_plain) = (TlsKeys { ca, ..TlsKeys::default() }, api.starts_with("http://"));
-        let client = keys.client(is_plain, context.outbound, context.base, &building.path, building.problems);
+        let client = keys.client(is_plain, context.outbound, &mut building.section());
         let base = base?;
         context.outbound.name_destination(Some(&base));
         Some(Self { base, client: client? })

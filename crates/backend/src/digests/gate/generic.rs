@@ -18,7 +18,7 @@ use crate::{
     Building,
     credential::{self, Credential},
     digests::commit::Commit,
-    mapping,
+    mapping::{self, Inputs},
     request::{Method, Parts, Request, headers_of},
 };
 use domain::{
@@ -143,7 +143,7 @@ impl Generic {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let client = keys.client(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
+        let client = keys.client(config.url.starts_with("http://"), context.outbound, &mut building.section());
         let fixed = request.as_ref().and_then(Request::fixed_destination);
         let mut at = building.key("credential");
         let credential = config.credential.as_ref();
@@ -271,7 +271,7 @@ impl Generic {
         }
         variables = variables.value("params", Value::Object((**parameters).clone()));
         let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
-        let verdict = mapping::evaluate(&self.evaluator, verdict, variables, load, deadline, invalid);
+        let verdict = mapping::evaluate(&self.evaluator, verdict, Inputs { variables, load }, deadline, invalid);
         state_of(verdict.await?, &reply)
     }
 }

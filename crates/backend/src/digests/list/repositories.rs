@@ -40,26 +40,26 @@ pub(super) struct Repositories {
     missing: MissingRepository,
 }
 
-/// A repository or a pattern in which no parameter stands.
-#[derive(Debug)]
-pub(super) struct FixedRepository {
-    /// The registry's host.
-    pub registry: String,
-    /// The name or the pattern within it.
-    pub name: String,
-    /// Whether it is a pattern.
-    pub is_pattern: bool,
-}
-
-/// A repository whose tags are wanted.
+/// A repository of a list, or a pattern for some.
 #[derive(Debug, Clone)]
 pub(super) struct ListedRepository {
     /// The registry's host.
     pub registry: String,
-    /// The name within it.
+    /// The name or the pattern within it.
     pub name: String,
-    /// Whether only the catalogue names it. The catalogue may be out of date.
-    is_from_catalogue: bool,
+    /// What names it.
+    pub named_by: NamedBy,
+}
+
+/// What names a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NamedBy {
+    /// The configuration, by its name.
+    Configuration,
+    /// Only the catalogue, which may be out of date.
+    Catalogue,
+    /// Nothing: it is a pattern for names of the catalogue.
+    Pattern,
 }
 
 impl Repositories {
@@ -88,7 +88,7 @@ impl Repositories {
     ) -> Result<Vec<ListedRepository>, BackendError> {
         let context = Context::of_input(query, evaluator);
         let invalid = |error: RepositoryError| BackendError::invalid_input(format!("repositories: {error}"));
-        let mut all = IndexMap::<(String, String), bool>::new();
+        let mut all = IndexMap::<(String, String), NamedBy>::new();
         for template in &self.templates {
             let text = context.render(template).await;
             let text =
@@ -97,35 +97,30 @@ impl Repositories {
             let (registry, name) = full(&text);
             if is_pattern(&name) {
                 for name in self.fitting(registry, &name, query, registries).await? {
-                    all.entry((registry.to_owned(), name)).or_insert(true);
+                    all.entry((registry.to_owned(), name)).or_insert(NamedBy::Catalogue);
                 }
             } else {
-                all.insert((registry.to_owned(), name), false);
+                all.insert((registry.to_owned(), name), NamedBy::Configuration);
             }
         }
-        Ok(all
-            .into_iter()
-            .map(|((registry, name), is_from_catalogue)| ListedRepository { registry, name, is_from_catalogue })
-            .collect())
+        Ok(all.into_iter().map(|((registry, name), named_by)| ListedRepository { registry, name, named_by }).collect())
     }
 
-    /// In words, that `registry` has no repository `name`.
+    /// In words, that there is no `repository`.
     ///
     /// # Errors
     /// When a missing repository is an error.
-    pub(super) fn accepts(&self, registry: &str, name: &str, missing: Missing) -> Result<String, BackendError> {
-        let text = format!("answers {}", missing.as_str());
-        let repository =
-            ListedRepository { registry: registry.to_owned(), name: name.to_owned(), is_from_catalogue: false };
-        self.miss(&repository, missing).map(|_| text)
+    pub(super) fn accepts(&self, repository: &ListedRepository, missing: Missing) -> Result<String, BackendError> {
+        self.miss(repository, missing).map(|_| format!("answers {}", missing.as_str()))
     }
 
     /// Those in which no parameter stands.
-    pub(super) fn fixed(&self) -> impl Iterator<Item = FixedRepository> {
+    pub(super) fn fixed(&self) -> impl Iterator<Item = ListedRepository> {
         let fixed = self.templates.iter().filter(|template| template.fixed_prefix() == template.source());
         fixed.map(|template| {
             let (registry, name) = full(template.source());
-            FixedRepository { registry: registry.to_owned(), is_pattern: is_pattern(&name), name }
+            let named_by = if is_pattern(&name) { NamedBy::Pattern } else { NamedBy::Configuration };
+            ListedRepository { registry: registry.to_owned(), name, named_by }
         })
     }
 
@@ -165,7 +160,7 @@ impl Repositories {
     /// # Errors
     /// When a missing repository is an error.
     pub(super) fn miss(&self, repository: &ListedRepository, missing: Missing) -> Result<Vec<String>, BackendError> {
-        if repository.is_from_catalogue || self.missing == MissingRepository::Absent {
+        if repository.named_by == NamedBy::Catalogue || self.missing == MissingRepository::Absent {
             return Ok(Vec::new());
         }
         Err(unclear(&format!("the tags of {repository}"), missing.as_str()))

@@ -228,7 +228,7 @@ fn the_last_build_is_served_again_and_again() {
 }
 
 #[test]
-fn a_tag_that_has_been_missing_for_long_is_asked_for_less_often() {
+fn a_tag_that_has_been_missing_for_long_is_queried_less_often() {
     let note = |since: u64| Before { own: BackendNote::of(&json!({"missingSince": since})), lineage: None };
     for (since, seconds) in [(NOW.0, 15), (NOW.0 - 60_000, 30), (NOW.0 - 600_000, 120), (NOW.0 + 1, 15)] {
         let missing = vec![lacking("front", ImageState::Missing)];

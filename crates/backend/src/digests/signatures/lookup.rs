@@ -196,9 +196,10 @@ mod tests {
         error::ErrorKind,
         file::base_dir::BaseDir,
         problem::{Path, Problems},
+        section::Section,
     };
     use launcher::Launchers;
-    use oci::Registries;
+    use oci::{Registries, RegistriesMeans};
     use outbound::Outbound;
     use signature::{Form, Policy};
 
@@ -212,15 +213,9 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        let registries = Registries::build(
-            &BTreeMap::new(),
-            &base,
-            &outbound,
-            &launchers,
-            Arc::clone(&clock),
-            &Path::root(),
-            &mut problems,
-        );
+        let means = RegistriesMeans { outbound: &outbound, launchers: &launchers, clock: &clock };
+        let mut section = Section::new(&base, Path::root(), &mut problems);
+        let registries = Registries::build(&BTreeMap::new(), means, &mut section);
         let memory = Memory::new(&clock);
         Signatures { policy: Arc::new(policy), commit: None, proves_commits: false, registries, memory }
     }

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use crate::guard::{
-    Baseline, Guard, Identities, Standing, Verdict,
+    Baseline, Guard, GuardVerdict, Identities, Standing,
     held_answers::*,
     rules::tests::{guard, sets},
 };
@@ -43,10 +43,11 @@ impl Checker {
             is_new: false,
             is_current: true,
             began: Timestamp((self.seconds.get() - self.took.get()) * 1000),
+            now: self.now(),
         };
-        let (now, before) = (self.now(), self.held_answers.get(&LINEAGE, self.now()));
-        let check = self.guard.check(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
-        if let Verdict::Held(held) = check {
+        let before = self.held_answers.get(&LINEAGE, self.now());
+        let check = self.guard.check(of, Some(&self.baseline), Vec::new, before.as_ref(), new).unwrap();
+        if let GuardVerdict::Held(held) = check {
             self.held_answers.hold((*held).clone());
             return Some(held.agreed);
         }

@@ -13,7 +13,49 @@ pub enum DockerConfigError {
     Syntax(usize),
     /// A field has another form.
     #[error("not a Docker config.json: {0}")]
-    Form(String),
+    Form(#[source] FormError),
+}
+
+/// Why JSON is not a Docker `config.json`.
+#[derive(Debug, thiserror::Error)]
+pub enum FormError {
+    /// It is not an object.
+    #[error("it is not an object")]
+    NotObject,
+    /// A field is not an object.
+    #[error("`{0}` is not an object")]
+    NoMap(&'static str),
+    /// The store's name is not text.
+    #[error("`credsStore` is not text")]
+    CredsStore,
+}
+
+/// An entry that cannot be read. It concerns its own registry only.
+#[derive(Debug, thiserror::Error)]
+#[error("the entry `{}`: {cause}", .key.escape_debug())]
+pub struct UnreadableEntry {
+    /// Its key.
+    pub(super) key: String,
+    /// What is wrong with it.
+    #[source]
+    pub(super) cause: EntryError,
+}
+
+/// What is wrong with an entry. It quotes nothing of it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EntryError {
+    /// It is not an object.
+    #[error("it is not an object")]
+    NotObject,
+    /// A field is not text.
+    #[error("its `{0}` is not text")]
+    NotText(&'static str),
+    /// It is not a user and a password.
+    #[error("its `auth` is not base64 of `user:password`")]
+    Auth,
+    /// Its helper has no name.
+    #[error("its helper in `credHelpers` is not text")]
+    Helper,
 }
 
 impl From<DockerConfigError> for String {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_comes_back() {
+    fn an_unauthenticated_operator_signs_in_and_comes_back_to_the_page() {
         let path = |uri: &str| path_back_to(&http::Request::get(uri).body(()).unwrap().into_parts().0);
         assert_eq!(path("/"), "/login");
         assert_eq!(path("/held?page=2&x=%26"), "/login?to=%2Fheld%3Fpage%3D2%26x%3D%2526");

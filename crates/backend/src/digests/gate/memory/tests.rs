@@ -199,7 +199,7 @@ async fn what_began_before_all_was_forgotten_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_began_before_somebody_asked_anew_is_not_remembered() {
+async fn a_query_that_began_before_a_recheck_is_not_remembered() {
     let context = GateContext::new(Duration::from_secs(1));
     context.says(Some(CiState::Failed));
     let slow = context.asks(PATIENT);
