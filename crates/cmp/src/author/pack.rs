@@ -19,6 +19,12 @@ const SHORT: usize = 100;
 /// The largest file whose size fits a block: eleven octal digits.
 const LARGEST: u64 = 0o77_777_777_777;
 
+/// Kinds of entries.
+const FILE: u8 = b'0';
+const LINK: u8 = b'2';
+const FOLDER: u8 = b'5';
+const PAX: u8 = b'x';
+
 /// Why a folder is not packed.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {cause}", .path.display())]
@@ -41,9 +47,10 @@ pub(crate) fn pack(folder: &Path) -> Result<Vec<u8>, PackError> {
         let data = path.symlink_metadata().map_err(failed)?;
         let name = relative.as_os_str().as_bytes();
         let (mode, kind) = (data.permissions().mode() & 0o777, data.file_type());
+        let header = |kind| Header { name, kind, mode, size: 0, link: b"" };
         if kind.is_dir() {
             if !name.is_empty() {
-                entry(&mut gzip, name, b'5', mode, 0, b"").map_err(failed)?;
+                header(FOLDER).write(&mut gzip).map_err(failed)?;
             }
             let names: io::Result<Vec<_>> =
                 fs::read_dir(&path).and_then(|all| all.map(|one| Ok(one?.file_name())).collect());
@@ -52,9 +59,10 @@ pub(crate) fn pack(folder: &Path) -> Result<Vec<u8>, PackError> {
             left.extend(names.into_iter().map(|name| relative.join(name)));
         } else if kind.is_symlink() {
             let target = path.read_link().map_err(failed)?;
-            entry(&mut gzip, name, b'2', mode, 0, target.as_os_str().as_bytes()).map_err(failed)?;
+            let link = target.as_os_str().as_bytes();
+            Header { link, ..header(LINK) }.write(&mut gzip).map_err(failed)?;
         } else if !(kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device()) {
-            file(&mut gzip, name, mode, &path, data.len()).map_err(failed)?;
+            file(&mut gzip, &path, &Header { size: data.len(), ..header(FILE) }).map_err(failed)?;
         }
     }
     let failed = |cause| PackError { path: folder.to_owned(), cause };
@@ -62,13 +70,13 @@ pub(crate) fn pack(folder: &Path) -> Result<Vec<u8>, PackError> {
     gzip.finish().map_err(failed)
 }
 
-fn file(to: &mut impl Write, name: &[u8], mode: u32, path: &Path, size: u64) -> io::Result<()> {
+fn file(to: &mut impl Write, path: &Path, header: &Header<'_>) -> io::Result<()> {
     let from = File::open(path)?;
-    entry(to, name, b'0', mode, size, b"")?;
-    if io::copy(&mut from.take(size), to)? < size {
+    header.write(to)?;
+    if io::copy(&mut from.take(header.size), to)? < header.size {
         return Err(io::Error::other("it became shorter meanwhile"));
     }
-    pad(to, size)
+    pad(to, header.size)
 }
 
 fn pad(to: &mut impl Write, size: u64) -> io::Result<()> {
@@ -76,23 +84,55 @@ fn pad(to: &mut impl Write, size: u64) -> io::Result<()> {
     io::copy(&mut io::repeat(0).take(missing), to).map(drop)
 }
 
-/// Writes an entry without its content, and PAX records for what does not fit.
-fn entry(to: &mut impl Write, name: &[u8], kind: u8, mode: u32, size: u64, link: &[u8]) -> io::Result<()> {
-    let is_long = |text: &[u8]| text.len() > SHORT;
-    let mut records = Vec::new();
-    for (key, text) in [("path", name), ("linkpath", link)].into_iter().filter(|(_, text)| is_long(text)) {
-        records.extend(record(key, text));
+/// What stands before the content of an entry.
+struct Header<'a> {
+    name: &'a [u8],
+    /// The kind (`typeflag`).
+    kind: u8,
+    mode: u32,
+    size: u64,
+    /// The target of a link.
+    link: &'a [u8],
+}
+
+impl Header<'_> {
+    /// Writes it, and before it PAX records for what does not fit.
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let is_long = |text: &[u8]| text.len() > SHORT;
+        let mut records = Vec::new();
+        for (key, text) in [("path", self.name), ("linkpath", self.link)].into_iter().filter(|(_, text)| is_long(text))
+        {
+            records.extend(record(key, text));
+        }
+        if self.size > LARGEST {
+            records.extend(record("size", self.size.to_string().as_bytes()));
+        }
+        if !records.is_empty() {
+            let size = records.len() as u64;
+            let before = Header { name: b"PaxHeaders.0/x", kind: PAX, mode: 0o644, size, link: b"" };
+            to.write_all(&before.block())?;
+            to.write_all(&records)?;
+            pad(to, size)?;
+        }
+        to.write_all(&self.block())
     }
-    if size > LARGEST {
-        records.extend(record("size", size.to_string().as_bytes()));
+
+    /// The block, with as much of each field as fits.
+    fn block(&self) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &self.name[..self.name.len().min(SHORT)]);
+        put(100, format!("{:07o}", self.mode).as_bytes());
+        put(124, format!("{:011o}", self.size.min(LARGEST)).as_bytes());
+        put(136, b"00000000000");
+        put(148, b"        ");
+        put(156, &[self.kind]);
+        put(157, &self.link[..self.link.len().min(SHORT)]);
+        put(257, b"ustar\x0000");
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        block
     }
-    if !records.is_empty() {
-        let length = records.len() as u64;
-        to.write_all(&block(b"PaxHeaders.0/x", b'x', 0o644, length, b""))?;
-        to.write_all(&records)?;
-        pad(to, length)?;
-    }
-    to.write_all(&block(&name[..name.len().min(SHORT)], kind, mode, size.min(LARGEST), &link[..link.len().min(SHORT)]))
 }
 
 /// `length key=value\n`, where the length counts itself.
@@ -103,20 +143,4 @@ fn record(key: &str, value: &[u8]) -> Vec<u8> {
         length = rest + length.to_string().len();
     }
     [length.to_string().as_bytes(), b" ", key.as_bytes(), b"=", value, b"\n"].concat()
-}
-
-fn block(name: &[u8], kind: u8, mode: u32, size: u64, link: &[u8]) -> [u8; BLOCK] {
-    let mut block = [0; BLOCK];
-    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, name);
-    put(100, format!("{mode:07o}").as_bytes());
-    put(124, format!("{size:011o}").as_bytes());
-    put(136, b"00000000000");
-    put(148, b"        ");
-    put(156, &[kind]);
-    put(157, link);
-    put(257, b"ustar\x0000");
-    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-    block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-    block
 }
