@@ -51,6 +51,6 @@ pub enum Cause {
     Releases,
 }
 
-fn all_causes() -> Vec<Cause> {
+pub(crate) fn all_causes() -> Vec<Cause> {
     vec![Cause::Events, Cause::Renewals, Cause::Releases]
 }

@@ -3,20 +3,27 @@
 //!
 //! Start at [`Argocd`]; all modules add methods to it. `directory` lists the ApplicationSets whose plugin generator points at this gateway.
 //! `refresh` annotates them ([`Argocd::refresh`]). `event` writes Events ([`Argocd::record`]). `described` reads their Applications, for
-//! `diff` and for held answers ([`Argocd::describe`]). `config` has the keys of the configuration.
+//! `diff` and for held answers ([`Argocd::describe`]). `config` has the keys of the configuration. `api` is the way to the API server.
 
+mod api;
 mod config;
 mod described;
 mod directory;
 mod event;
 mod refresh;
 
-use std::{fmt, path::PathBuf, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use self::{
+    api::Api,
     config::{ArgocdConfig, Cause},
     described::Described,
     event::EventReason,
@@ -41,7 +48,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The ApplicationSets of Argo CD, and the API server that has them.
 pub struct Argocd {
-    api: ApiServer,
+    api: Arc<dyn Api>,
+    token_file: Option<PathBuf>,
     namespaces: Vec<String>,
     config_maps: Vec<String>,
     on: Vec<Cause>,
@@ -85,20 +93,28 @@ impl Argocd {
         }
         let access = ApiAccess { url: api, token: &config.token, ca: &config.ca, concurrency: AT_ONCE };
         let api = ApiServer::build(access, outbound, &mut Section::new(base, path, problems))?;
-        Some(Self {
+        let (namespaces, config_maps) = (config.namespaces.clone(), config.config_maps.clone());
+        let token_file = api.token_file();
+        Some(Self { token_file, on: config.on.clone(), ..Self::with_api(Arc::new(api), namespaces, config_maps) })
+    }
+
+    /// The ApplicationSets at `api`, in these namespaces and with these config maps, notified of all changes.
+    pub fn with_api(api: Arc<dyn Api>, namespaces: Vec<String>, config_maps: Vec<String>) -> Self {
+        Self {
             api,
-            namespaces: config.namespaces.clone(),
-            config_maps: config.config_maps.clone(),
-            on: config.on.clone(),
+            token_file: None,
+            namespaces,
+            config_maps,
+            on: config::all_causes(),
             directory: tokio::sync::Mutex::default(),
             recorded: Mutex::default(),
             written: AtomicU64::new(0),
-        })
+        }
     }
 
     /// The file with the token of the service account.
     pub fn token_file(&self) -> Option<PathBuf> {
-        self.api.token_file()
+        self.token_file.clone()
     }
 
     /// Whether ApplicationSets are notified of changes with this cause.

@@ -4,7 +4,7 @@
 mod late;
 mod queue;
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::{
@@ -124,22 +124,12 @@ impl Push {
                 });
             }
             let next = queue.next_at().unwrap_or_else(|| Instant::now() + AGAIN[2]);
+            // In a fixed order, so that a simulated history is the same each time. New events may come without an end, so they come late.
             tokio::select! {
+                biased;
                 () = &mut draining, if !is_draining => is_draining = true,
                 () = &mut closing => {
                     return self.leave_unfinished(queue, late, events).await;
-                }
-                Some(event) = events.recv() => {
-                    let (all, batch) = gather(event, &mut events).await;
-                    let (subjects, pushes) = sorted(all).await;
-                    let (subjects, found) = self.concerned(subjects, false).await;
-                    self.deliveries.concern(&batch.origins.numbers, found.len());
-                    late.add(&subjects, &batch, found.keys().copied());
-                    for (key, (question, others)) in found {
-                        let concern = Concern { batch: &batch, pushes: Some(&pushes), others };
-                        queue.concern(key, question, &concern, Instant::now());
-                    }
-                    self.finish(batch);
                 }
                 Some(Ok((key, rechecked, due))) = rechecks.join_next() => {
                     for batch in queue.ended(key, due, rechecked, Instant::now()) {
@@ -157,6 +147,18 @@ impl Push {
                     for batch in due.batches {
                         self.finish(batch);
                     }
+                }
+                Some(event) = events.recv() => {
+                    let (all, batch) = gather(event, &mut events).await;
+                    let (subjects, pushes) = sorted(all).await;
+                    let (subjects, found) = self.concerned(subjects, false).await;
+                    self.deliveries.concern(&batch.origins.numbers, found.len());
+                    late.add(&subjects, &batch, found.keys().copied());
+                    for (key, (question, others)) in found {
+                        let concern = Concern { batch: &batch, pushes: Some(&pushes), others };
+                        queue.concern(key, question, &concern, Instant::now());
+                    }
+                    self.finish(batch);
                 }
                 () = sleep_until(next), if rechecks.len() < AT_ONCE => {}
             }
@@ -206,16 +208,16 @@ impl Push {
         self: &Arc<Self>,
         subjects: Subjects,
         everywhere: bool,
-    ) -> (Subjects, HashMap<Key, (Question, Others)>) {
+    ) -> (Subjects, BTreeMap<Key, (Question, Others)>) {
         if subjects.len() == 0 {
             return Default::default();
         }
         let push = Arc::clone(self);
         let compare = move || {
             let found = push.engine.concerned(&push.current().routes, &subjects, everywhere);
-            (subjects, found)
+            (subjects, found.into_iter().collect())
         };
-        let (subjects, found) = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
+        let (subjects, found): (_, BTreeMap<_, _>) = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
         if !everywhere {
             self.metrics.hooks.concerned(found.len());
         }

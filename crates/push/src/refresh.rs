@@ -40,7 +40,7 @@ impl Push {
     /// for another attempt is left to other replicas.
     pub async fn follow_notices(self: &Arc<Self>) {
         let (mut notices, mut queue) = (self.follow_engine(), RefreshQueue::default());
-        let (mut concerned, mut refreshes) = (JoinSet::new(), JoinSet::new());
+        let (mut concerned, mut refreshes) = (JoinSet::<(Vec<_>, _)>::new(), JoinSet::new());
         let mut closing = std::pin::pin!(self.lifecycle.reached(Phase::Closing));
         let mut left = std::pin::pin!(self.left_refreshes(SeenNotes::new()));
         let (mut taken, mut until) = (TakenRefreshes::new(), None);
@@ -56,15 +56,13 @@ impl Push {
                 return self.leave_refreshes(queue, notices.len() + concerned.len()).await;
             }
             let next = queue.next_at().into_iter().chain(until).min().unwrap_or(now + IDLE);
+            // In a fixed order, so that a simulated history is the same each time. Notices may come without an end, so they come late.
             tokio::select! {
+                biased;
                 () = &mut closing, if until.is_none() => until = Some(Instant::now() + FINISHED_WITHIN),
                 (refreshes, seen) = &mut left, if until.is_none() => {
                     self.take_over(&mut queue, &mut taken, refreshes);
                     left.set(self.left_refreshes(seen));
-                }
-                Some(notice) = notices.recv(), if concerned.len() < AT_ONCE => {
-                    let push = Arc::clone(self);
-                    concerned.spawn(async move { push.concerned_sets(notice).await });
                 }
                 Some(Ok((names, change))) = concerned.join_next() => {
                     self.want(&mut queue, &names, change);
@@ -72,6 +70,10 @@ impl Push {
                 Some(Ok((result, name, refresh))) = refreshes.join_next() => {
                     let end = self.note_refresh(&mut queue, Arc::clone(&name), refresh, &result);
                     self.finish_taken(&mut taken, &name, end);
+                }
+                Some(notice) = notices.recv(), if concerned.len() < AT_ONCE => {
+                    let push = Arc::clone(self);
+                    concerned.spawn(async move { push.concerned_sets(notice).await });
                 }
                 () = sleep_until(next) => {}
             }

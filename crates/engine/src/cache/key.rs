@@ -14,7 +14,7 @@ use domain::{
 
 /// A question's identity. A cryptographic hash, since branch names come from anyone who may push. Its last 8 bytes are its route's
 /// [`RouteId`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key([u8; 32]);
 
 /// Which route a key belongs to: the beginning of the hash of the route's name.

@@ -1,6 +1,6 @@
 //! Which ApplicationSets were served another answer than the one that is stored now. They call again once they are notified.
 
-use std::{collections::HashMap, hash::BuildHasher as _, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, hash::BuildHasher as _, sync::Arc, time::Duration};
 
 use foldhash::quality::FixedState;
 use tokio::sync::mpsc::Receiver;
@@ -27,7 +27,7 @@ impl Engine {
 
     /// Writes the requesters since the last call, and the answers that they were served, to the file and for the other replicas.
     pub async fn publish_requesters(&self) {
-        let mut lists: HashMap<Key, Vec<(String, String)>> = HashMap::new();
+        let mut lists: BTreeMap<Key, Vec<(String, String)>> = BTreeMap::new();
         let now = self.clock.now();
         let changed = self.requesters.take_changed();
         for (key, Requester { name, at, served }) in &changed {

@@ -138,7 +138,7 @@ impl RefreshQueue {
 
     fn due(&self) -> Option<(&Arc<str>, &Refresh)> {
         let free = self.waiting.iter().filter(|(name, _)| !self.running.contains(*name));
-        free.min_by_key(|(_, refresh)| refresh.at)
+        free.min_by_key(|(name, refresh)| (refresh.at, Arc::clone(name)))
     }
 }
 
