@@ -15,7 +15,7 @@ mod sharded;
 pub mod shares;
 
 pub use answers::Answers;
-pub use disk::{Disk, Trouble, Unreadable};
+pub use disk::{Disk, Medium, Operation, Part, Place, Trouble, Unreadable};
 pub(crate) use entry::question_size;
 pub use entry::{Encoded, Entry, PackedQuestion};
 pub use evicted::EvictedKeys;

@@ -10,6 +10,7 @@ mod file;
 mod journal;
 mod kind;
 mod marks;
+mod medium;
 pub(crate) mod record;
 mod sizes;
 mod start;
@@ -34,7 +35,10 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 
-pub use crate::cache::disk::file::Trouble;
+pub use crate::cache::disk::{
+    file::Trouble,
+    medium::{Medium, Operation, Part, Place},
+};
 use crate::cache::{
     Entry, Key, Listed, RouteId, Usage,
     disk::{
@@ -105,7 +109,20 @@ impl Disk {
         metrics: DiskMetrics,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, Trouble> {
-        Self::run(start(path, clock, &metrics)?, max_bytes, metrics)
+        Self::open_at(&Place::of(path), max_bytes, metrics, clock)
+    }
+
+    /// The same at a place that may be on a simulated disk.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at(
+        place: &Place,
+        max_bytes: ByteSize,
+        metrics: DiskMetrics,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, Trouble> {
+        Self::run(start(place, clock, &metrics)?, max_bytes, metrics)
     }
 
     /// A store without a file.

@@ -12,20 +12,22 @@ use std::{
 use parking_lot::RwLock;
 use redb::{Database, DatabaseError, StorageError};
 
+use crate::cache::disk::medium::{Part, Place};
+
 /// How much of the file redb keeps in memory, in bytes; its default is 1 GiB. Frequent answers are in the gateway's own memory.
 const PAGES: usize = 16 * 1024 * 1024;
 
 /// A file that may have to be opened again.
 #[derive(Debug)]
 pub(super) struct File {
-    path: PathBuf,
+    place: Place,
     database: RwLock<Option<Database>>,
 }
 
 impl File {
-    /// The open `database` at `path`.
-    pub(super) fn new(path: &Path, database: Database) -> Self {
-        Self { path: path.to_owned(), database: RwLock::new(Some(database)) }
+    /// The open `database` at `place`.
+    pub(super) fn new(place: &Place, database: Database) -> Self {
+        Self { place: place.clone(), database: RwLock::new(Some(database)) }
     }
 
     /// Works with the file. redb may panic on a damaged page; the panic becomes an error.
@@ -53,13 +55,13 @@ impl File {
     pub(super) fn reopen(&self) -> Result<(), Trouble> {
         let mut database = self.database.write();
         *database = None;
-        *database = Some(open(&self.path)?);
+        *database = Some(open(&self.place)?);
         Ok(())
     }
 
     /// How large the file is, in bytes. 0 if that cannot be found out.
     pub(super) fn size(&self) -> u64 {
-        std::fs::metadata(&self.path).map_or(0, |found| found.len())
+        std::fs::metadata(&self.place.path).map_or(0, |found| found.len())
     }
 
     /// Makes the file as small as its content allows. No other thread can use it meanwhile.
@@ -74,7 +76,7 @@ impl File {
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         let database = Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
-        Self::new(Path::new(""), database)
+        Self::new(&Place::of(Path::new("")), database)
     }
 }
 
@@ -104,38 +106,43 @@ impl Trouble {
     }
 }
 
-/// Opens the existing file at `path`. An empty file counts as damaged.
-pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
-    let found = std::fs::metadata(path).map_err(|error| Trouble::Other(error.to_string()))?;
+/// Opens the existing file at `place`. An empty file counts as damaged.
+pub(super) fn open(place: &Place) -> Result<Database, Trouble> {
+    let found = std::fs::metadata(&place.path).map_err(|error| Trouble::Other(error.to_string()))?;
     if found.len() == 0 {
         return Err(Trouble::Damaged("it is empty".to_owned()));
     }
-    open_with(path, false)
+    open_with(place, &place.path, false)
 }
 
-/// Creates a new file at `path`, in place of an existing one. It is created under another name and renamed when it is whole, so
+/// Creates a new file at `place`, instead of an existing one. It is created under another name and renamed when it is whole, so
 /// that a process that is killed meanwhile leaves no file that seems damaged.
-pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
-    let new = replace(path);
+pub(super) fn make(place: &Place) -> Result<Database, Trouble> {
+    let (path, new) = (&place.path, replace(&place.path));
     let trouble = |error: std::io::Error| Trouble::Other(format!("a new file cannot be made: {error}"));
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(trouble(error)),
         _ => {}
     }
-    let database = open_with(&new, true)?;
+    let database = open_with(place, &new, true)?;
     std::fs::rename(&new, path).and_then(|()| sync_folder(path)).map_err(trouble)?;
     Ok(database)
 }
 
 /// Opens a file that only the gateway's user can read, because questions and answers are confidential.
-fn open_with(path: &Path, is_new: bool) -> Result<Database, Trouble> {
+fn open_with(place: &Place, path: &Path, is_new: bool) -> Result<Database, Trouble> {
     let open = || {
         let mut options = OpenOptions::new();
         let file = domain::file::open(path, options.read(true).write(true).create_new(is_new).mode(0o600));
         let file = file.map_err(|error| DatabaseError::Storage(StorageError::Io(error)))?;
-        Database::builder().set_cache_size(PAGES).create_file(file)
+        let mut builder = Database::builder();
+        builder.set_cache_size(PAGES);
+        if place.is_simulated() {
+            return builder.create_with_backend(place.handle(Part::Database, file));
+        }
+        builder.create_file(file)
     };
-    let opened = catch_unwind(open).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
+    let opened = catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
     opened.map_err(|error| match &error {
         DatabaseError::DatabaseAlreadyOpen => Trouble::Locked("another process holds it".to_owned()),
         DatabaseError::Storage(StorageError::Io(io))

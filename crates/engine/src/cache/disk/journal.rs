@@ -12,18 +12,18 @@
 //! process uses the file. Both segments are empty after an orderly end.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{OpenOptions, TryLockError},
     io::{self, Read},
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::Path,
+    os::unix::fs::OpenOptionsExt,
     sync::Arc,
 };
 
 use crate::cache::{
     Key,
     disk::{
-        file::{Trouble, beside},
+        file::Trouble,
         kind::{Change, RecordKind},
+        medium::{Handle, Part, Place},
         record,
     },
 };
@@ -41,7 +41,7 @@ const VERSION: u8 = 2;
 /// The two segments, and where the next frame goes.
 #[derive(Debug)]
 pub(super) struct Journal {
-    segments: Arc<[File; 2]>,
+    segments: Arc<[Handle; 2]>,
     active: usize,
     /// How long the active segment is, in bytes.
     length: u64,
@@ -66,20 +66,22 @@ pub(super) struct Recovered {
 }
 
 impl Journal {
-    /// Opens or creates the segments beside `path`, locks them, and reads them.
+    /// Opens or creates the segments beside `place`, locks them, and reads them.
     ///
     /// # Errors
     /// When another process uses them, or they cannot be read.
-    pub(super) fn open(path: &Path) -> Result<(Self, Recovered), Trouble> {
-        let segments = [open(&beside(path, ".journal"))?, open(&beside(path, ".journal-2"))?];
-        segments[0].try_lock().map_err(|error| match error {
+    pub(super) fn open(place: &Place) -> Result<(Self, Recovered), Trouble> {
+        let segments =
+            [open(&place.beside(".journal"), Part::Journal)?, open(&place.beside(".journal-2"), Part::SecondJournal)?];
+        segments[0].file().try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Trouble::Locked("another process uses its journal".to_owned()),
             TryLockError::Error(error) => Trouble::Other(format!("its journal cannot be locked: {error}")),
         })?;
         let mut recovered = Recovered::default();
-        for mut segment in &segments {
+        for segment in &segments {
             let mut bytes = Vec::new();
             segment
+                .file()
                 .read_to_end(&mut bytes)
                 .map_err(|error| Trouble::Other(format!("its journal cannot be read: {error}")))?;
             recovered.read(&bytes);
@@ -91,10 +93,11 @@ impl Journal {
     /// A journal in files without a name.
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
-        Self::of([tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()])
+        let place = Place::of(std::path::Path::new(""));
+        Self::of([Part::Journal, Part::SecondJournal].map(|part| place.handle(part, tempfile::tempfile().unwrap())))
     }
 
-    fn of(segments: [File; 2]) -> Self {
+    fn of(segments: [Handle; 2]) -> Self {
         Self { segments: Arc::new(segments), active: 0, length: 0, waiting: 0, bound: BOUND, frame: Vec::new() }
     }
 
@@ -104,7 +107,7 @@ impl Journal {
     }
 
     /// The segments, for emptying them without a lock on the journal.
-    pub(super) fn segments(&self) -> Arc<[File; 2]> {
+    pub(super) fn segments(&self) -> Arc<[Handle; 2]> {
         Arc::clone(&self.segments)
     }
 
@@ -138,7 +141,7 @@ impl Journal {
             self.length += self.frame.len() as u64;
         } else {
             // If this fails too, the next frame overwrites the partial one.
-            let _ = segment.set_len(self.length);
+            let _ = segment.truncate(self.length);
         }
         // A large answer must not keep its memory for good.
         self.frame.shrink_to(1 << 20);
@@ -163,7 +166,7 @@ impl Journal {
     /// When that cannot be written.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         self.length = 0;
-        self.segments.iter().try_for_each(|segment| segment.set_len(0))
+        self.segments.iter().try_for_each(|segment| segment.truncate(0))
     }
 }
 
@@ -195,10 +198,11 @@ impl Recovered {
     }
 }
 
-fn open(path: &Path) -> Result<File, Trouble> {
+fn open(place: &Place, part: Part) -> Result<Handle, Trouble> {
     let mut options = OpenOptions::new();
-    let file = domain::file::open(path, options.read(true).write(true).create(true).truncate(false).mode(0o600));
-    file.map_err(|error| Trouble::Other(format!("its journal cannot be opened: {error}")))
+    let file = domain::file::open(&place.path, options.read(true).write(true).create(true).truncate(false).mode(0o600));
+    let file = file.map_err(|error| Trouble::Other(format!("its journal cannot be opened: {error}")))?;
+    Ok(place.handle(part, file))
 }
 
 fn parse(header: &[u8; HEADER]) -> Option<(RecordKind, Key, u64, usize)> {

@@ -10,13 +10,13 @@
 //! counts as lost.
 
 mod form;
+mod merge;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fs::{File, OpenOptions},
+    fs::OpenOptions,
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
-    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -29,6 +29,7 @@ use crate::cache::{
         file::{replace, sync_folder},
         kind::RecordKind,
         marks::form::{EMPTY, HEADER, Header, Mark, SLOT, Scope},
+        medium::{Handle, Part, Place},
     },
 };
 use domain::clock::{Clock, Timestamp};
@@ -45,7 +46,7 @@ pub(super) struct Marks {
 }
 
 struct Inner {
-    file: Option<File>,
+    file: Option<Handle>,
     header: Header,
     /// The marks of each route, by the beginning of its id.
     routes: HashMap<[u8; 4], OfRoute>,
@@ -54,6 +55,8 @@ struct Inner {
     /// The latest stamp that was issued.
     last: u64,
     has_unsynced: bool,
+    /// Whether a mark could not be written. All of them are written again, as soon as that works.
+    is_behind: bool,
 }
 
 /// The marks of a route: where each is, and when its record was lost. They are identified by their scope, and by whether they are
@@ -70,12 +73,12 @@ pub(super) enum Absent {
 }
 
 impl Marks {
-    /// Reads the marks at `path`. New stamps will be later than `floor` and than all marks.
+    /// Reads the marks at `place`. New stamps will be later than `floor` and than all marks.
     ///
     /// # Errors
     /// When the file is there and cannot be read.
-    pub(super) fn read(path: &Path, clock: Arc<dyn Clock>, floor: u64) -> io::Result<Result<Self, Absent>> {
-        let file = match domain::file::open(path, OpenOptions::new().read(true).write(true)) {
+    pub(super) fn read(place: &Place, clock: Arc<dyn Clock>, floor: u64) -> io::Result<Result<Self, Absent>> {
+        let file = match domain::file::open(&place.path, OpenOptions::new().read(true).write(true)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(Absent::Missing)),
             file => file?,
         };
@@ -87,24 +90,25 @@ impl Marks {
         file.read_exact_at(&mut bytes, 0)?;
         let (header, slots) = bytes.split_at(HEADER);
         let Some(header) = Header::parse(header) else { return Ok(Err(Absent::Damaged)) };
-        let marks = Self::of(Some(file), clock, floor.max(header.everything), header);
+        let marks = Self::of(Some(place.handle(Part::Marks, file)), clock, floor.max(header.everything), header);
         marks.take_in(slots)?;
         Ok(Ok(marks))
     }
 
-    /// Creates the file at `path`, whole and on disk. It is unfinished, unless everything is lost.
+    /// Creates the file at `place`, whole and on disk. It is unfinished, unless everything is lost.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(super) fn make(path: &Path, clock: Arc<dyn Clock>, floor: u64, is_everything_lost: bool) -> io::Result<Self> {
+    pub(super) fn make(place: &Place, clock: Arc<dyn Clock>, floor: u64, is_everything_lost: bool) -> io::Result<Self> {
         let marks = Self::of(None, clock, floor, Header::default());
         let everything = if is_everything_lost { marks.next() } else { 0 };
         let header = Header { is_finished: is_everything_lost, everything };
         let mut bytes = header.bytes().to_vec();
         bytes.extend(EMPTY.repeat(usize::from(SLOTS)));
-        let new = replace(path);
+        let (path, new) = (&place.path, replace(&place.path));
         let _ = std::fs::remove_file(&new);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new)?;
+        let file = place.handle(Part::Marks, file);
         file.write_all_at(&bytes, 0)?;
         file.sync_all()?;
         std::fs::rename(&new, path)?;
@@ -123,10 +127,10 @@ impl Marks {
         Self::of(None, clock, 0, Header::default())
     }
 
-    fn of(file: Option<File>, clock: Arc<dyn Clock>, last: u64, header: Header) -> Self {
+    fn of(file: Option<Handle>, clock: Arc<dyn Clock>, last: u64, header: Header) -> Self {
         // The last one is taken first.
         let free = (0..SLOTS).rev().collect();
-        let inner = Inner { file, header, routes: HashMap::new(), free, last, has_unsynced: false };
+        let inner = Inner { file, header, routes: HashMap::new(), free, last, has_unsynced: false, is_behind: false };
         Self { clock, inner: Mutex::new(inner) }
     }
 
@@ -197,7 +201,7 @@ impl Marks {
     /// one may still be there.
     ///
     /// # Errors
-    /// When the mark cannot be written; it then holds until the process ends.
+    /// When the mark cannot be written; it then holds until the process ends, and longer if a later [`Self::sync`] works.
     pub(super) fn set(&self, kind: RecordKind, key: &Key, is_outdated: bool) -> io::Result<()> {
         let mark = Mark { at: self.next(), route: route(key), scope: one(kind, key), is_outdated };
         let mut inner = self.inner();
@@ -268,19 +272,25 @@ impl Marks {
         (usage, share.max(own + inner.free.len()) as u64 * slot)
     }
 
-    /// Waits until all marks are on disk.
+    /// Waits until all marks are on disk. Those that could not be written before are written now.
     ///
     /// # Errors
     /// When they cannot be.
     pub(super) fn sync(&self) -> io::Result<()> {
         let file = {
             let mut inner = self.inner();
+            if inner.is_behind {
+                inner.write_all()?;
+            }
             if !std::mem::take(&mut inner.has_unsynced) {
                 return Ok(());
             }
-            inner.file.as_ref().map(File::try_clone).transpose()?
+            inner.file.as_ref().map(Handle::try_clone).transpose()?
         };
-        file.map_or(Ok(()), |file| file.sync_data())
+        let synced = file.map_or(Ok(()), |file| file.sync());
+        // After an error, the file may have any of them.
+        self.inner().is_behind |= synced.is_err();
+        synced
     }
 }
 
@@ -304,67 +314,10 @@ impl Inner {
         }
     }
 
-    /// Drops the marks that count no more.
-    fn drop_old(&mut self, is_of_late: impl Fn(u64) -> bool) {
-        let Self { routes, free, .. } = self;
-        routes.retain(|_, marks| {
-            marks.retain(|(_, is_outdated), (slot, at)| {
-                let counts = *is_outdated || is_of_late(*at);
-                if !counts {
-                    free.push(*slot);
-                }
-                counts
-            });
-            !marks.is_empty()
-        });
-    }
-
-    /// Makes one mark of several ones of the route with the most marks.
-    fn merge(&mut self) -> io::Result<()> {
-        let Some((route, marks)) = self.routes.iter().max_by_key(|(route, marks)| (marks.len(), **route)) else {
-            return Ok(());
-        };
-        let route = *route;
-        let mut ranges = HashMap::<(u8, bool), usize>::new();
-        for (scope, is_outdated) in marks.keys() {
-            if let Scope::One(_, [first, ..]) = scope {
-                *ranges.entry((*first, *is_outdated)).or_default() += 1;
-            }
-        }
-        match ranges.into_iter().filter(|(_, count)| *count > 1).max_by_key(|(range, count)| (*count, *range)) {
-            Some(((first, is_outdated), _)) => {
-                let is_in = |scope| matches!(scope, Scope::One(_, [other, ..]) if other == first);
-                self.merge_into(route, Scope::Range(first), is_outdated, is_in)
-            }
-            None => [false, true]
-                .into_iter()
-                .try_for_each(|is_outdated| self.merge_into(route, Scope::Route, is_outdated, |_| true)),
-        }
-    }
-
-    /// Makes one mark with `scope` of those of `route` that `is_in`. It is written in the place of one of them.
-    fn merge_into(
-        &mut self,
-        route: [u8; 4],
-        scope: Scope,
-        is_outdated: bool,
-        is_in: impl Fn(Scope) -> bool,
-    ) -> io::Result<()> {
-        let Some(marks) = self.routes.get_mut(&route) else { return Ok(()) };
-        let is_meant =
-            |(other, outdated): &(Scope, bool)| *outdated == is_outdated && (*other == scope || is_in(*other));
-        let merged: Vec<(u16, u64)> = marks.iter().filter(|(key, _)| is_meant(key)).map(|(_, place)| *place).collect();
-        let Some((slot, _)) = merged.first().copied() else { return Ok(()) };
-        marks.retain(|key, _| !is_meant(key));
-        let at = merged.iter().map(|(_, at)| *at).max().unwrap_or_default();
-        self.free.extend(merged[1..].iter().map(|(slot, _)| *slot));
-        self.write(slot, Mark { at, route, scope, is_outdated })
-    }
-
     fn write_header(&mut self, header: Header) -> io::Result<()> {
         self.header = header;
         self.has_unsynced = true;
-        self.file.as_ref().map_or(Ok(()), |file| file.write_all_at(&header.bytes(), 0))
+        self.write_at(&header.bytes(), 0)
     }
 
     fn write(&mut self, slot: u16, mark: Mark) -> io::Result<()> {
@@ -372,7 +325,29 @@ impl Inner {
         marks.insert((mark.scope, mark.is_outdated), (slot, mark.at));
         self.has_unsynced = true;
         let position = HEADER + usize::from(slot) * SLOT;
-        self.file.as_ref().map_or(Ok(()), |file| file.write_all_at(&mark.bytes(), position as u64))
+        self.write_at(&mark.bytes(), position as u64)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let written = self.file.as_ref().map_or(Ok(()), |file| file.write_all_at(bytes, position));
+        self.is_behind |= written.is_err();
+        written
+    }
+
+    /// Writes all marks.
+    fn write_all(&mut self) -> io::Result<()> {
+        let mut bytes = self.header.bytes().to_vec();
+        bytes.extend(EMPTY.repeat(usize::from(SLOTS)));
+        for (route, marks) in &self.routes {
+            for ((scope, is_outdated), (slot, at)) in marks {
+                let mark = Mark { at: *at, route: *route, scope: *scope, is_outdated: *is_outdated };
+                let position = HEADER + usize::from(*slot) * SLOT;
+                bytes[position..position + SLOT].copy_from_slice(&mark.bytes());
+            }
+        }
+        self.write_at(&bytes, 0)?;
+        (self.is_behind, self.has_unsynced) = (false, true);
+        Ok(())
     }
 }
 

@@ -31,6 +31,7 @@ use crate::cache::disk::{
     journal::{Journal, Recovered},
     kind::{Change, RecordKind},
     marks::{Absent, Marks},
+    medium::Place,
     record, records,
 };
 use domain::clock::Clock;
@@ -55,17 +56,18 @@ pub(super) struct Parts {
     pub marks: Marks,
 }
 
-/// Opens or creates everything at `path`.
+/// Opens or creates everything at `place`.
 ///
 /// # Errors
 /// When there can be no file.
-pub(super) fn start(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result<Parts, Trouble> {
+pub(super) fn start(place: &Place, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result<Parts, Trouble> {
+    let path = &*place.path;
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| Trouble::Other(error.to_string()).within(folder))?;
     }
     let until = Instant::now() + MOMENT;
     loop {
-        match attempt(path, clock, metrics) {
+        match attempt(place, clock, metrics) {
             // A process that a killed gateway was about to start holds the locks until it runs.
             Err(Trouble::Locked(_)) if Instant::now() < until => thread::sleep(MOMENT / 25),
             started => return started.map_err(|trouble| trouble.within(path)),
@@ -73,14 +75,16 @@ pub(super) fn start(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) 
     }
 }
 
-fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result<Parts, Trouble> {
+fn attempt(place: &Place, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result<Parts, Trouble> {
+    let path = &*place.path;
     // The journal's lock comes first: only one process may decide what was lost.
-    let (journal, recovered) = Journal::open(path)?;
-    let found = find(path)?;
+    let (journal, recovered) = Journal::open(place)?;
+    let found = find(place)?;
     let stamp = if let Found::Whole(_, stamp) = &found { *stamp } else { None };
     let floor = stamp.unwrap_or(0).max(recovered.stamp());
-    let lost = beside(path, ".lost");
-    let trouble = |error: std::io::Error| Trouble::Other(format!("its marks of loss ({}): {error}", lost.display()));
+    let lost = place.beside(".lost");
+    let trouble =
+        |error: std::io::Error| Trouble::Other(format!("its marks of loss ({}): {error}", lost.path.display()));
     let marks = Marks::read(&lost, Arc::clone(clock), floor).map_err(trouble)?;
     let why = what_was_lost(&found, &marks, &recovered);
     if let Some(why) = &why {
@@ -99,10 +103,10 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
     };
     let file = match found {
         Found::Whole(file, _) => file,
-        Found::Nothing => File::new(path, file::make(path)?),
+        Found::Nothing => File::new(place, file::make(place)?),
         Found::Damaged(why) => {
             set_aside(path).map_err(|error| Trouble::Damaged(format!("{why}, and cannot be moved: {error}")))?;
-            File::new(path, file::make(path)?)
+            File::new(place, file::make(place)?)
         }
     };
     let mut parts = Parts { file, journal, marks };
@@ -138,16 +142,16 @@ enum Found {
     Damaged(String),
 }
 
-fn find(path: &Path) -> Result<Found, Trouble> {
-    if !path.try_exists().map_err(|error| Trouble::Other(error.to_string()))? {
+fn find(place: &Place) -> Result<Found, Trouble> {
+    if !place.path.try_exists().map_err(|error| Trouble::Other(error.to_string()))? {
         return Ok(Found::Nothing);
     }
-    let database = match file::open(path) {
+    let database = match file::open(place) {
         Ok(database) => database,
         Err(Trouble::Damaged(why)) => return Ok(Found::Damaged(why)),
         Err(trouble) => return Err(trouble),
     };
-    let file = File::new(path, database);
+    let file = File::new(place, database);
     match file.with(read_stamp) {
         Ok(stamp) if file.with(is_of_own_form).unwrap_or_default() => Ok(Found::Whole(file, stamp)),
         Ok(_) => Ok(Found::Damaged("an earlier version of the gateway wrote the file".to_owned())),

@@ -75,7 +75,7 @@ fn open(path: &Path, max_bytes: u64) -> Disk {
 fn close(disk: Disk, path: &Path) {
     disk.flush(Duration::from_secs(10));
     drop(disk);
-    while matches!(Journal::open(path), Err(Trouble::Locked(_))) {
+    while matches!(Journal::open(&Place::of(path)), Err(Trouble::Locked(_))) {
         thread::sleep(Duration::from_millis(1));
     }
 }

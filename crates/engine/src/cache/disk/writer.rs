@@ -105,7 +105,7 @@ impl Writer {
             };
             if self.carry_out(batch)
                 && let Some(full) = full
-                && let Err(error) = segments[full].set_len(0)
+                && let Err(error) = segments[full].truncate(0)
             {
                 self.trouble(&error.into());
             }

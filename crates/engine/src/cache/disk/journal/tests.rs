@@ -1,4 +1,7 @@
+use std::path::Path;
+
 use super::*;
+use crate::cache::disk::file::beside;
 
 fn change(n: u8, stamp: u64, has_record: bool) -> Change {
     let draft = has_record.then(|| record::draft(&n, &[n; 100]).unwrap());
@@ -7,7 +10,7 @@ fn change(n: u8, stamp: u64, has_record: bool) -> Change {
 
 /// A journal with three changes, and its first segment's bytes.
 fn written(path: &Path) -> (Vec<Change>, Vec<u8>) {
-    let (mut journal, found) = Journal::open(path).unwrap();
+    let (mut journal, found) = Journal::open(&Place::of(path)).unwrap();
     assert!(found.changes.is_empty() && !found.is_used);
     let changes = vec![change(1, 10, true), change(2, 11, false), change(3, 12, true)];
     for change in &changes {
@@ -22,21 +25,21 @@ fn what_was_appended_is_read_back_in_order() {
     let path = folder.path().join("answers.redb");
     let (mut changes, _) = written(&path);
     {
-        let (mut journal, found) = Journal::open(&path).unwrap();
+        let (mut journal, found) = Journal::open(&Place::of(&path)).unwrap();
         assert_eq!(found.changes, changes);
         assert!(found.is_used && !found.has_gap && found.damaged.is_empty());
-        assert!(matches!(Journal::open(&path), Err(Trouble::Locked(_))), "one process to a journal");
+        assert!(matches!(Journal::open(&Place::of(&path)), Err(Trouble::Locked(_))), "one process to a journal");
         journal.length = 1000;
         assert_eq!(journal.switch(), Some(0));
         journal.append(&change(4, 9, true)).unwrap();
     }
     // The second segment may be the older one.
     changes.insert(0, change(4, 9, true));
-    let (mut journal, found) = Journal::open(&path).unwrap();
+    let (mut journal, found) = Journal::open(&Place::of(&path)).unwrap();
     assert_eq!(found.changes, changes);
     journal.clear().unwrap();
     drop(journal);
-    assert!(!Journal::open(&path).unwrap().1.is_used);
+    assert!(!Journal::open(&Place::of(&path)).unwrap().1.is_used);
 }
 
 #[test]

@@ -1,7 +1,13 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fs::File,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use super::*;
-use crate::cache::disk::file::beside;
+use crate::cache::disk::{
+    file::beside,
+    medium::{Medium, Operation},
+};
 
 struct TestClock(AtomicU64);
 
@@ -29,11 +35,11 @@ impl Setup {
     }
 
     fn make(&self) -> Marks {
-        Marks::make(&self.path(), Arc::clone(&self.clock) as Arc<dyn Clock>, 0, false).unwrap()
+        Marks::make(&Place::of(&self.path()), Arc::clone(&self.clock) as Arc<dyn Clock>, 0, false).unwrap()
     }
 
     fn read(&self) -> Result<Marks, Absent> {
-        Marks::read(&self.path(), Arc::clone(&self.clock) as Arc<dyn Clock>, 0).unwrap()
+        Marks::read(&Place::of(&self.path()), Arc::clone(&self.clock) as Arc<dyn Clock>, 0).unwrap()
     }
 
     fn set_clock(&self, to: u64) {
@@ -174,7 +180,7 @@ fn everything_can_be_lost_at_once() {
     marks.set_everything().unwrap();
     let new = marks.next();
     let path = beside(&setup.path(), "-2");
-    let made = Marks::make(&path, Arc::clone(&setup.clock) as Arc<dyn Clock>, old, true).unwrap();
+    let made = Marks::make(&Place::of(&path), Arc::clone(&setup.clock) as Arc<dyn Clock>, old, true).unwrap();
     for marks in [marks, setup.read().unwrap(), made] {
         assert!(marks.is_lost(A, &key(9, 9), Some(old)) && marks.is_lost(RecordKind::Held, &key(9, 9), None));
         assert!(!marks.is_lost(A, &key(9, 9), Some(new)) || marks.next() > new);
@@ -206,4 +212,39 @@ fn damage_is_reported_or_counts_as_lost() {
     std::fs::write(setup.path(), &holed).unwrap();
     let marks = setup.read().unwrap();
     assert!(marks.is_lost(A, &key(1, 1), None) && marks.is_lost(A, &key(2, 2), Some(START - 1)));
+}
+
+/// A disk that writes and syncs, or does not.
+#[derive(Debug, Default)]
+struct FailingDisk {
+    writes_nothing: AtomicBool,
+    syncs_nothing: AtomicBool,
+}
+
+impl Medium for FailingDisk {
+    fn before(&self, _: Part, _: &File, operation: Operation<'_>) -> io::Result<()> {
+        let fails = match operation {
+            Operation::Sync => &self.syncs_nothing,
+            Operation::Write(..) | Operation::SetLen(_) => &self.writes_nothing,
+        };
+        if fails.load(Ordering::Relaxed) { Err(io::Error::other("it fails")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn what_could_not_be_written_or_synced_is_written_and_synced_later() {
+    let (setup, disk) = (Setup::new(), Arc::new(FailingDisk::default()));
+    let place = Place::of(&setup.path()).on(Arc::clone(&disk) as Arc<dyn Medium>);
+    let marks = Marks::make(&place, Arc::clone(&setup.clock) as Arc<dyn Clock>, 0, false).unwrap();
+    let (old, lost) = (marks.next(), key(1, 1));
+    disk.writes_nothing.store(true, Ordering::Relaxed);
+    assert!(marks.set(A, &lost, true).is_err() && marks.sync().is_err());
+    assert!(marks.is_lost(A, &lost, Some(old)) && !setup.read().unwrap().is_lost(A, &lost, Some(old)));
+    disk.writes_nothing.store(false, Ordering::Relaxed);
+    disk.syncs_nothing.store(true, Ordering::Relaxed);
+    assert!(marks.sync().is_err() && marks.sync().is_err(), "an error of a sync is not forgotten");
+    disk.syncs_nothing.store(false, Ordering::Relaxed);
+    marks.sync().unwrap();
+    assert!(setup.read().unwrap().is_lost(A, &lost, Some(old)));
+    assert!(!setup.read().unwrap().is_lost(A, &key(1, 2), Some(old)));
 }

@@ -16,7 +16,7 @@ fn clock() -> Arc<dyn Clock> {
 /// The parts at `path`, and how many errors were counted.
 fn open(path: &Path) -> (Parts, u64) {
     let metrics = metrics();
-    let parts = start(path, &clock(), &metrics).unwrap();
+    let parts = start(&Place::of(path), &clock(), &metrics).unwrap();
     (parts, metrics.errors.get())
 }
 
@@ -25,7 +25,7 @@ fn is_lost(parts: &Parts) -> bool {
 }
 
 fn edit(path: &Path, work: impl FnOnce(&WriteTransaction)) {
-    let database = file::open(path).unwrap();
+    let database = file::open(&Place::of(path)).unwrap();
     let transaction = database.begin_write().unwrap();
     work(&transaction);
     transaction.commit().unwrap();
@@ -112,7 +112,7 @@ fn a_first_start_that_was_killed_is_still_a_first_start() {
     let lost = beside(&path, ".lost");
     // After each step of it.
     std::fs::write(beside(&path, ".journal"), b"").unwrap();
-    let make = || Marks::make(&lost, clock(), 0, false).unwrap();
+    let make = || Marks::make(&Place::of(&lost), clock(), 0, false).unwrap();
     std::fs::write(beside(&path, ".new"), b"half a databa").unwrap();
     std::fs::write(beside(&lost, ".new"), b"half a file of mar").unwrap();
     drop(make());
@@ -125,7 +125,7 @@ fn a_first_start_that_was_killed_is_still_a_first_start() {
     drop(parts);
     remove(&path, &[""]);
     drop(make());
-    drop(file::make(&path).unwrap());
+    drop(file::make(&Place::of(&path)).unwrap());
     let (parts, errors) = open(&path);
     assert!(!is_lost(&parts) && errors == 0, "without its stamp");
 }
@@ -139,7 +139,7 @@ fn a_pipe_in_the_place_of_a_file_is_an_error() {
         drop(open(&path));
         remove(&path, &[suffix]);
         nix::unistd::mkfifo(&beside(&path, suffix), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let Err(trouble) = start(&path, &clock(), &metrics()) else { panic!("{suffix}") };
+        let Err(trouble) = start(&Place::of(&path), &clock(), &metrics()) else { panic!("{suffix}") };
         assert!(format!("{trouble:?}").contains("it is not a regular file"), "{suffix}: {trouble:?}");
     }
 }

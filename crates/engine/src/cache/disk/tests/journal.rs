@@ -4,7 +4,7 @@ use super::*;
 
 /// Changes as a gateway that was killed leaves them.
 fn leave_in_journal(path: &Path, changes: &[Change]) -> std::path::PathBuf {
-    let (mut journal, _) = Journal::open(path).unwrap();
+    let (mut journal, _) = Journal::open(&Place::of(path)).unwrap();
     for change in changes {
         journal.append(change).unwrap();
     }
