@@ -1,16 +1,14 @@
 //! Argo CD's ApplicationSet controller, as its code is: each ApplicationSet is reconciled after its requeue time, and three minutes after an
-//! error. Answers are read as Go reads them. Applications that are missing from an answer are deleted.
+//! error. Answers are read as Go reads them. Applications that are missing from an answer are deleted, and it reconciles again when they are gone.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use crate::{
+    api::ApiServer,
     fleet::Fleet,
     history::History,
     oracle::Oracle,
@@ -43,8 +41,8 @@ pub struct Controller {
     pub oracle: Arc<Oracle>,
     /// Its Applications.
     pub applications: Mutex<BTreeMap<(Set, String), Made>>,
-    /// The annotation that asks for a refresh, by ApplicationSet.
-    pub refresh: [Notify; 4],
+    /// The API server, by which it sees that an ApplicationSet is annotated.
+    pub api: Arc<ApiServer>,
 }
 
 impl Controller {
@@ -57,18 +55,18 @@ impl Controller {
             let next = match self.generate(set).await {
                 Ok(wanted) => {
                     self.history.count("reconciled");
-                    self.apply(set, wanted);
-                    requeue(set)
+                    // It sees that an Application which it owns is gone, a moment or some seconds later.
+                    let gone = Duration::from_millis(5 << dice.u32(..9));
+                    if self.apply(set, wanted) { gone } else { requeue(set) + Duration::from_millis(dice.u64(..2000)) }
                 }
                 Err(why) => {
                     self.history.count("reconciled with an error");
                     self.history.say(format!("ApplicationSet {} keeps what it has: {why}", set.name()));
-                    AFTER_ERROR
+                    AFTER_ERROR + Duration::from_millis(dice.u64(..2000))
                 }
             };
             drop(busy);
-            let next = next + Duration::from_millis(dice.u64(..2000));
-            let _ = timeout(next, self.refresh[set as usize].notified()).await;
+            let _ = timeout(next, self.api.annotated(set)).await;
         }
     }
 
@@ -109,12 +107,12 @@ impl Controller {
         }
     }
 
-    /// Creates, updates and deletes Applications.
-    fn apply(&self, set: Set, wanted: BTreeMap<String, Made>) {
+    /// Creates, updates and deletes Applications. Returns whether it deletes any.
+    fn apply(&self, set: Set, wanted: BTreeMap<String, Made>) -> bool {
         let mut applications = self.applications.lock();
         let own = applications.keys().filter(|(of, _)| *of == set).map(|(_, name)| name.clone());
         let gone: Vec<String> = own.filter(|name| !wanted.contains_key(name)).collect();
-        let mut done = String::new();
+        let (mut done, deletes) = (String::new(), !gone.is_empty());
         for name in gone {
             applications.remove(&(set, name.clone()));
             let _ = write!(done, " deletes {name},");
@@ -139,5 +137,6 @@ impl Controller {
         if !done.is_empty() {
             self.history.say(format!("Argo CD, for {}:{}", set.name(), done.trim_end_matches(',')));
         }
+        deletes
     }
 }

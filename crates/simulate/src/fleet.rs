@@ -6,7 +6,9 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, sleep, timeout};
 
 use crate::{
+    api::ApiServer,
     clock::DriftingClock,
+    disk::{DiskState, SimulatedDisk, WRITTEN_WITHIN, Writers},
     history::History,
     link::{LinkState, ProcessLink, SharedStore},
     pace::Pace,
@@ -17,6 +19,8 @@ use crate::{
     truth::Set,
     volume::{Damage, Volume},
 };
+use domain::generator::Selector;
+use engine::cache::Trouble;
 use telemetry::metrics::Metrics;
 
 /// How many machines there are.
@@ -40,6 +44,10 @@ pub struct Surroundings {
     pub pace: Arc<Pace>,
     /// The metrics of all processes.
     pub metrics: Arc<Metrics>,
+    /// Argo CD's API server.
+    pub api: Arc<ApiServer>,
+    /// The threads for which time waits.
+    pub writers: Arc<Writers>,
     /// How the gateway is deployed.
     pub deployed: Deployed,
 }
@@ -89,6 +97,7 @@ struct Wanted {
     settings: Settings,
     started: u32,
     calls: u64,
+    deliveries: u64,
 }
 
 impl Fleet {
@@ -111,9 +120,10 @@ impl Fleet {
                 process: Mutex::default(),
             });
         }
-        let wanted = Wanted { count: deployed.count(), settings: Settings::default(), started: 0, calls: 0 };
+        let wanted =
+            Wanted { count: deployed.count(), settings: Settings::default(), started: 0, calls: 0, deliveries: 0 };
         let fleet = Arc::new(Self { slots, around, wanted: Mutex::new(wanted) });
-        (0..deployed.count()).for_each(|number| fleet.begin(number));
+        (0..deployed.count()).for_each(|number| _ = fleet.begin_once(number));
         Ok(fleet)
     }
 
@@ -157,8 +167,35 @@ impl Fleet {
         self.slots[machine].clock.jump(seconds);
     }
 
-    /// Starts a process on a machine.
-    fn begin(&self, machine: usize) {
+    /// Sets the state of the disk of a machine. Returns whether it has one.
+    pub fn set_disk(&self, machine: usize, state: DiskState) -> bool {
+        let Some(volume) = &self.slots[machine].volume else { return false };
+        let process = self.slots[machine].process.lock().clone();
+        let disk = process.as_ref().and_then(|process| process.disk());
+        // All that was ordered before is done before.
+        if let Some(disk) = disk {
+            disk.flush(WRITTEN_WITHIN);
+        }
+        volume.lock().disk.set_state(state);
+        self.around.writers.set(machine, disk.filter(|_| state != DiskState::Works));
+        true
+    }
+
+    /// The disks of the processes that run.
+    pub fn disks(&self) -> Vec<Arc<SimulatedDisk>> {
+        let running = self.slots.iter().filter(|slot| slot.process.lock().is_some());
+        running.filter_map(|slot| Some(Arc::clone(&slot.volume.as_ref()?.lock().disk))).collect()
+    }
+
+    /// Starts a process on a machine, as soon as its disk lets it.
+    async fn begin(&self, machine: usize) {
+        while machine < self.count() && !self.begin_once(machine) {
+            sleep(Duration::from_secs(10)).await;
+        }
+    }
+
+    /// Starts a process on a machine. Returns false if there can be no cache file.
+    fn begin_once(&self, machine: usize) -> bool {
         let (number, settings) = {
             let mut wanted = self.wanted.lock();
             wanted.started += 1;
@@ -173,16 +210,31 @@ impl Fleet {
             volume: volume.as_deref(),
             is_replica: self.is_shared(),
             metrics: &around.metrics,
+            api: &around.api,
         };
         let routes = settings.routes(&around.sources, &around.metrics);
-        *slot.process.lock() = Some(Process::start(number, on, settings, routes, &around.pace));
+        match Process::start(number, on, settings, routes, &around.pace) {
+            Ok(process) => {
+                if let Some(volume) = volume.filter(|volume| volume.disk.state() != DiskState::Works) {
+                    around.writers.set(machine, process.disk());
+                    drop(volume);
+                }
+                *slot.process.lock() = Some(process);
+                true
+            }
+            Err(why) => {
+                around.history.say(format!("a process of machine {machine} does not start: {}", shortened(&why)));
+                false
+            }
+        }
     }
 
     /// Leaves the file of a process that has ended to the next one, and damages it.
     fn leave(&self, machine: usize, process: &Process, damage: Damage) {
         let Some(volume) = &self.slots[machine].volume else { return };
+        self.around.writers.set(machine, None);
         let mut dice = self.around.seed.dice(("damage", process.number));
-        if let Some(disk) = process.engine.answers().disk()
+        if let Some(disk) = process.disk()
             && let Err(error) = volume.lock().next(disk, damage, &mut dice)
         {
             self.around.history.say(format!("the simulation's own folder cannot be copied: {error}"));
@@ -197,9 +249,7 @@ impl Fleet {
         self.leave(machine, &process, damage);
         drop(process);
         sleep(later).await;
-        if machine < self.count() {
-            self.begin(machine);
-        }
+        self.begin(machine).await;
     }
 
     /// Ends the process of a machine in order.
@@ -208,6 +258,7 @@ impl Fleet {
         if let Some(process) = process {
             process.drain();
             sleep(Duration::from_secs(3)).await;
+            process.finish().await;
             process.kill();
             self.slots[machine].process.lock().take();
             self.leave(machine, &process, Damage::None);
@@ -221,7 +272,7 @@ impl Fleet {
             let runs = self.slots[machine].process.lock().is_some();
             match (machine < count, runs) {
                 (true, false) => {
-                    self.begin(machine);
+                    self.begin(machine).await;
                     self.until_ready(machine).await;
                 }
                 (false, true) => self.end(machine).await,
@@ -234,7 +285,7 @@ impl Fleet {
     pub async fn roll_out(&self) {
         for machine in 0..self.count() {
             self.end(machine).await;
-            self.begin(machine);
+            self.begin(machine).await;
             self.until_ready(machine).await;
         }
     }
@@ -263,6 +314,27 @@ impl Fleet {
         }
     }
 
+    /// A machine whose process is ready, by these dice.
+    fn any_ready(&self, purpose: (&str, u64)) -> Option<&Slot> {
+        let ready = |slot: &&Slot| slot.process.lock().as_ref().is_some_and(|process| process.is_ready());
+        let ready: Vec<&Slot> = self.slots.iter().filter(ready).collect();
+        if ready.is_empty() {
+            return None;
+        }
+        Some(ready[self.around.seed.dice(purpose).usize(..ready.len())])
+    }
+
+    /// The delivery `id` of a webhook by the Service, which picks any ready process. Returns the result; `None`: it did not arrive.
+    pub async fn deliver(&self, id: String, selector: Selector) -> Option<&'static str> {
+        let number = {
+            let mut wanted = self.wanted.lock();
+            wanted.deliveries += 1;
+            wanted.deliveries
+        };
+        let process = self.any_ready(("delivery", number))?.process.lock().clone()?;
+        process.deliver(id, selector).await
+    }
+
     /// A call of Argo CD by the Service, which picks any ready process. `Err`: why no reply came.
     pub async fn call(&self, set: Set, parameters: serde_json::Value) -> Result<Reply, String> {
         let number = {
@@ -270,12 +342,7 @@ impl Fleet {
             wanted.calls += 1;
             wanted.calls
         };
-        let ready = |slot: &&Slot| slot.process.lock().as_ref().is_some_and(|process| process.is_ready());
-        let ready: Vec<&Slot> = self.slots.iter().filter(ready).collect();
-        if ready.is_empty() {
-            return Err("no process is ready".to_owned());
-        }
-        let slot = ready[self.around.seed.dice(("call", number)).usize(..ready.len())];
+        let Some(slot) = self.any_ready(("call", number)) else { return Err("no process is ready".to_owned()) };
         let (process, state) = (slot.process.lock().clone(), *slot.calls.lock());
         let Some(process) = process else { return Err("connection refused".to_owned()) };
         let path = self.settings().route(set);
@@ -298,5 +365,14 @@ impl Fleet {
         reply
             .map_err(|_| "no reply within 30 s".to_owned())?
             .ok_or_else(|| format!("process {from} broke the connection"))
+    }
+}
+
+/// Why there is no cache file, without the path, which is another one each time.
+fn shortened(why: &Trouble) -> &'static str {
+    match why {
+        Trouble::Locked(_) => "its file is locked",
+        Trouble::Damaged(_) => "its file is damaged",
+        Trouble::Other(_) => "its file cannot be used",
     }
 }

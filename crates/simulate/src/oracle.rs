@@ -14,6 +14,10 @@ use crate::{
 const HOUR: Duration = Duration::from_hours(1);
 /// A deleted Application that comes back within this time has flapped.
 const FLAPS_WITHIN: Duration = Duration::from_mins(10);
+/// What a webhook reports is seen within this time: the last recheck comes 72 seconds after the event.
+const REPORTED_WITHIN: Duration = Duration::from_mins(3);
+/// After so long without faults, all that the gateway needs for a refresh is known again.
+const CALM: Duration = Duration::from_mins(15);
 
 /// The oracle.
 pub struct Oracle {
@@ -32,6 +36,10 @@ struct Noted {
     released: BTreeMap<(Set, String), Duration>,
     /// Whether a single gateway has lost its file: for a week, it cannot be known whether a preview is new.
     has_forgotten: bool,
+    /// What a webhook reported as new while nothing failed, and when it did.
+    reported: Vec<(Set, String, Duration)>,
+    /// When something was lost by which the gateway knows who asks. It comes back within an hour.
+    requesters_lost: Option<Duration>,
     /// How many faults last.
     faults: usize,
     /// When the last fault ended.
@@ -89,6 +97,50 @@ impl Oracle {
     /// A single gateway has lost its records.
     pub fn forgotten(&self) {
         self.noted.lock().has_forgotten = true;
+    }
+
+    /// What tells the gateway who asks may be lost.
+    pub fn requesters_lost(&self) {
+        self.noted.lock().requesters_lost = Some(self.history.now());
+    }
+
+    /// A process took a webhook that reports `name` of `set`, which exists.
+    pub fn reported(&self, set: Set, name: &str) {
+        let now = self.history.now();
+        let mut noted = self.noted.lock();
+        let are_known = noted.requesters_lost.is_none_or(|at| now > at + HOUR + CALM);
+        if noted.faults == 0 && now >= noted.calm_since + CALM && are_known {
+            noted.reported.push((set, name.to_owned(), now));
+        }
+    }
+
+    /// Judges whether what webhooks reported is there, long before Argo CD asks by itself.
+    fn judge_reported(&self, applications: &BTreeMap<(Set, String), String>) {
+        let (now, mut noted) = (self.history.now(), self.noted.lock());
+        let (faults, calm_since) = (noted.faults, noted.calm_since);
+        let truth = self.truth.lock();
+        let mut late = Vec::new();
+        noted.reported.retain(|(set, name, at)| {
+            let exists = truth.of(*set, name).is_some_and(super::truth::Timeline::exists);
+            // With what is gone and held, what is new is held too.
+            let may_be_held = truth.lost_since(*set, at.saturating_sub(gone_within(*set)));
+            let is_there = applications.contains_key(&(*set, name.clone()));
+            if faults > 0 || calm_since > *at || !exists || may_be_held || is_there {
+                return false;
+            }
+            if now > *at + REPORTED_WITHIN {
+                late.push(format!(
+                    "{name} of {}, which a webhook reported at {}, is not there",
+                    set.name(),
+                    shown(*at)
+                ));
+            }
+            true
+        });
+        drop((truth, noted));
+        for seen in late {
+            self.history.violate(Invariant::New, seen);
+        }
     }
 
     /// An operator released the loss of `name`.
@@ -158,6 +210,7 @@ impl Oracle {
 
     /// Judges which Applications there are. Called now and then.
     pub fn judge(&self, applications: &BTreeMap<(Set, String), String>) {
+        self.judge_reported(applications);
         let now = self.history.now();
         let (faults, calm_since, has_forgotten) = {
             let noted = self.noted.lock();

@@ -1,7 +1,13 @@
 //! Leaves out the time in which nothing happens. Replicas sync four times a second, day and night; while there are no calls, nothing fails and
 //! nothing is held, these syncs bring nothing, and the replicas are parked.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -73,6 +79,37 @@ impl Pace {
             self.awake.notified().await;
         }
     }
+
+    /// Does `work`, and nothing of it while time is left out.
+    pub async fn within<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            self.awake().await;
+            let polled = poll_fn(|context| {
+                if !self.is_busy() {
+                    return Poll::Ready(None);
+                }
+                work.as_mut().poll(context).map(Some)
+            });
+            if let Some(done) = polled.await {
+                return done;
+            }
+        }
+    }
+}
+
+/// Does `work`, and waits after each of its steps until all that it gave to other threads is done. So the order is the same each time. The runtime
+/// has one thread for such work.
+pub async fn in_order<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        let (done, waits) = std::sync::mpsc::channel();
+        tokio::task::spawn_blocking(move || done.send(()));
+        let _ = waits.recv();
+        polled
+    })
+    .await
 }
 
 impl Drop for Busy {

@@ -8,6 +8,8 @@ use std::{
 use fastrand::Rng;
 
 use crate::{
+    api::ApiState,
+    disk::DiskState,
     fleet::{Deployed, MACHINES},
     history::shown,
     link::LinkState,
@@ -50,7 +52,9 @@ pub enum Act {
     Backup(u64),
     /// A process is killed, and starts again after so many seconds.
     Kill(usize, u64),
-    /// The same, and its volume is damaged meanwhile.
+    /// The disk of a machine is in this state for so many seconds.
+    Disk(usize, DiskState, u64),
+    /// A process is killed, and its volume is damaged meanwhile.
     Damage(usize, u64, Damage),
     /// The clock of a machine is put forward or back, by so many seconds.
     Jump(usize, i64),
@@ -70,8 +74,25 @@ pub enum Act {
     Release(Set),
     /// An ApplicationSet is annotated, so that it is reconciled now.
     Refresh(Set),
-    /// Something changes, a webhook reports it, and the ApplicationSet is refreshed as soon as there is an answer, and again right after.
-    Deliver(Set),
+    /// Something new comes to exist, and a webhook reports it.
+    Deliver(Set, Delivery),
+    /// Argo CD's API server is in this state for so many seconds.
+    Api(ApiState, u64),
+}
+
+/// How a webhook is delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// At once.
+    InTime,
+    /// So many seconds before the source has what it reports.
+    Early(u64),
+    /// So many seconds later.
+    Late(u64),
+    /// Twice, with so many seconds between.
+    Twice(u64),
+    /// Never.
+    Lost,
 }
 
 impl fmt::Display for Act {
@@ -100,6 +121,7 @@ impl fmt::Display for Act {
             Self::Kill(machine, later) => {
                 write!(f, "the process of machine {machine} is killed, and starts again after {later} s")
             }
+            Self::Disk(machine, state, lasts) => write!(f, "the disk of machine {machine}: {state:?} for {lasts} s"),
             Self::Damage(machine, later, damage) => {
                 write!(
                     f,
@@ -117,7 +139,8 @@ impl fmt::Display for Act {
             }
             Self::Release(set) => write!(f, "an operator releases what is held for {}", set.name()),
             Self::Refresh(set) => write!(f, "ApplicationSet {} is annotated", set.name()),
-            Self::Deliver(set) => write!(f, "a webhook reports one more of {}", set.name()),
+            Self::Deliver(set, delivery) => write!(f, "a webhook reports one more of {}: {delivery:?}", set.name()),
+            Self::Api(state, lasts) => write!(f, "Argo CD's API server: {state:?} for {lasts} s"),
         }
     }
 }
@@ -125,7 +148,7 @@ impl fmt::Display for Act {
 impl Act {
     /// Whether replicas stay in contact with the store while it lasts.
     pub const fn leaves_contact(&self) -> bool {
-        matches!(self, Self::Source(..) | Self::Reject(_) | Self::Calls(..) | Self::Backup(_))
+        matches!(self, Self::Source(..) | Self::Reject(_) | Self::Calls(..) | Self::Backup(_) | Self::Deliver(..))
     }
 
     /// Its kind, for counting.
@@ -137,15 +160,16 @@ impl Act {
             | Self::Open(_)
             | Self::Close
             | Self::Push(..)
-            | Self::Deliver(_) => "true change",
+            | Self::Deliver(..) => "true change",
             Self::Source(..) => "trouble of a source",
-            Self::Link(..) | Self::Calls(..) => "link fault",
+            Self::Link(..) | Self::Calls(..) | Self::Api(..) => "link fault",
             Self::StoreAway(_)
             | Self::StoreReadOnly(_)
             | Self::FailOver
             | Self::Emptied
             | Self::Backup(_)
             | Self::Kill(..)
+            | Self::Disk(..)
             | Self::Damage(..)
             | Self::Jump(..) => "store or process fault",
             Self::RollOut | Self::Scale(_) | Self::Reload | Self::Rename(_) => "rollout",
@@ -194,6 +218,13 @@ impl Plan {
                         (0..changes).map(|_| (at + Duration::from_secs(dice.u64(..lasts.min(600))), truth(&mut dice))),
                     );
                 }
+                if let Act::Disk(machine, _, lasts) = begun {
+                    acts.extend(beside_disk(at, machine, lasts, &mut dice));
+                }
+                // The same for refreshes that do not arrive.
+                if let Act::Api(_, lasts) = begun {
+                    acts.push((at + Duration::from_secs(dice.u64(..lasts)), deliver(&mut dice)));
+                }
                 acts.push((at, begun));
                 // A second one close to it, now and then: trouble comes in twos.
                 if dice.u8(..3) == 0 {
@@ -233,12 +264,49 @@ fn list(dice: &mut Rng) -> Set {
 fn truth(dice: &mut Rng) -> Act {
     match dice.u8(..20) {
         0..5 => Act::Add(list(dice)),
-        5 | 6 => Act::Deliver(list(dice)),
+        5 | 6 => deliver(dice),
         7..12 => Act::Remove(list(dice)),
         12 => Act::RemoveHalf(list(dice)),
         13 | 14 => Act::Open(dice.u64(20..1200)),
         15 => Act::Close,
         _ => Act::Push(dice.u64(20..1200), dice.u8(..4) > 0),
+    }
+}
+
+/// What happens while a disk does not write: things change, and a process ends, when sometimes a source is wrong.
+fn beside_disk(at: Duration, machine: usize, lasts: u64, dice: &mut Rng) -> Vec<(Duration, Act)> {
+    let seconds = Duration::from_secs;
+    let changes = dice.u64(1..=3);
+    let mut acts: Vec<_> = (0..changes).map(|_| (at + seconds(dice.u64(..lasts)), truth(dice))).collect();
+    acts.push((at + seconds(1), Act::Open(dice.u64(20..200))));
+    let ends = at + seconds(dice.u64(lasts / 2..=lasts * 2));
+    acts.push((ends, if dice.bool() { Act::Kill(machine, 5) } else { Act::Damage(machine, 5, Damage::PowerCut) }));
+    if dice.bool() {
+        let begins = ends.saturating_sub(seconds(dice.u64(..60)));
+        acts.push((begins, Act::Source(Set::Previews, Trouble::LosesAll, dice.u64(300..1500))));
+    }
+    acts
+}
+
+fn deliver(dice: &mut Rng) -> Act {
+    let delivery = match dice.u8(..10) {
+        0..3 => Delivery::InTime,
+        3..5 => Delivery::Early(dice.u64(1..60)),
+        5 | 6 => Delivery::Late(dice.u64(1..300)),
+        7 | 8 => Delivery::Twice(dice.u64(..20)),
+        _ => Delivery::Lost,
+    };
+    Act::Deliver(any(dice), delivery)
+}
+
+fn api(dice: &mut Rng) -> ApiState {
+    match dice.u8(..7) {
+        0 | 1 => ApiState::Away,
+        2 => ApiState::Silent,
+        3 => ApiState::OneWay,
+        4 => ApiState::Throttles,
+        5 => ApiState::Unnoticed,
+        _ => ApiState::Slow(dice.u64(500..8000)),
     }
 }
 
@@ -262,7 +330,9 @@ fn lasting(dice: &mut Rng) -> u64 {
 
 fn fault(dice: &mut Rng) -> Act {
     let machine = dice.usize(..MACHINES);
-    match dice.u8(..22) {
+    match dice.u8(..26) {
+        22 | 23 => Act::Api(api(dice), lasting(dice)),
+        24 | 25 => Act::Disk(machine, [DiskState::Full, DiskState::Fails][dice.usize(..2)], lasting(dice)),
         0..5 => Act::Link(machine, state(dice), lasting(dice)),
         5 | 6 => Act::Calls(machine, state(dice), lasting(dice)),
         7 => Act::StoreAway(lasting(dice)),
@@ -272,7 +342,14 @@ fn fault(dice: &mut Rng) -> Act {
         12 => Act::Backup(dice.u64(30..3000)),
         13 | 14 => Act::Kill(machine, dice.u64(..120)),
         15 => {
-            let all = [Damage::TornPage, Damage::Cut, Damage::FileGone, Damage::MarksGone, Damage::TornJournal];
+            let all = [
+                Damage::TornPage,
+                Damage::Cut,
+                Damage::FileGone,
+                Damage::MarksGone,
+                Damage::TornJournal,
+                Damage::PowerCut,
+            ];
             Act::Damage(machine, dice.u64(..120), all[dice.usize(..all.len())])
         }
         16 => Act::Jump(machine, [-3600, -60, -5, 5, 60, 3600][dice.usize(..6)]),

@@ -13,25 +13,41 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::Notify,
-    task::AbortHandle,
+    task::{AbortHandle, JoinHandle},
     time::{Instant, sleep, timeout},
 };
 
-use crate::{clock::DriftingClock, link::ProcessLink, pace::Pace, settings::Settings, truth::Set, volume::Volume};
-use domain::{clock::Clock, generator::Query};
+use crate::{
+    api::ApiServer,
+    clock::DriftingClock,
+    link::ProcessLink,
+    pace::{Pace, in_order},
+    settings::Settings,
+    truth::Set,
+    volume::Volume,
+};
+use domain::{
+    clock::Clock,
+    generator::{Query, Selector},
+    lifecycle::{Lifecycle, Phase},
+};
 use engine::{
     answer::Engine,
-    cache::{CacheLimits, Memory},
+    cache::{CacheLimits, Disk, Memory, Trouble},
     operators::Operator,
     replica::{Replica, SharedClock},
     route::{ResolvedQuery, RouteTable},
 };
+use hooks::{Delivery, Subject};
+use push::{Current, Push};
 use telemetry::metrics::Metrics;
 
 /// How long a call of Argo CD may take.
 const DEADLINE: Duration = Duration::from_secs(25);
 /// How often a process looks for held answers while time is left out.
 const LOOKS_EVERY: Duration = Duration::from_secs(20);
+/// How long a process that ends in order may take for what is under way.
+const FINISHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The reply to Argo CD: a status, and a body.
 pub type Reply = (u16, Vec<u8>);
@@ -42,13 +58,17 @@ pub struct Process {
     pub number: u32,
     /// Its engine.
     pub engine: Arc<Engine>,
+    push: Arc<Push>,
+    lifecycle: Arc<Lifecycle>,
+    api: Arc<ApiServer>,
     /// Its configuration, and the routes of that.
     current: RwLock<(Settings, Arc<RouteTable>)>,
     link: ProcessLink,
     tasks: Mutex<Vec<AbortHandle>>,
+    /// The tasks that have work until the end.
+    working: Mutex<Vec<JoinHandle<()>>>,
     ended: Notify,
     is_ended: AtomicBool,
-    is_draining: AtomicBool,
 }
 
 /// Where a process starts.
@@ -63,6 +83,8 @@ pub struct Machine<'a> {
     pub is_replica: bool,
     /// The metrics of all.
     pub metrics: &'a Arc<Metrics>,
+    /// Argo CD's API server.
+    pub api: &'a Arc<ApiServer>,
 }
 
 /// An operator.
@@ -73,9 +95,15 @@ pub fn operator() -> Operator {
 impl Process {
     /// Starts process `number`.
     ///
-    /// # Panics
-    /// When the simulation's own folder cannot be used.
-    pub fn start(number: u32, on: Machine<'_>, settings: Settings, routes: RouteTable, pace: &Arc<Pace>) -> Arc<Self> {
+    /// # Errors
+    /// When there can be no cache file.
+    pub fn start(
+        number: u32,
+        on: Machine<'_>,
+        settings: Settings,
+        routes: RouteTable,
+        pace: &Arc<Pace>,
+    ) -> Result<Arc<Self>, Trouble> {
         let own = on.clock as Arc<dyn Clock>;
         let corrected = Arc::new(SharedClock::new(Arc::clone(&own)));
         let replica = on.is_replica.then(|| {
@@ -85,29 +113,56 @@ impl Process {
         let clock: Arc<dyn Clock> = if on.is_replica { corrected } else { own };
         let memory = Memory::new(&CacheLimits::default());
         let engine = Arc::new(Engine::new(memory, replica, Arc::clone(&clock), Arc::clone(on.metrics)));
-        match on.volume.map(|volume| volume.open(on.metrics.disk.clone(), &clock)) {
-            Some(Ok(disk)) => engine.keep_on(disk, &routes),
-            Some(Err(why)) => panic!("the simulation's own folder cannot be used: {why}"),
-            None => {}
+        if let Some(volume) = on.volume {
+            engine.keep_on(volume.open(on.metrics.disk.clone(), &clock)?, &routes);
         }
+        let (routes, lifecycle) = (Arc::new(routes), Arc::<Lifecycle>::default());
+        let current = Current { routes: Arc::clone(&routes), argocd: Some(on.api.client()) };
+        let (metrics, ending) = (Arc::clone(on.metrics), Arc::clone(&lifecycle));
+        let push = Arc::new(Push::new(Arc::clone(&engine), metrics, clock, ending, current));
         let process = Arc::new(Self {
             number,
             engine,
-            current: RwLock::new((settings, Arc::new(routes))),
+            push,
+            lifecycle,
+            api: Arc::clone(on.api),
+            current: RwLock::new((settings, routes)),
             link: on.link,
             tasks: Mutex::default(),
+            working: Mutex::default(),
             ended: Notify::new(),
             is_ended: AtomicBool::new(false),
-            is_draining: AtomicBool::new(false),
         });
-        process.spawn(Arc::clone(&process).follow_store(Arc::clone(pace)));
-        process.spawn(Arc::clone(&process).confirm_held(Arc::clone(pace)));
-        process.spawn(Arc::clone(&process).warm_up());
-        process
+        drop(process.spawn(Arc::clone(&process).follow_store(Arc::clone(pace))));
+        drop(process.spawn(Arc::clone(&process).confirm_held(Arc::clone(pace))));
+        drop(process.spawn(Arc::clone(&process).warm_up()));
+        process.spawn_push(pace);
+        Ok(process)
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.lock().push(tokio::spawn(task).abort_handle());
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        let task = tokio::spawn(task);
+        self.tasks.lock().push(task.abort_handle());
+        task
+    }
+
+    /// Starts the tasks of push, as the program does.
+    fn spawn_push(&self, pace: &Arc<Pace>) {
+        let [events, notices, requesters] = [(); 3].map(|()| Arc::clone(&self.push));
+        let events = async move { in_order(events.follow_events()).await };
+        let notices = async move { notices.follow_notices().await };
+        let requesters = async move { requesters.publish_requesters().await };
+        let tasks = [
+            self.spawn(Arc::clone(pace).within(events)),
+            self.spawn(Arc::clone(pace).within(notices)),
+            self.spawn(Arc::clone(pace).within(requesters)),
+        ];
+        self.working.lock().extend(tasks);
+    }
+
+    /// Its cache file, if it has one.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.engine.answers().disk()
     }
 
     /// The routes in use.
@@ -125,13 +180,29 @@ impl Process {
 
     /// Takes no new calls from now on.
     pub fn drain(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
+        self.lifecycle.enter(Phase::Draining);
+    }
+
+    /// Ends what is under way, as the program does after the last call.
+    pub async fn finish(&self) {
+        self.lifecycle.enter(Phase::Closing);
+        let working = std::mem::take(&mut *self.working.lock());
+        let ended = async {
+            for (number, task) in working.into_iter().enumerate() {
+                // The requesters are published at the very end.
+                if number == 2 {
+                    self.lifecycle.enter(Phase::Ended);
+                }
+                let _ = task.await;
+            }
+        };
+        let _ = timeout(FINISHED_WITHIN, ended).await;
     }
 
     /// Whether the Service sends calls to it.
     pub fn is_ready(&self) -> bool {
         let is_informed = self.engine.replica().is_none_or(|replica| replica.is_informed());
-        is_informed && !self.is_draining.load(Ordering::Relaxed)
+        is_informed && self.lifecycle.phase() == Phase::Serving
     }
 
     /// Whether it is in contact with the store.
@@ -220,6 +291,23 @@ impl Process {
         }
     }
 
+    /// Takes the delivery `id` of a webhook, which is about the questions of `selector`, as `http::server::hooks` does. `None`: the
+    /// connection broke.
+    pub async fn deliver(&self, id: String, selector: Selector) -> Option<&'static str> {
+        if self.is_ended.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut ended = pin!(self.ended.notified());
+        ended.as_mut().enable();
+        let delivery = Delivery { id: Some(id), subjects: vec![Subject::Questions(selector)] };
+        let hook = Arc::from("simulated");
+        tokio::select! {
+            biased;
+            () = ended => None,
+            outcome = self.push.take_delivery(&hook, delivery) => Some(outcome),
+        }
+    }
+
     /// Takes another configuration into use, as `App::reload` does.
     pub fn reload(&self, settings: Settings, mut routes: RouteTable) {
         let before = self.routes();
@@ -227,6 +315,7 @@ impl Process {
         let routes = Arc::new(routes);
         let started: Vec<_> = routes.new_beside(&before).map(|route| Arc::clone(&route.name)).collect();
         *self.current.write() = (settings, Arc::clone(&routes));
+        self.push.set_current(Current { routes: Arc::clone(&routes), argocd: Some(self.api.client()) });
         if let Some(replica) = self.engine.replica() {
             replica.want_sync();
         }

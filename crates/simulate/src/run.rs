@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    disk::Writers,
     history::{History, Invariant, Violation, shown},
     plan::Plan,
     seed::Seed,
@@ -14,7 +15,7 @@ use telemetry::metrics::Metrics;
 const MOST_RUNS: usize = 80;
 
 /// The events that must have been tried in a simulated day, at least. An invariant that holds because nothing happened proves nothing.
-const LEAST_A_DAY: [(&str, u64); 10] = [
+const LEAST_A_DAY: [(&str, u64); 12] = [
     ("call", 1000),
     ("reconciled", 500),
     ("Application created", 4),
@@ -25,6 +26,8 @@ const LEAST_A_DAY: [(&str, u64); 10] = [
     ("source fault", 1),
     ("operator", 1),
     ("store or process fault", 1),
+    ("delivery", 2),
+    ("refresh", 4),
 ];
 
 /// The result of a run.
@@ -65,8 +68,9 @@ impl Outcome {
 /// When the system gives no runtime or no metrics.
 fn run_plan(plan: &Plan) -> std::io::Result<Outcome> {
     let metrics = Arc::new(Metrics::new().map_err(std::io::Error::other)?);
-    in_simulated_time(async {
-        let world = World::run(plan, &metrics).await?;
+    let writers = Arc::<Writers>::default();
+    in_simulated_time(&writers, async {
+        let world = World::run(plan, &metrics, &writers).await?;
         let history = Arc::clone(&world.history);
         let lasted = history.now();
         Ok(Outcome { plan: plan.clone(), history, lasted })

@@ -67,6 +67,11 @@ impl Timeline {
         later || before.is_none_or(|(_, exists)| !exists)
     }
 
+    /// Whether it ceased to exist since `then`.
+    pub fn went_since(&self, then: Duration) -> bool {
+        self.0.iter().any(|(at, exists)| *at > then && !exists)
+    }
+
     fn set(&mut self, at: Duration, exists: bool) {
         if self.exists() != exists {
             self.0.push((at, exists));
@@ -110,6 +115,11 @@ impl Truth {
     pub fn items(&self, set: Set) -> Vec<String> {
         let own = self.lists.iter().filter(|((of, _), timeline)| *of == set && timeline.exists());
         own.map(|((_, name), _)| name.clone()).collect()
+    }
+
+    /// Whether an item of a list ceased to exist since `then`.
+    pub fn lost_since(&self, set: Set, then: Duration) -> bool {
+        self.lists.iter().any(|((of, _), timeline)| *of == set && timeline.went_since(then))
     }
 
     /// Since when, and whether, an Application of `set` should exist. `None`: it never did.

@@ -1,4 +1,4 @@
-//! The volume of a machine, with the cache file. It outlives the processes, and is damaged between two of them. Each process gets a copy of
+//! The volume of a machine, with the cache file. It outlives the processes, and is damaged between two of them; `disk` fails below them. Each process gets a copy of
 //! what the one before left, so that nothing that an ended process still writes counts.
 
 use std::{
@@ -7,14 +7,14 @@ use std::{
     os::unix::fs::FileExt as _,
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use fastrand::Rng;
 use tempfile::TempDir;
 
+use crate::disk::{SimulatedDisk, WRITTEN_WITHIN};
 use domain::{clock::Clock, units::ByteSize};
-use engine::cache::{Disk, Trouble};
+use engine::cache::{Disk, Medium, Part, Place, Trouble};
 use telemetry::metrics::DiskMetrics;
 
 /// The name of the cache file.
@@ -23,8 +23,6 @@ const FILE: &str = "cache";
 const LIMIT: ByteSize = ByteSize::mib(16);
 /// The size of a page of the file, in bytes.
 const PAGE: u64 = 4096;
-/// How long an order to the writer may take in real time.
-const WRITTEN_WITHIN: Duration = Duration::from_mins(1);
 
 /// The damage to a volume between two processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +39,8 @@ pub enum Damage {
     MarksGone,
     /// The journal ends with half a record.
     TornJournal,
+    /// The machine had no power, and what was not synced is lost in part.
+    PowerCut,
 }
 
 /// The volume of a machine.
@@ -48,6 +48,8 @@ pub enum Damage {
 pub struct Volume {
     folder: TempDir,
     lives: u32,
+    /// The disk on which it is.
+    pub disk: Arc<SimulatedDisk>,
 }
 
 impl Volume {
@@ -56,7 +58,7 @@ impl Volume {
     /// # Errors
     /// When no folder can be made.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { folder: tempfile::tempdir()?, lives: 0 })
+        Ok(Self { folder: tempfile::tempdir()?, lives: 0, disk: Arc::default() })
     }
 
     fn of_life(&self, life: u32) -> PathBuf {
@@ -68,7 +70,8 @@ impl Volume {
     /// # Errors
     /// When there can be no file.
     pub fn open(&self, metrics: DiskMetrics, clock: &Arc<dyn Clock>) -> Result<Disk, Trouble> {
-        Disk::open(&self.of_life(self.lives).join(FILE), LIMIT, metrics, clock)
+        let place = Place::of(&self.of_life(self.lives).join(FILE)).on(Arc::clone(&self.disk) as Arc<dyn Medium>);
+        Disk::open_at(&place, LIMIT, metrics, clock)
     }
 
     /// How much it takes, in bytes.
@@ -77,12 +80,14 @@ impl Volume {
         files.flatten().filter_map(|file| file.metadata().ok()).map(|found| found.len()).sum()
     }
 
-    /// Leaves the files of the process with `disk` to the next one, and damages them.
+    /// Leaves the files of the process with `disk` to the next one, and damages them. The disk sees no more of that process.
     ///
     /// # Errors
     /// When the files cannot be copied.
     pub fn next(&mut self, disk: &Disk, damage: Damage, dice: &mut Rng) -> io::Result<()> {
         disk.flush(WRITTEN_WITHIN);
+        let next = Arc::new(self.disk.next());
+        let simulated = std::mem::replace(&mut self.disk, next);
         let (before, after) = (self.of_life(self.lives), self.of_life(self.lives + 1));
         fs::create_dir_all(&after)?;
         for file in fs::read_dir(&before)?.flatten() {
@@ -109,6 +114,18 @@ impl Volume {
             Damage::TornJournal => {
                 let mut journal = fs::OpenOptions::new().append(true).open(beside(".journal"))?;
                 journal.write_all(&vec![2; dice.usize(1..100)])?;
+            }
+            Damage::PowerCut => {
+                let parts = [
+                    (Part::Database, ""),
+                    (Part::Journal, ".journal"),
+                    (Part::SecondJournal, ".journal-2"),
+                    (Part::Marks, ".lost"),
+                ];
+                for (part, suffix) in parts {
+                    let file = fs::OpenOptions::new().read(true).write(true).open(beside(suffix))?;
+                    simulated.cut_power(part, &file, dice)?;
+                }
             }
         }
         Ok(())

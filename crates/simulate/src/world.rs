@@ -1,18 +1,19 @@
 //! A run: everything is started, the plan is carried out, and the oracle looks on.
 
+mod disturbances;
 mod operators;
+mod webhooks;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::Notify,
-    time::{sleep, sleep_until},
-};
+use tokio::time::{sleep, sleep_until};
 
 use crate::{
+    api::{ApiServer, ApiState},
     argocd::Controller,
     clock::DriftingClock,
+    disk::{DiskState, Writers},
     fleet::{Fleet, Surroundings},
     history::{History, Invariant},
     link::{LinkState, SharedStore},
@@ -22,7 +23,6 @@ use crate::{
     seed::Seed,
     sources::{Sources, Trouble},
     truth::{Set, Truth},
-    volume::Damage,
 };
 use engine::guard::Decision;
 use telemetry::metrics::Metrics;
@@ -33,6 +33,9 @@ const JUDGED_EVERY: Duration = Duration::from_mins(1);
 const CALM: Duration = Duration::from_mins(15);
 /// How much a cache file may take with the files beside it, in bytes: its limit, and the marks of loss.
 const MOST_IN_FILES: u64 = 24 * 1024 * 1024;
+/// So many requests to Argo CD's API server in a minute are many while nothing changes: the count of an Event on held answers, twice a minute
+/// for each replica and ApplicationSet, and a list.
+const MOST_REQUESTS: u64 = 30;
 /// How much the answers in memory may take, in bytes.
 const MOST_IN_MEMORY: u64 = 4 * 1024 * 1024;
 
@@ -44,6 +47,7 @@ pub(crate) struct World {
     sources: Arc<Sources>,
     store: SharedStore,
     fleet: Arc<Fleet>,
+    api: Arc<ApiServer>,
     pace: Arc<Pace>,
     oracle: Arc<Oracle>,
     controller: Arc<Controller>,
@@ -59,12 +63,14 @@ struct Watched {
     acted: Duration,
     /// How often each source was called.
     calls: [u64; 4],
+    /// How many requests Argo CD's API server had.
+    requests: u64,
     /// Until when each source was in trouble.
     troubled_until: [Duration; 4],
 }
 
 impl World {
-    fn new(plan: &Plan, metrics: &Arc<Metrics>) -> std::io::Result<Arc<Self>> {
+    fn new(plan: &Plan, metrics: &Arc<Metrics>, writers: &Arc<Writers>) -> std::io::Result<Arc<Self>> {
         let seed = plan.seed;
         let history = Arc::<History>::default();
         let truth = Arc::<Mutex<Truth>>::default();
@@ -72,6 +78,7 @@ impl World {
         let sources = Sources::new(seed, &history, &truth);
         let store = SharedStore::new(Arc::new(DriftingClock::new(history.start(), 0, 0)));
         let pace = Pace::new(store.clone());
+        let api = ApiServer::new(&history);
         let around = Surroundings {
             seed,
             history: Arc::clone(&history),
@@ -79,6 +86,8 @@ impl World {
             sources: Arc::clone(&sources),
             pace: Arc::clone(&pace),
             metrics: Arc::clone(metrics),
+            api: Arc::clone(&api),
+            writers: Arc::clone(writers),
             deployed: plan.deployed,
         };
         let fleet = Fleet::start(around)?;
@@ -91,15 +100,15 @@ impl World {
             pace: Arc::clone(&pace),
             oracle: Arc::clone(&oracle),
             applications: Mutex::default(),
-            refresh: std::array::from_fn(|_| Notify::new()),
+            api: Arc::clone(&api),
         });
         let (turn, watched) = (tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { seed, history, truth, sources, store, fleet, pace, oracle, controller, turn, watched }))
+        Ok(Arc::new(Self { seed, history, truth, sources, store, fleet, api, pace, oracle, controller, turn, watched }))
     }
 
     /// Carries out `plan`. Returns at its end, or at the first violation.
-    pub(crate) async fn run(plan: &Plan, metrics: &Arc<Metrics>) -> std::io::Result<Arc<Self>> {
-        let world = Self::new(plan, metrics)?;
+    pub(crate) async fn run(plan: &Plan, metrics: &Arc<Metrics>, writers: &Arc<Writers>) -> std::io::Result<Arc<Self>> {
+        let world = Self::new(plan, metrics, writers)?;
         let start = world.history.start();
         let busy = world.pace.busy().await;
         sleep(Duration::from_secs(10)).await;
@@ -155,6 +164,12 @@ impl World {
             }
         }
         watched.calls = calls;
+        let requests = self.api.requests();
+        let requested = requests - std::mem::replace(&mut watched.requests, requests);
+        if is_calm && requested > MOST_REQUESTS {
+            let seen = format!("Argo CD's API server has {requested} requests in a minute, and nothing changes");
+            self.history.violate(Invariant::Rate, seen);
+        }
     }
 
     /// Carries out one act.
@@ -201,62 +216,20 @@ impl World {
             Act::Invalidate(set) => self.invalidate(set).await,
             Act::Reject(set) => self.trouble(set, Trouble::LosesMost, self.reject(set)).await,
             Act::Release(set) => drop(self.decide(set, Decision::Released, |_| true).await),
-            Act::Refresh(set) => self.controller.refresh[set as usize].notify_one(),
-            Act::Deliver(set) => {
-                self.change_truth(&Act::Add(set), now, &mut dice);
-                self.invalidate(set).await;
-                // The second reconciliation may ask another replica a moment after the first one had its answer.
-                for _ in 0..3 {
-                    self.controller.refresh[set as usize].notify_one();
-                    sleep(Duration::from_millis(dice.u64(5..400))).await;
-                }
+            Act::Refresh(set) => self.api.annotate(set),
+            Act::Deliver(set, delivery) => self.report(set, delivery, dice).await,
+            Act::Disk(machine, state, lasts) => {
+                self.for_a_while(lasts, |on| {
+                    self.fleet.set_disk(machine, if on { state } else { DiskState::Works });
+                })
+                .await;
+            }
+            Act::Api(state, lasts) => {
+                self.for_a_while(lasts, |on| self.api.set_state(if on { state } else { ApiState::Works })).await;
+                // The longest pause between two attempts of a refresh.
+                sleep(Duration::from_secs(65)).await;
             }
         }
-    }
-
-    /// Lets the source of `set` be in trouble during `work`. One trouble after the other, and lies with time between them: two equal lies one
-    /// after the other are one that lasts longer.
-    async fn trouble(&self, set: Set, trouble: Trouble, work: impl Future<Output = ()>) {
-        let is_close = {
-            let mut watched = self.watched.lock();
-            let until = &mut watched.troubled_until[set as usize];
-            let is_close = self.history.now() < *until + CALM;
-            if !is_close {
-                *until = Duration::MAX / 2;
-            }
-            is_close
-        };
-        if is_close {
-            return self.history.say("… but its source has just been in trouble");
-        }
-        let _fault = self.oracle.fault();
-        self.history.count(if trouble.is_lie() { "lie" } else { "source fault" });
-        self.sources.set_trouble(set, Some(trouble));
-        work.await;
-        self.sources.set_trouble(set, None);
-        self.watched.lock().troubled_until[set as usize] = self.history.now();
-        self.history.say(format!("the source of {} tells the truth again", set.name()));
-    }
-
-    async fn for_a_while(&self, lasts: u64, set: impl Fn(bool)) {
-        let _fault = self.oracle.fault();
-        set(true);
-        sleep(Duration::from_secs(lasts)).await;
-        set(false);
-        self.store.wake();
-        self.history.say("… and that is over");
-        self.recovered().await;
-    }
-
-    /// Waits until all processes are in contact again, for some minutes at most.
-    async fn recovered(&self) {
-        for _ in 0..1200 {
-            sleep(Duration::from_secs(1)).await;
-            if self.fleet.processes().iter().all(|process| process.is_in_contact()) {
-                return;
-            }
-        }
-        self.history.say("some processes are not in contact with the store twenty minutes later");
     }
 
     fn change_truth(&self, act: &Act, now: Duration, dice: &mut fastrand::Rng) {
@@ -297,66 +270,6 @@ impl World {
         drop(truth);
         self.history.say(said);
     }
-
-    /// The store loses something. The only copy is never lost: then its content could not be known.
-    async fn disturb_store(&self, act: &Act) {
-        let _turn = self.turn.lock().await;
-        self.recovered().await;
-        let _fault = self.oracle.fault();
-        let inner = &self.store.inner;
-        match *act {
-            Act::FailOver => {
-                inner.replicate();
-                sleep(Duration::from_millis(self.seed.dice(("lost", self.history.now())).u64(..1000))).await;
-                inner.fail_over();
-            }
-            Act::Emptied => inner.flush_all(),
-            Act::Backup(since) => {
-                inner.replicate();
-                sleep(Duration::from_secs(since)).await;
-                let _busy = self.pace.busy().await;
-                inner.roll_back();
-                self.store.wake();
-                sleep(Duration::from_secs(20)).await;
-            }
-            _ => {}
-        }
-        self.store.wake();
-        self.history.say("the store has lost something");
-        self.recovered().await;
-    }
-
-    async fn disturb_processes(&self, act: &Act) {
-        let _turn = self.turn.lock().await;
-        self.recovered().await;
-        let _fault = self.oracle.fault();
-        match *act {
-            Act::Kill(machine, later) => self.fleet.kill(machine, Duration::from_secs(later), Damage::None).await,
-            Act::Damage(machine, later, damage) => {
-                self.fleet.kill(machine, Duration::from_secs(later), damage).await;
-                if !self.fleet.is_shared() {
-                    self.oracle.forgotten();
-                }
-                // What is unknown now is confirmed, or an operator sees it.
-                for _ in 0..40 {
-                    sleep(Duration::from_mins(1)).await;
-                    self.tend_once().await;
-                    self.controller.refresh[Set::Previews as usize].notify_one();
-                }
-            }
-            Act::RollOut => self.fleet.roll_out().await,
-            Act::Scale(count) if self.fleet.is_shared() => self.fleet.scale(count).await,
-            _ => {}
-        }
-        self.recovered().await;
-    }
-
-    async fn change_routes(&self, change: impl FnOnce(&mut [u32; 4])) {
-        let _turn = self.turn.lock().await;
-        let _fault = self.oracle.fault();
-        self.fleet.reload(|settings| change(&mut settings.names)).await;
-        sleep(Duration::from_secs(15)).await;
-    }
 }
 
 /// The things that exist at first.
@@ -373,11 +286,12 @@ fn begin_truth(seed: Seed, truth: &mut Truth) {
     }
 }
 
-/// Runs `work` in simulated time, on one thread.
+/// Runs `work` in simulated time, on one thread. Time waits for `writers`.
 ///
 /// # Errors
 /// When the runtime cannot be made.
-pub(crate) fn in_simulated_time<F: Future>(work: F) -> std::io::Result<F::Output> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(work))
+pub(crate) fn in_simulated_time<F: Future>(writers: &Arc<Writers>, work: F) -> std::io::Result<F::Output> {
+    let (mut builder, writers) = (tokio::runtime::Builder::new_current_thread(), Arc::clone(writers));
+    builder.enable_time().start_paused(true).max_blocking_threads(1).on_thread_park(move || writers.settle());
+    Ok(builder.build()?.block_on(work))
 }

@@ -1,7 +1,14 @@
 //! Twenty fixed seeds, the same each time, and the report of a failing one.
 
 use super::*;
-use crate::{fleet::Deployed, plan::Act, sources::Trouble, truth::Set, volume::Damage};
+use crate::{
+    api::ApiState,
+    fleet::Deployed,
+    plan::{Act, Delivery},
+    sources::Trouble,
+    truth::Set,
+    volume::Damage,
+};
 
 /// How long each run is, as in `make simulate`: thirty days in all.
 const LASTS: Duration = Duration::from_hours(36);
@@ -44,6 +51,30 @@ fn a_damaged_file_of_a_replica_says_nothing_of_what_is_new_to_the_store() {
         Plan { acts, deployed: Deployed::ReplicasWithFiles(2), lasts: 8 * hour, ..Plan::of(Seed(1), Duration::ZERO) };
     let outcome = run_plan(&plan).unwrap();
     assert!(outcome.violation().is_none(), "{}", outcome.describe());
+}
+
+/// How often a webhook about a list that Argo CD reads every ten minutes leads to a refresh, and what else was said.
+fn after_a_webhook(delivery: Delivery, fault: Option<Act>) -> (u64, String) {
+    let minutes = |minutes: u64| Duration::from_mins(minutes);
+    let mut acts: Vec<_> = fault.into_iter().map(|act| (minutes(61), act)).collect();
+    acts.push((minutes(62), Act::Deliver(Set::Edges, delivery)));
+    let plan = Plan { acts, deployed: Deployed::Replicas(3), lasts: minutes(100), ..Plan::of(Seed(1), Duration::ZERO) };
+    let outcome = run_plan(&plan).unwrap();
+    assert!(outcome.violation().is_none(), "{}", outcome.describe());
+    (outcome.history.counts().get("refresh").copied().unwrap_or_default(), outcome.history.last(10_000))
+}
+
+#[test]
+fn a_webhook_makes_argo_cd_ask_and_what_gets_lost_comes_later() {
+    for delivery in [Delivery::InTime, Delivery::Early(40), Delivery::Late(40), Delivery::Twice(3)] {
+        let (refreshed, said) = after_a_webhook(delivery, None);
+        assert_eq!(refreshed, 1, "{delivery:?}: {said}");
+    }
+    assert_eq!(after_a_webhook(Delivery::Lost, None).0, 0);
+    let (refreshed, said) = after_a_webhook(Delivery::InTime, Some(Act::Api(ApiState::Away, 200)));
+    assert!(refreshed == 1 && said.contains("the gateway annotates ApplicationSet edges"), "{said}");
+    let (refreshed, said) = after_a_webhook(Delivery::InTime, Some(Act::Api(ApiState::Unnoticed, 200)));
+    assert!(refreshed == 1 && said.contains("the controller does not see it"), "{said}");
 }
 
 #[test]

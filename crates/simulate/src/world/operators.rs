@@ -24,7 +24,7 @@ impl World {
     pub(super) async fn reject(&self, set: Set) {
         for _ in 0..60 {
             sleep(Duration::from_secs(40)).await;
-            self.controller.refresh[set as usize].notify_one();
+            self.controller.api.annotate(set);
             if !self.fleet.processes().iter().all(|process| process.is_in_contact()) {
                 // Nobody can decide then, and further runs confirm the lie.
                 return;
@@ -77,7 +77,7 @@ impl World {
             let _busy = self.pace.busy().await;
             // The first held answer ends a matrix, so the next one shows when the ApplicationSet was reconciled again.
             while self.tend_once().await {
-                self.controller.refresh[Set::Previews as usize].notify_one();
+                self.controller.api.annotate(Set::Previews);
                 sleep(Duration::from_mins(1)).await;
             }
         }

@@ -16,7 +16,7 @@ fn clock() -> Arc<dyn Clock> {
 /// The parts at `path`, and how many errors were counted.
 fn open(path: &Path) -> (Parts, u64) {
     let metrics = metrics();
-    let parts = start(path, &clock(), &metrics).unwrap();
+    let parts = start(&Place::of(path), &clock(), &metrics).unwrap();
     (parts, metrics.errors.get())
 }
 
