@@ -41,7 +41,7 @@ use domain::{
 };
 use engine::{
     answer::Engine,
-    cache::{CacheLimits, Disk, Memory, Trouble},
+    cache::{CacheLimits, Disk, Memory, Place, Trouble},
     replica::Replica,
 };
 use lang::evaluator::Evaluators;
@@ -248,7 +248,7 @@ impl App {
         let Some(path) = &self.limits.path else { return };
         let path = self.base.resolve(path);
         let open = move |app: &Self| {
-            let disk = Disk::open(&path, app.limits.disk, app.metrics.disk.clone(), &app.common.clock)?;
+            let disk = Disk::open(&Place::of(&path), app.limits.disk, app.metrics.disk.clone(), &app.common.clock)?;
             app.engine.keep_on(disk, &app.setup().routes);
             Ok::<(), Trouble>(())
         };

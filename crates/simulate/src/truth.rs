@@ -68,7 +68,7 @@ impl Timeline {
     }
 
     /// Whether it ceased to exist since `then`.
-    pub fn went_since(&self, then: Duration) -> bool {
+    fn went_since(&self, then: Duration) -> bool {
         self.0.iter().any(|(at, exists)| *at > then && !exists)
     }
 

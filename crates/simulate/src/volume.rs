@@ -71,7 +71,7 @@ impl Volume {
     /// When there can be no file.
     pub fn open(&self, metrics: DiskMetrics, clock: &Arc<dyn Clock>) -> Result<Disk, Trouble> {
         let place = Place::of(&self.of_life(self.lives).join(FILE)).on(Arc::clone(&self.disk) as Arc<dyn Medium>);
-        Disk::open_at(&place, LIMIT, metrics, clock)
+        Disk::open(&place, LIMIT, metrics, clock)
     }
 
     /// How much it takes, in bytes.

@@ -19,7 +19,6 @@ mod writer;
 
 use std::{
     fmt,
-    path::Path,
     sync::{
         Arc,
         mpsc::{Sender, channel, sync_channel},
@@ -98,25 +97,12 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// Opens or creates the file at `path` with its companions, and takes over the journal's changes. They take about `max_bytes` together
+    /// Opens or creates the file at `place` with its companions, and takes over the journal's changes. They take about `max_bytes` together
     /// ([`Limits`]). A damaged file is set aside under another name, and counts as lost.
     ///
     /// # Errors
     /// When there can be no file.
     pub fn open(
-        path: &Path,
-        max_bytes: ByteSize,
-        metrics: DiskMetrics,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Self, Trouble> {
-        Self::open_at(&Place::of(path), max_bytes, metrics, clock)
-    }
-
-    /// The same at a place that may be on a simulated disk.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_at(
         place: &Place,
         max_bytes: ByteSize,
         metrics: DiskMetrics,

@@ -1,5 +1,7 @@
 mod journal;
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::*;
@@ -64,7 +66,7 @@ fn metrics() -> DiskMetrics {
 }
 
 fn try_open(path: &Path, max_bytes: u64) -> Result<Disk, Trouble> {
-    Disk::open(path, ByteSize(max_bytes), metrics(), &(Arc::new(SystemClock) as Arc<dyn Clock>))
+    Disk::open(&Place::of(path), ByteSize(max_bytes), metrics(), &(Arc::new(SystemClock) as Arc<dyn Clock>))
 }
 
 fn open(path: &Path, max_bytes: u64) -> Disk {
@@ -291,7 +293,7 @@ fn baselines_unused_for_90_days_are_removed_at_a_start() {
     let (_folder, path) = new_store_path();
     let day = |day: u64| Arc::new(Fixed(1_700_000_000_000 + day * DAY)) as Arc<dyn Clock>;
     let start = |clock| {
-        let disk = Disk::open(&path, ByteSize(1 << 20), metrics(), &clock).unwrap();
+        let disk = Disk::open(&Place::of(&path), ByteSize(1 << 20), metrics(), &clock).unwrap();
         disk.flush(Duration::from_secs(10));
         disk
     };
