@@ -2,7 +2,6 @@
 //! once. [`mod@super::start`] is the start.
 
 use std::{
-    ffi::OsStr,
     fs::OpenOptions,
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,7 +11,7 @@ use std::{
 use parking_lot::RwLock;
 use redb::{Database, DatabaseError, StorageError};
 
-use crate::cache::disk::medium::{Part, Place};
+use crate::cache::disk::medium::{Part, Place, beside};
 
 /// How much of the file redb keeps in memory, in bytes; its default is 1 GiB. Frequent answers are in the gateway's own memory.
 const PAGES: usize = 16 * 1024 * 1024;
@@ -152,13 +151,6 @@ fn open_with(place: &Place, path: &Path, is_new: bool) -> Result<Database, Troub
         }
         _ => Trouble::Damaged(error.to_string()),
     })
-}
-
-/// The path of a companion of `path`.
-pub(super) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(suffix);
-    path.with_file_name(name)
 }
 
 /// The path under which the file for `path` is created.

@@ -1,6 +1,7 @@
 //! The way to the files: all that is written to them goes through a [`Handle`]. The simulation makes writes fail there, and sees what was not synced.
 
 use std::{
+    ffi::OsStr,
     fmt,
     fs::File,
     io,
@@ -10,8 +11,6 @@ use std::{
 };
 
 use redb::StorageBackend;
-
-use crate::cache::disk::file::beside;
 
 /// Which file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +78,13 @@ impl Place {
     pub(super) fn handle(&self, part: Part, file: File) -> Handle {
         Handle { part, file, medium: self.medium.clone() }
     }
+}
+
+/// The path of a companion of `path`.
+pub(super) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
 }
 
 /// An open file.

@@ -27,11 +27,11 @@ use std::{
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 
 use crate::cache::disk::{
-    file::{self, File, Trouble, beside},
+    file::{self, File, Trouble},
     journal::{Journal, Recovered},
     kind::{Change, RecordKind},
     marks::{Absent, Marks},
-    medium::Place,
+    medium::{Place, beside},
     record, records,
 };
 use domain::clock::Clock;

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::cache::disk::file::beside;
+use crate::cache::disk::medium::beside;
 
 fn change(n: u8, stamp: u64, has_record: bool) -> Change {
     let draft = has_record.then(|| record::draft(&n, &[n; 100]).unwrap());

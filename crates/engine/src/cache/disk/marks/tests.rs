@@ -4,10 +4,7 @@ use std::{
 };
 
 use super::*;
-use crate::cache::disk::{
-    file::beside,
-    medium::{Medium, Operation},
-};
+use crate::cache::disk::medium::{Medium, Operation, beside};
 
 struct TestClock(AtomicU64);
 

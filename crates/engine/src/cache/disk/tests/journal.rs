@@ -8,7 +8,7 @@ fn leave_in_journal(path: &Path, changes: &[Change]) -> std::path::PathBuf {
     for change in changes {
         journal.append(change).unwrap();
     }
-    file::beside(path, ".journal")
+    medium::beside(path, ".journal")
 }
 
 /// An answer made so many milliseconds from now.
