@@ -1,11 +1,14 @@
-//! gRPC's health service, as grpc-go's `health.Server` answers it in argocd-cmp-server: the server as a whole is the only service of which it
-//! knows a state.
+//! gRPC's health service, as grpc-go's `health.Server` answers it in argocd-cmp-server: the server as a whole is the only service that has
+//! a state.
 
 use std::collections::BTreeMap;
 
 use http::Response;
 use hyper::body::Frame;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, timeout_at},
+};
 
 use crate::grpc::{
     message::{HealthCheckRequest, HealthCheckResponse, HealthListResponse},
@@ -45,8 +48,9 @@ pub(crate) fn method(path: &str) -> Option<HealthMethod> {
 pub(crate) async fn check(
     messages: &mut MessageReader,
     is_ending: &watch::Receiver<bool>,
+    until: Instant,
 ) -> Result<Response<ReplyBody>, Status> {
-    let HealthCheckRequest { service } = messages.next().await?.unwrap_or_default();
+    let service = service(messages, until).await?;
     if service.is_empty() {
         return Ok(reply::answer(&state(*is_ending.borrow())));
     }
@@ -60,9 +64,13 @@ pub(crate) fn list(is_ending: &watch::Receiver<bool>) -> Response<ReplyBody> {
 }
 
 /// The state now, and at each change, until the client goes. Nothing waits for the end of this call.
-pub(crate) async fn watch(mut messages: MessageReader, mut is_ending: watch::Receiver<bool>) -> Response<ReplyBody> {
-    let service = match messages.next::<HealthCheckRequest>().await {
-        Ok(request) => request.unwrap_or_default().service,
+pub(crate) async fn watch(
+    mut messages: MessageReader,
+    mut is_ending: watch::Receiver<bool>,
+    until: Instant,
+) -> Response<ReplyBody> {
+    let service = match service(&mut messages, until).await {
+        Ok(service) => service,
         Err(status) => return reply::failure(&status),
     };
     let (frames, received) = mpsc::channel(1);
@@ -84,6 +92,13 @@ pub(crate) async fn watch(mut messages: MessageReader, mut is_ending: watch::Rec
         }
     });
     reply::stream(received)
+}
+
+/// The service that the client names, `until` it is too late: a server that ends waits for open calls.
+async fn service(messages: &mut MessageReader, until: Instant) -> Result<String, Status> {
+    let request = timeout_at(until, messages.next::<HealthCheckRequest>()).await;
+    let too_late = |_| Status { code: Code::DeadlineExceeded, message: "the request did not come in time".to_owned() };
+    Ok(request.map_err(too_late)??.unwrap_or_default().service)
 }
 
 fn state(is_ending: bool) -> HealthCheckResponse {

@@ -88,18 +88,19 @@ impl Service {
             return reflection::serve(messages);
         }
         let method = path.strip_prefix(PLUGIN);
+        let until = deadline.unwrap_or(began + DRAINING);
         let result = match method {
             Some(method) => self.call(method, &mut messages, deadline).await,
             None => match health::method(path) {
-                Some(HealthMethod::Check) => health::check(&mut messages, &self.is_ending).await,
+                Some(HealthMethod::Check) => health::check(&mut messages, &self.is_ending, until).await,
                 Some(HealthMethod::List) => Ok(health::list(&self.is_ending)),
-                Some(HealthMethod::Watch) => return health::watch(messages, self.is_ending.clone()).await,
+                Some(HealthMethod::Watch) => return health::watch(messages, self.is_ending.clone(), until).await,
                 // Such a client may wait for an answer before it goes on.
                 None => return reply::failure(&unimplemented(path)),
             },
         };
         // A deadline that has passed leaves the client's stream to the client.
-        let _ = timeout_at(deadline.unwrap_or(began + DRAINING), messages.drain()).await;
+        let _ = timeout_at(until, messages.drain()).await;
         let status = result.as_ref().err();
         if let Some(method) = method {
             self.plugin.called(known(method), status);

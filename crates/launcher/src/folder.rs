@@ -1,4 +1,4 @@
-//! The work folder of a launcher's programs. Only its owner may enter it. It is empty when a program begins, and is
+//! The work folder of a launcher's programs. Only its owner may enter it. Only its own copy of a folder is there when a program begins. It is
 //! [emptied](super::emptying) when the program has ended, in any state that the program left.
 
 use std::{

@@ -235,7 +235,8 @@ impl Launcher {
     /// A copy of the folder `what`: the one that the last program left unchanged, or a new one.
     fn copied(&mut self, what: &Copied, is_handed_over: bool) -> Result<PathBuf, String> {
         let folder = self.work.path.join(OsStr::from_bytes(COPY.to_bytes()));
-        if self.copy.as_ref().is_some_and(|copy| copy.is_of(what)) {
+        // Looked at once more: the last program may have removed all of it, and whoever can write to the work folders may have changed it since.
+        if self.copy.as_ref().is_some_and(|copy| copy.is_of(what) && copy.holds()) {
             return Ok(folder);
         }
         self.remove_copy()?;

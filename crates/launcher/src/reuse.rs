@@ -31,9 +31,10 @@ const NOTING: [u64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
 pub(crate) struct Unchanged {
     what: Copied,
     folder: PathBuf,
-    /// Its programs cannot know the sums.
+    /// Its programs cannot compute the sums.
     sums: RandomState,
     sum: u64,
+    count: usize,
 }
 
 impl Unchanged {
@@ -44,13 +45,13 @@ impl Unchanged {
             return None;
         }
         let sums = RandomState::new();
-        let State { sum, newest, is_noting } = state(folder, &sums).ok()?;
+        let State { sum, newest, is_noting, count } = state(folder, &sums, usize::MAX).ok()?;
         if !is_noting {
             return None;
         }
         for _ in 0..PATIENCE.as_millis() {
             if work.clock().ok()? > newest {
-                return Some(Self { what: what.clone(), folder: folder.to_owned(), sums, sum });
+                return Some(Self { what: what.clone(), folder: folder.to_owned(), sums, sum, count });
             }
             sleep(Duration::from_millis(1));
         }
@@ -63,9 +64,9 @@ impl Unchanged {
         self.what == Copied { inside: self.what.inside.clone(), ..what.clone() }
     }
 
-    /// Whether nothing in it has changed. No process may use it any more.
+    /// Whether nothing in it has changed. The processes that used it must have ended.
     pub(crate) fn holds(&self) -> bool {
-        state(&self.folder, &self.sums).is_ok_and(|state| state.sum == self.sum)
+        state(&self.folder, &self.sums, self.count).is_ok_and(|state| state.sum == self.sum)
     }
 }
 
@@ -76,16 +77,22 @@ struct State {
     newest: SystemTime,
     /// Whether its file system notes each change.
     is_noting: bool,
+    /// How many entries it has, with itself.
+    count: usize,
 }
 
-fn state(top: &Path, sums: &RandomState) -> io::Result<State> {
+/// The state of the folder `top`. An error if it has more than `most` entries: a program may have made millions.
+fn state(top: &Path, sums: &RandomState, most: usize) -> io::Result<State> {
     let top = openat(CWD, top, FOLDER, Mode::empty())?;
     let is_noting = u64::try_from(fstatfs(&top)?.f_type).is_ok_and(|kind| NOTING.contains(&kind));
-    let mut state = State { sum: 0, newest: UNIX_EPOCH, is_noting };
+    let mut state = State { sum: 0, newest: UNIX_EPOCH, is_noting, count: 0 };
     let mut folders = vec![PathBuf::from(".")];
     while let Some(folder) = folders.pop() {
         let opened = openat(&top, &folder, FOLDER, Mode::empty())?;
         state.add(&fstat(&opened)?, sums)?;
+        if state.count + folders.len() > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         for entry in Dir::read_from(&opened)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -102,6 +109,9 @@ fn state(top: &Path, sums: &RandomState) -> io::Result<State> {
                 FileType::Directory => folders.push(inner()),
                 _ => state.add(&data, sums)?,
             }
+            if state.count + folders.len() > most {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
         }
     }
     Ok(state)
@@ -112,6 +122,7 @@ impl State {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
         let seconds = u64::try_from(data.st_ctime).map_err(invalid)?;
         let nanos = u32::try_from(data.st_ctime_nsec).map_err(invalid)?;
+        self.count += 1;
         self.sum = self.sum.wrapping_add(sums.hash_one((data.st_ino, seconds, nanos)));
         self.newest = self.newest.max(UNIX_EPOCH + Duration::new(seconds, nanos));
         Ok(())

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{JSON, aws, run_changed};
 use crate::support::upstream::{Request, Upstream};
 
-/// An API of the cloud is asked with a signature of the role, and is a source like any other.
+/// A request to an API of the cloud has a signature of the role, and is a source like any other.
 #[tokio::test]
 async fn an_api_is_queried_with_an_identity() {
     let aws = aws("").await;
@@ -39,7 +39,7 @@ async fn a_gate_asks_by_an_identity() {
         config["identities"]["prod"]["aws"]["service"] = json!("codebuild");
         config["routes"][0]["backend"]["digests"]["gate"] = gate;
     };
-    // The server of the test refuses what it does not know. The request is signed, and a refusal is not a verdict.
+    // The server of the test refuses all other requests. The request is signed, and a refusal is not a verdict.
     let (said, is_good) = run_changed(&aws, &["call", "d"], change).await;
     let asked = aws.requests().into_iter().find(|request| request.target == "/builds");
     let asked = asked.unwrap_or_else(|| panic!("{said}"));

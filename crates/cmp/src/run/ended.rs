@@ -77,7 +77,9 @@ pub(super) fn check(ended: &Ended, init: Option<&Command>, limits: &Limits, stde
         ExitKind::Code(0) => return Ok(()),
         // A shell reports the signal of its program so.
         ExitKind::Code(code) if code > 128 => {
-            format!("failed exit status {code}{}", reason(code - 128, ended.cpu, limits))
+            let of_signal = reason(code - 128, ended.cpu, limits);
+            let why = if of_signal.is_empty() { reason_in(stderr, limits) } else { of_signal };
+            format!("failed exit status {code}{why}")
         }
         ExitKind::Code(code) => format!("failed exit status {code}{}", reason_in(stderr, limits)),
         ExitKind::Signal(signal) => of_signal(signal, ended.cpu, limits),
@@ -101,7 +103,10 @@ fn reason(signal: i32, cpu: Duration, limits: &Limits) -> String {
     match Signal::try_from(signal) {
         Ok(Signal::SIGXFSZ) => format!(": it wrote a file larger than {} (`limits.fileSize`)", limits.file_size),
         Ok(Signal::SIGXCPU) => ": it used more processor time than `limits.cpu`".to_owned(),
-        Ok(Signal::SIGKILL) if is_over => ": perhaps it used more processor time than `limits.cpu`".to_owned(),
+        // The time is that of all processes, and the limit one for each.
+        Ok(Signal::SIGKILL) if is_over => {
+            ": perhaps it used more processor time than `limits.cpu`, or the container has no more memory".to_owned()
+        }
         Ok(Signal::SIGKILL) => ": perhaps the container has no more memory".to_owned(),
         Ok(Signal::SIGSYS) => ": it made a system call that plugins may not make".to_owned(),
         Ok(Signal::SIGSEGV | Signal::SIGABRT | Signal::SIGBUS) if limits.memory.is_some() => {

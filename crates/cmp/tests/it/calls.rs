@@ -126,7 +126,18 @@ fn a_run_sees_no_change_of_another_run() {
         gateway.file(&format!("f{number}"), "old\n");
     }
     gateway.file("app/x", "1\n2\n");
-    for change in ["", "", "echo new > f7", "", "rm f7 app/x", "echo more > app/y", "chmod 700 f7", "mv f7 f8", ""] {
+    for change in [
+        "",
+        "",
+        "echo new > f7",
+        "",
+        "rm f7 app/x",
+        "echo more > app/y",
+        "chmod 700 f7",
+        "mv f7 f8",
+        "rm -rf ../copy ../left",
+        "",
+    ] {
         let answer = gateway.ask("GenerateManifest", ".", &["-env", &format!("CHANGE={change}")]);
         assert_eq!(answer.manifests(), ["a: 2 1 old\n"], "before {change:?}");
     }

@@ -43,7 +43,8 @@ fn limits_that_the_kernel_sets_are_named() {
             "perhaps by `limits.fileSize`: ",
         ),
     ] {
-        let config = format!("plugins:\n- {{config: demo, limits: {{{limits}}}}}\n");
+        // A shell finds Python where the system's files may not be.
+        let config = format!("plugins:\n- {{config: demo, limits: {{{limits}}}, files: {{read: [/]}}}}\n");
         let gateway = Gateway::serve(&config, &[("demo", &script(text))]);
         gateway.file("y", "");
         let answer = gateway.ask("GenerateManifest", ".", &[]);

@@ -53,7 +53,7 @@ fn every_change_is_noticed() {
     let (copied, noted) = made.copy();
     let Some(noted) = noted else {
         // The folder for temporary files is on another file system.
-        assert!(!state(&copied, &RandomState::new()).unwrap().is_noting);
+        assert!(!state(&copied, &RandomState::new(), usize::MAX).unwrap().is_noting);
         return;
     };
     assert!(noted.holds() && noted.holds());
@@ -95,7 +95,7 @@ fn every_change_is_noticed() {
 fn only_a_fixed_and_large_folder_is_noted() {
     let mut made = Made::new();
     let (copied, noted) = made.copy();
-    assert_eq!(noted.is_some(), state(&copied, &RandomState::new()).unwrap().is_noting);
+    assert_eq!(noted.is_some(), state(&copied, &RandomState::new(), usize::MAX).unwrap().is_noting);
     let work = Work::new(made.outer.path().join("work")).unwrap();
     assert!(Unchanged::note(&made.what, WORTH - 1, &copied, &work).is_none());
     if let Some(noted) = noted {
