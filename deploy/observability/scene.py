@@ -27,6 +27,11 @@ HOOK_TOKEN = "hook-password"
 DIGEST = "sha256:" + "5" * 64
 
 
+# A port that refuses each connection. It stays bound, so that no other program gets it meanwhile.
+REFUSING = socket.socket()
+REFUSING.bind(("127.0.0.1", 0))
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -133,7 +138,7 @@ def configuration(folder, sources, store, **more):
             {"name": "program", "backend": {"script": {"command": ["sh", "-c", "sleep $PARAM_SECONDS; echo '[]'"]}}},
             {"name": "limited", "backend": {"http": {"url": url + "/limited", "parameters": "body"}},
              "cache": {"ttl": "1s", "staleWhileRevalidate": "0s"}},
-            {"name": "broken", "backend": {"http": {"url": f"http://127.0.0.1:{free_port()}/", "parameters": "body"}}},
+            {"name": "broken", "backend": {"http": {"url": f"http://127.0.0.1:{REFUSING.getsockname()[1]}/", "parameters": "body"}}},
         ],
     }
     return config | more
