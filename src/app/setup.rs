@@ -116,6 +116,7 @@ impl Setup {
             evaluator: &common.evaluators.of_route(),
             registries: &shared.registries,
             scope: &NameScope::input(),
+            is_route: true,
             package: None,
             isolated: shared.isolated.as_deref(),
         };

@@ -175,5 +175,5 @@ fn try_store(store: &StoreConfig, base: &BaseDir) -> anyhow::Result<bool> {
 
 /// How the guard identifies the parameter sets of `route`.
 fn identity(route: &Route) -> String {
-    format!("  {}: {}", route.name, route.guard.config().identity.describe(route.shape.keys().as_deref()))
+    format!("  {}: {}", route.name, route.guard.config().identity.describe(route.keys().as_deref()))
 }

@@ -166,6 +166,7 @@ mod tests {
             raw: &Value::Null,
             registries: &registries,
             scope: &NameScope::input(),
+            is_route: true,
             package: None,
             isolated: None,
         };

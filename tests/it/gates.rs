@@ -93,6 +93,7 @@ impl GateContext {
             outbound: &outbound,
             registries: &registries,
             scope: &NameScope::input(),
+            is_route: true,
             package: None,
             isolated: None,
         };

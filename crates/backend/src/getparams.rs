@@ -14,7 +14,8 @@ use domain::{
     visible::one_line,
 };
 
-/// The body of the request, as Argo CD sent it. In a later step of a pipeline it also holds the items of the previous step.
+/// The body of the request, as Argo CD sent it. In a later step of a pipeline it also holds the items of the previous step,
+/// and below `each` the item.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginRequest<'a> {
@@ -22,6 +23,8 @@ pub struct PluginRequest<'a> {
     input: Input<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item: Option<&'a Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,6 +41,7 @@ impl<'a> PluginRequest<'a> {
             application_set_name: &query.application_set,
             input: Input { parameters: Some(&query.parameters) },
             items: query.items.as_deref(),
+            item: query.item().map(|item| &**item),
         }
     }
 

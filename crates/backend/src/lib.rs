@@ -1,7 +1,7 @@
-//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`digests`], [`pipeline`] and
-//! [`merge`].
+//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`digests`], [`pipeline`] (with its
+//! last step [`each`]) and [`merge`].
 //!
-//! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`]
+//! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`], [`each`]
 //! and [`merge`] use other backends: [`step`] is the configuration of one of them, and `steps` are those built from it.
 //!
 //! Kinds share these: [`Building`] collects a builder's context and problems, [`request`] makes HTTP requests from templates, [`credential`] has
@@ -14,6 +14,7 @@
 mod building;
 pub mod credential;
 pub mod digests;
+pub mod each;
 pub mod fixed;
 pub mod getparams;
 pub mod http;
@@ -33,7 +34,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::building::Building;
-use self::step::{MergeConfig, StepConfig, StepSource};
+use self::{
+    each::EachConfig,
+    step::{MergeConfig, NotOne, StepConfig, StepSource},
+};
 use domain::{clock::Clock, document::kind_of, error::BackendError, file::base_dir::BaseDir, generator::ParameterSet};
 use lang::{
     evaluator::{Evaluator, Evaluators},
@@ -42,7 +46,7 @@ use lang::{
 use launcher::Launchers;
 use oci::Registries;
 use outbound::Outbound;
-use source::{Backend, Nature, Reached, fetch_watched};
+use source::{Backend, MaxUnknown, Nature, Reached, fetch_watched};
 
 /// The configuration of one kind of backend.
 pub trait KindConfig {
@@ -93,7 +97,7 @@ macro_rules! backend_kinds {
         /// The keys of a step: exactly one kind of backend or `select`, and a name if wanted.
         #[derive(Debug, Clone, Deserialize, JsonSchema)]
         #[schemars(rename = "BackendPart", extend("oneOf" = [
-            $({"required": [stringify!($key)]},)+ {"required": ["select"]},
+            $({"required": [stringify!($key)]},)+ {"required": ["select"]}, {"required": ["each"]},
         ]))]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         struct StepFields {
@@ -102,6 +106,8 @@ macro_rules! backend_kinds {
             $($(#[$doc])* $key: Option<$config>,)+
             /// Only in a pipeline: a CEL expression over `items`, the items of the step before, and `params`. It gives a list of objects.
             select: Option<String>,
+            /// Only as the last step of a route's pipeline: a backend that is queried for each item of the step before.
+            each: Option<Box<EachConfig>>,
         }
 
         impl From<StepFields> for StepConfig {
@@ -109,8 +115,32 @@ macro_rules! backend_kinds {
                 let sources = [
                     $(fields.$key.map(|config| StepSource::Backend(BackendConfig::$variant(config))),)+
                     fields.select.map(StepSource::Select),
+                    fields.each.map(StepSource::Each),
                 ];
                 Self::new(fields.name, sources.into_iter().flatten().collect())
+            }
+        }
+
+        /// Queries a backend for each item of the step before: exactly one kind of backend, whose templates and expressions can use `item`.
+        /// Each element is remembered by itself: one that is unknown keeps its last parameter sets, for at most `staleIfError`.
+        #[derive(Debug, Clone, Deserialize, JsonSchema)]
+        #[schemars(rename = "EachStep", extend("oneOf" = [$({"required": [stringify!($key)]},)+]))]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        struct EachFields {
+            /// The fields of an item that make it the same element in the next list, such as `[number]` or `[repository, number]`. A dot
+            /// leads into an object. No two items may have the same values.
+            #[schemars(length(min = 1))]
+            key: Vec<String>,
+            /// How many elements may be unknown, as a number or a share. With more, or with more than half, the whole answer is unknown.
+            max_unknown: Option<MaxUnknown>,
+            $($(#[$doc])* $key: Option<$config>,)+
+        }
+
+        impl From<EachFields> for EachConfig {
+            fn from(fields: EachFields) -> Self {
+                let sources = [$(fields.$key.map(BackendConfig::$variant),)+];
+                let source = NotOne::check(sources.into_iter().flatten()).map(Box::new);
+                Self { key: fields.key, max_unknown: fields.max_unknown, source }
             }
         }
     };
@@ -177,6 +207,8 @@ pub struct BuildContext<'a> {
     pub registries: &'a Registries,
     /// The names that templates over the call can use. They include `items` if the backend gets the items of a step before it.
     pub scope: &'a NameScope,
+    /// Whether the backend is the route's own, and no part of another one.
+    pub is_route: bool,
     /// The package that the backend's programs belong to.
     pub package: Option<&'a script::Package>,
     /// The replacements that candidates of shadows use for `outbound`, `registries`, `launchers` and the evaluators; the same unless set.
@@ -207,6 +239,8 @@ impl BuildContext<'_> {
 
 /// The variable with the items of the step before.
 pub const ITEMS: &str = "items";
+/// The variable with the item of the element, below `each`.
+pub const ITEM: &str = "item";
 
 /// The parameter sets of a document that must be a list of objects.
 ///

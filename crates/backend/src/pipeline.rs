@@ -42,13 +42,28 @@ impl KindConfig for Vec<StepConfig> {
                 );
             }
         }
-        let steps = Steps::build(self, "step", true, &mut building.with(BuildContext { raw, ..context }))?;
-        let nature = steps.nature(steps.items().next_back().unwrap_or_default());
-        Some(Arc::new(Pipeline { steps, nature }))
+        if let Some((last, first)) = self.split_last()
+            && let Some(each) = last.each().filter(|_| context.is_route && !first.is_empty())
+        {
+            let list = Pipeline::build(first, &mut building.with(BuildContext { raw, ..context }))?;
+            let of_step = raw.get(first.len()).and_then(|step| step.get("each")).unwrap_or(&Value::Null);
+            let building = &mut building.index(first.len());
+            return Some(Arc::new(each.build(list, of_step, &mut building.key("each"))?));
+        }
+        Some(Arc::new(Pipeline::build(self, &mut building.with(BuildContext { raw, ..context }))?))
     }
 
     fn serves_last_build(&self) -> bool {
         self.iter().any(StepConfig::serves_last_build)
+    }
+}
+
+impl Pipeline {
+    /// The pipeline of `steps`.
+    fn build(steps: &[StepConfig], building: &mut Building<'_>) -> Option<Self> {
+        let steps = Steps::build(steps, "step", true, building)?;
+        let nature = steps.nature(steps.items().next_back().unwrap_or_default());
+        Some(Self { steps, nature })
     }
 }
 

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use super::{
-    Backend, BackendConfig, BuildContext, Building, ITEMS, KINDS, StepFields, merge::join::Join,
+    Backend, BackendConfig, BuildContext, Building, ITEMS, KINDS, StepFields, each::EachConfig, merge::join::Join,
     pipeline::select::Select,
 };
 use lang::scope::ValueType;
@@ -27,13 +27,26 @@ pub(super) enum StepSource {
     Backend(BackendConfig),
     /// A CEL expression over the items of the step before.
     Select(String),
+    /// A backend for each item of the step before.
+    Each(Box<EachConfig>),
 }
 
 /// Why a step has no source.
 #[derive(Debug, Clone, Copy)]
-enum NotOne {
+pub(super) enum NotOne {
     Missing,
     Several,
+}
+
+impl NotOne {
+    /// The only one of `sources`.
+    pub(super) fn check<T>(mut sources: impl Iterator<Item = T>) -> Result<T, Self> {
+        match (sources.next(), sources.next()) {
+            (Some(source), None) => Ok(source),
+            (None, _) => Err(Self::Missing),
+            (Some(_), Some(_)) => Err(Self::Several),
+        }
+    }
 }
 
 /// A step's backend, built.
@@ -74,26 +87,26 @@ impl JsonSchema for StepConfig {
 impl StepConfig {
     /// A step that names `sources`, of which there should be one.
     pub(super) fn new(name: Option<String>, sources: Vec<StepSource>) -> Self {
-        let mut sources = sources.into_iter();
-        let source = match (sources.next(), sources.next()) {
-            (Some(source), None) => Ok(source),
-            (None, _) => Err(NotOne::Missing),
-            (Some(_), Some(_)) => Err(NotOne::Several),
-        };
-        Self { name, source }
+        Self { name, source: NotOne::check(sources.into_iter()) }
     }
 
     /// The backend that the step names.
     fn backend(&self) -> Option<&BackendConfig> {
         match &self.source {
             Ok(StepSource::Backend(config)) => Some(config),
-            Ok(StepSource::Select(_)) | Err(_) => None,
+            Ok(StepSource::Select(_) | StepSource::Each(_)) | Err(_) => None,
         }
+    }
+
+    /// The step's `each`, if it is one.
+    pub(super) fn each(&self) -> Option<&EachConfig> {
+        if let Ok(StepSource::Each(each)) = &self.source { Some(each) } else { None }
     }
 
     /// [`KindConfig::serves_last_build`](super::KindConfig::serves_last_build) of the step's backend.
     pub(super) fn serves_last_build(&self) -> bool {
         self.backend().is_some_and(BackendConfig::serves_last_build)
+            || self.each().is_some_and(EachConfig::serves_last_build)
     }
 
     /// The kind of the step's backend if the backend cannot use the items of the step before it.
@@ -109,8 +122,13 @@ impl StepConfig {
                 Some(BuiltStep { kind: config.kind(), backend: config.build(building)? })
             }
             Ok(StepSource::Select(expression)) => select(expression, is_pipeline, &mut building.key("select")),
+            Ok(StepSource::Each(_)) => {
+                let help = "let it be the last step of the pipeline that is the route's `backend`, after the steps that make the list";
+                building.key("each").error_with_help("`each` is not possible here", help);
+                None
+            }
             Err(not_one) => {
-                let kinds = format!("one of {}, and select in a pipeline", KINDS.join(", "));
+                let kinds = format!("one of {}, and select or each in a pipeline", KINDS.join(", "));
                 match not_one {
                     NotOne::Missing => building.error_with_help("it names no backend", format!("it needs {kinds}")),
                     NotOne::Several => {

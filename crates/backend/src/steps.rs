@@ -57,7 +57,8 @@ impl Steps {
             };
             // Shaped like a route's configuration, in which a backend finds its own.
             let raw = json!({ "backend": context.raw.get(index).unwrap_or(context.raw) });
-            let built = config.build(is_pipeline, &mut building.with(BuildContext { raw: &raw, scope, ..context }));
+            let built = config
+                .build(is_pipeline, &mut building.with(BuildContext { raw: &raw, scope, is_route: false, ..context }));
             steps.push(built.map(|built| {
                 let name = format!("{word} {name}");
                 Step { label: format!("{name} ({})", built.kind), name, built }

@@ -1,6 +1,7 @@
 //! The queries of Argo CD's plugin generator, and the possible answers. No I/O.
 
 mod note;
+mod part;
 mod trust;
 pub mod watch;
 
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use self::watch::Watch;
 pub use self::{
     note::{BackendNote, Before},
+    part::{Element, Part, label},
     trust::Trust,
 };
 use super::document::exact;
@@ -39,6 +41,8 @@ pub struct Query {
     pub before: Before,
     /// The result of the previous step, a list of objects, if the backend is a later step of a pipeline.
     pub items: Option<Arc<Value>>,
+    /// The part of the answer that is queried. `None`: the whole answer.
+    pub part: Option<Part>,
     /// Records each step, if an operator wants to see them.
     pub watch: Option<Watch>,
 }
@@ -56,6 +60,7 @@ impl Query {
             must_ask: false,
             before: Before { own: None, lineage: None },
             items: None,
+            part: None,
             watch: None,
         }
     }
@@ -67,6 +72,12 @@ impl Query {
             Some(namespace) => format!("{namespace}/{}", self.application_set).into(),
             None => (&*self.application_set).into(),
         }
+    }
+
+    /// The item of the element that is queried.
+    #[must_use]
+    pub fn item(&self) -> Option<&Arc<Value>> {
+        self.part.as_ref().and_then(Part::element).map(|element| &element.item)
     }
 
     /// How old knowledge from earlier requests may be.
@@ -86,6 +97,17 @@ pub struct Question {
     /// The input parameters.
     #[serde(deserialize_with = "exact::read")]
     pub parameters: Arc<Parameters>,
+    /// The part of the answer that it is about. `None`: the whole answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+impl Question {
+    /// The question about the whole answer.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        Self { part: None, ..self.clone() }
+    }
 }
 
 /// Selects questions: those that match everything that is set.
@@ -97,10 +119,12 @@ pub struct Selector {
     pub formerly: Vec<String>,
     /// The ApplicationSet's name. An answer that does not depend on it matches any name.
     pub application_set: Option<String>,
-    /// Parameters and their values. Other parameters may have any value.
+    /// Parameters and their values. Other parameters may have any value. An element also has the values of its item.
     pub parameters: Parameters,
-    /// Whether a question must not have other parameters.
+    /// Whether a question must not have other parameters, and is about the same [`part`](Self::part).
     pub is_exact: bool,
+    /// The part of an answer, if `is_exact`. Without that, the answer with all of its parts is selected.
+    pub part: Option<Part>,
 }
 
 impl Selector {
@@ -113,6 +137,7 @@ impl Selector {
             application_set: question.application_set.as_ref().map(ToString::to_string),
             parameters: (*question.parameters).clone(),
             is_exact: true,
+            part: question.part.clone(),
         }
     }
 
@@ -133,8 +158,13 @@ impl Selector {
     pub fn selects(&self, question: &Question) -> bool {
         let is_unlike = |wanted: &Option<String>, name: &str| wanted.as_ref().is_some_and(|wanted| wanted != name);
         let is_other_set = question.application_set.as_ref().is_some_and(|name| is_unlike(&self.application_set, name));
-        let has = |(name, value): (&String, &Value)| question.parameters.get(name) == Some(value);
-        let has_others = self.is_exact && self.parameters.len() != question.parameters.len();
+        let item =
+            question.part.as_ref().and_then(Part::element).filter(|_| !self.is_exact).map(|element| &element.item);
+        let of_item = |name: &String, value: &Value| item.and_then(|item| item.get(name)) == Some(value);
+        let has =
+            |(name, value): (&String, &Value)| question.parameters.get(name) == Some(value) || of_item(name, value);
+        let has_others =
+            self.is_exact && (self.parameters.len() != question.parameters.len() || self.part != question.part);
         let is_formerly = self.formerly.iter().any(|name| **name == *question.route);
         (is_formerly || !is_unlike(&self.route, &question.route))
             && !is_other_set

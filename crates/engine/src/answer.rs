@@ -11,11 +11,11 @@ mod prefetch;
 
 use crate::{
     answer::{last_good::fallback, prefetch::Prefetch},
-    cache::{Answers, Entry, Freshness, Key, MadeUnder, Memory, Stale},
+    cache::{Answers, Entry, Freshness, Key, Memory, Stale},
     failure::Failure,
     replica::{Replica, peers::Refusal},
     route::ResolvedQuery,
-    run::{Finished, Run, Wanted, wait},
+    run::{self, Finished, Wanted, wait},
     state::{
         EngineState,
         requesters::{NO_RUN, Requesters},
@@ -26,11 +26,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 
 pub use crate::{answer::last_good::Unusable, run::try_out};
-use domain::{
-    clock::{Clock, Timestamp},
-    generator::Question,
-};
-use flight::{FlightJoin, Flights};
+use domain::clock::{Clock, Timestamp};
+use flight::FlightJoin;
 use telemetry::metrics::Metrics;
 
 /// How many confirmations are under way at once, at most.
@@ -86,8 +83,6 @@ impl Unknown {
 /// Answers queries, and stores the answers.
 pub struct Engine {
     pub(crate) known: Arc<EngineState>,
-    /// By cache key, the route's revision and its keys. After a change of these, no caller waits for an earlier run.
-    pub(crate) flights: Flights<(Key, MadeUnder), Question, Finished>,
     /// Bounds the confirmations that are under way.
     pub(crate) confirmations: Arc<Semaphore>,
     pub(crate) requesters: Requesters,
@@ -101,7 +96,6 @@ impl Engine {
     pub fn new(memory: Memory, replica: Option<Arc<Replica>>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
             known: Arc::new(EngineState::new(Answers::new(memory), replica.into())),
-            flights: Flights::default(),
             confirmations: Arc::new(Semaphore::new(MAX_CONFIRMATIONS)),
             requesters: Requesters::default(),
             prefetch: Prefetch::default(),
@@ -134,7 +128,7 @@ impl Engine {
 
     /// Whether no run is under way.
     pub fn is_idle(&self) -> bool {
-        self.flights.len() == 0
+        self.known.flights.len() == 0
     }
 
     /// Answers `resolved`, from the cache or its route's backend.
@@ -247,24 +241,6 @@ impl Engine {
 
     /// Joins the run that answers `resolved`, or starts it.
     pub(crate) fn join(&self, resolved: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Finished> {
-        let route = &*resolved.route;
-        // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
-        let second_lookup = || {
-            let (entry, now) = (self.known.answers.memory().get(&resolved.key)?, self.clock.now());
-            let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
-            let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(resolved, &entry, now);
-            if is_good { Some(Ok(entry)) } else { None }
-        };
-        let trust = route.trust();
-        let made_under = MadeUnder { revision: route.revision(), trust: trust.fingerprint };
-        self.flights.join(
-            (resolved.key, made_under),
-            second_lookup,
-            || resolved.question.clone(),
-            |guard| {
-                let run = Run { resolved: Arc::clone(resolved), wanted, trust, guard };
-                run.start(Arc::clone(&self.known), Arc::clone(&self.clock))
-            },
-        )
+        run::join(&self.known, &self.clock, resolved, wanted)
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod disk;
+mod elements;
 pub mod entry;
 pub mod evicted;
 pub mod failing;
@@ -16,6 +17,7 @@ pub mod shares;
 
 pub use answers::Answers;
 pub use disk::{Disk, Medium, Operation, Part, Place, Trouble, Unreadable};
+pub use elements::{ElementCounts, Elements};
 pub(crate) use entry::question_size;
 pub use entry::{Encoded, Entry, PackedQuestion};
 pub use evicted::EvictedKeys;

@@ -51,6 +51,18 @@ pub struct GuardConfig {
     pub confirm_for: HumanDuration,
 }
 
+impl GuardConfig {
+    /// One that holds nothing.
+    pub(crate) fn allowing_all() -> Self {
+        Self {
+            on_empty: OnEmpty::Allow,
+            max_shrink: Percent(100),
+            identity: Identity::Keys(Vec::new()),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for GuardConfig {
     fn default() -> Self {
         Self {
@@ -134,7 +146,12 @@ impl Guard {
                 "leave it out, or set it to how long the source's hiccups last",
             );
         }
-        Self(config.clone())
+        Self::new(config.clone())
+    }
+
+    /// A guard by these rules, which are not checked.
+    pub(crate) const fn new(config: GuardConfig) -> Self {
+        Self(config)
     }
 
     /// Whether it holds an answer because of the last good one, which a restart may forget.

@@ -5,6 +5,7 @@ pub mod announced;
 pub mod announcement;
 pub mod input;
 pub mod matching;
+pub(crate) mod parts;
 mod resolved;
 mod table;
 
@@ -20,7 +21,7 @@ pub use crate::route::{
 use crate::{
     cache::{CacheConfig, Freshness, Key, KeyPrefix, Life, MadeUnder, Policy, Revision, RouteId},
     guard::Guard,
-    route::{announced::Announced, input::Input, matching::Matcher},
+    route::{announced::Announced, input::Input, matching::Matcher, parts::Parts},
     shadow::Shadow,
     shape::Shape,
 };
@@ -42,8 +43,8 @@ pub struct Route {
     pub kind: &'static str,
     /// Its backend.
     pub backend: Arc<dyn Backend>,
-    /// The shape of answers.
-    pub shape: Shape,
+    /// The shape of answers. `None` for the list of a route with elements, which no caller gets.
+    pub(crate) shape: Option<Arc<Shape>>,
     /// How long they live.
     pub policy: Policy,
     /// The rules of the guard.
@@ -54,6 +55,8 @@ pub struct Route {
     pub metrics: RouteMetrics,
     /// The candidate for its backend's place.
     pub shadow: Option<Arc<Shadow>>,
+    /// Its list and its elements, if its answer has elements.
+    pub(crate) parts: Option<Parts>,
     input: Accepts,
     lineage: Option<Vec<String>>,
     matcher: Option<Matcher>,
@@ -63,10 +66,10 @@ pub struct Route {
     /// The beginnings of keys under which more may be remembered of it: its other names, and with or without the ApplicationSet's name.
     other_prefixes: Vec<KeyPrefix>,
     revision: Revision,
-    origin: Origin,
+    origin: Arc<Origin>,
 }
 
-/// The parts of a route.
+/// What a route is made of.
 pub struct RouteParts {
     /// Its name.
     pub name: String,
@@ -135,22 +138,23 @@ fn prefixes(name: &str, formerly: &[Arc<str>], reads_application_set: bool) -> (
 }
 
 impl Route {
-    /// The route with these parts.
+    /// The route that is made of these.
     #[must_use]
     pub fn new(parts: RouteParts) -> Self {
         let RouteParts { name, formerly, kind, backend, matcher, input, shape, cache, .. } = parts;
         let reads_application_set = backend.nature().reads_application_set || shape.reads_application_set();
         let (prefix, other_prefixes) = prefixes(&name, &formerly, reads_application_set);
-        Self {
+        let mut route = Self {
             name: name.into(),
             kind,
             backend,
-            shape,
+            shape: Some(Arc::new(shape)),
             policy: Policy::new(cache),
             guard: parts.guard,
             deadline: parts.deadline,
             metrics: parts.metrics,
             shadow: parts.shadow,
+            parts: None,
             input,
             lineage: parts.lineage,
             matcher,
@@ -158,8 +162,17 @@ impl Route {
             prefix,
             other_prefixes,
             revision: Revision::of(&parts.origin.raw),
-            origin: parts.origin,
-        }
+            origin: Arc::new(parts.origin),
+        };
+        route.parts = Parts::of(&route);
+        route
+    }
+
+    /// Replaces its backend.
+    #[cfg(feature = "testing")]
+    pub(crate) fn replace_backend(&mut self, backend: &Arc<dyn Backend>) {
+        self.backend = Arc::clone(backend);
+        self.parts = Parts::of(self);
     }
 
     /// The parameters of a call as the backend gets them: checked, converted, with defaults.
@@ -239,6 +252,12 @@ impl Route {
             Accepts::Declared(input) => input.without_defaults(admitted),
             Accepts::All | Accepts::Announced(_) => admitted.clone(),
         }
+    }
+
+    /// The keys of its parameter sets, if they are fixed by the configuration: those of `output` and `echo`.
+    #[must_use]
+    pub fn keys(&self) -> Option<Vec<&str>> {
+        self.shape.as_ref()?.keys()
     }
 
     /// The revision of its configuration.

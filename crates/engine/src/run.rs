@@ -3,16 +3,17 @@
 mod candidates;
 mod changes;
 mod commit;
+mod elements;
 mod lease;
 
 use crate::{
-    cache::{Encoded, Entry, Key, MadeUnder},
+    cache::{Elements, Encoded, Freshness, Key, MadeUnder},
     failure::Failure,
     route::{ResolvedQuery, Route},
     run::lease::Leased,
     state::{EngineState, notices::What},
 };
-use flight::SharedResult;
+use flight::{FlightJoin, SharedResult};
 use std::{
     panic::AssertUnwindSafe,
     sync::Arc,
@@ -35,8 +36,7 @@ use telemetry::trace::{self, Span, SpanKind};
 /// before the run's end, because the backend's own error names the source that was slow.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// The result of a run: the answer, or why there is none.
-pub(crate) type Finished = Result<Arc<Entry>, Failure>;
+pub(crate) use crate::state::Finished;
 
 /// Why a run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub(crate) struct RunAnswer {
     pub(crate) evidence: Vec<Evidence>,
     pub(crate) lasting: Option<Lasting>,
     pub(crate) note: Option<BackendNote>,
+    /// The elements that it is made of.
+    pub(crate) elements: Option<Arc<Elements>>,
 }
 
 /// A run that has ended.
@@ -99,7 +101,7 @@ impl Run {
     /// Runs the question in the trace of the caller that wants it.
     pub(crate) async fn start(self, known: Arc<EngineState>, clock: Arc<dyn Clock>) -> Finished {
         let span = self.span();
-        let finished = span.instrument(Box::pin(self.finish(&known, &*clock))).await;
+        let finished = span.instrument(Box::pin(self.finish(&known, &clock))).await;
         if finished.is_ok() && matches!(self.wanted, Wanted::Behind | Wanted::Since(_)) {
             known.notices.send(self.resolved.key, &self.resolved.question, || What::Renewed);
         }
@@ -111,25 +113,29 @@ impl Run {
     }
 
     /// Takes the lease of the question, calls the backend, and commits the changes.
-    async fn finish(&self, known: &EngineState, clock: &dyn Clock) -> Finished {
+    async fn finish(&self, known: &Arc<EngineState>, clock: &Arc<dyn Clock>) -> Finished {
         let deadline = self.resolved.query.deadline;
         let until = deadline.checked_sub(MARGIN).unwrap_or(deadline);
-        let lease = match self.lease(known, clock, until).await? {
+        let lease = match self.lease(known, &**clock, until).await? {
             Leased::Ours(lease) => lease,
             Leased::Finished(finished) => return finished,
         };
         let ended = self.run(known, lease.number, clock).await;
-        let finished = self.commit(known, clock, &ended, &lease, until).await;
+        let finished = self.commit(known, &**clock, &ended, &lease, until).await;
         drop(lease);
         self.let_follow(known, &finished);
         finished
     }
 
     /// Asks the backend. `number` is the number of this run.
-    pub(crate) async fn run(&self, known: &EngineState, number: u64, clock: &dyn Clock) -> Ended {
+    pub(crate) async fn run(&self, known: &Arc<EngineState>, number: u64, clock: &Arc<dyn Clock>) -> Ended {
         let began = clock.now();
         let started = StdInstant::now();
-        let result = self.fetch(self.before(known)).await.and_then(|found| self.check_trust(found));
+        let fetched = match &self.resolved.route.parts {
+            Some(parts) => Box::pin(self.gather(parts, known, clock)).await,
+            None => self.fetch(self.before(known)).await,
+        };
+        let result = fetched.and_then(|found| self.check_trust(found));
         let took = started.elapsed();
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => OutcomeKind::Absent,
@@ -206,10 +212,41 @@ pub(crate) async fn fetch_in_time(resolved: &ResolvedQuery, before: Before) -> R
 async fn fetch(route: &Route, query: &Query) -> Result<RunAnswer, BackendError> {
     let fetched = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
     let Outcome { sets, evidence, lasting, note } = fetched.await?;
-    let sets = route.shape.apply(sets, query).await?;
+    let sets = match &route.shape {
+        Some(shape) => shape.apply(sets, query).await?,
+        None => sets,
+    };
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
-    Ok(RunAnswer { sets, encoded, evidence, lasting, note })
+    Ok(RunAnswer { sets, encoded, evidence, lasting, note, elements: None })
+}
+
+/// Joins the run that answers `resolved`, or starts it.
+pub(crate) fn join(
+    known: &Arc<EngineState>,
+    clock: &Arc<dyn Clock>,
+    resolved: &Arc<ResolvedQuery>,
+    wanted: Wanted,
+) -> FlightJoin<Finished> {
+    let route = &*resolved.route;
+    // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
+    let second_lookup = || {
+        let (entry, now) = (known.answers.memory().get(&resolved.key)?, clock.now());
+        let state = route.state(entry.made_under, entry.stored_at, entry.life, now);
+        let is_good = matches!(state, Freshness::Fresh { .. }) && !known.is_outshone(resolved, &entry, now);
+        if is_good { Some(Ok(entry)) } else { None }
+    };
+    let trust = route.trust();
+    let made_under = MadeUnder { revision: route.revision(), trust: trust.fingerprint };
+    known.flights.join(
+        (resolved.key, made_under),
+        second_lookup,
+        || resolved.question.clone(),
+        |guard| {
+            let run = Run { resolved: Arc::clone(resolved), wanted, trust, guard };
+            run.start(Arc::clone(known), Arc::clone(clock))
+        },
+    )
 }
 
 /// Waits for a run, at most until `deadline`.

@@ -1,6 +1,7 @@
 //! All that the engine has stored about questions.
 
 pub(crate) mod baselines;
+mod gathering;
 pub mod notices;
 pub(crate) mod requesters;
 pub mod set_counts;
@@ -11,17 +12,22 @@ use parking_lot::Mutex;
 
 use crate::{
     cache::{Answers, Entry, Failing, Freshness, Key, Life, MadeUnder, Unreadable},
-    failure::Failed,
+    failure::{Failed, Failure},
     guard::{Baseline, Held, HeldAnswers},
     replica::peers::Peers,
     route::{OtherKeys, ResolvedQuery, Route},
     state::{
         baselines::{Baselines, last_answer},
+        gathering::Gathering,
         notices::Notices,
         set_counts::Served,
     },
 };
-use domain::clock::Timestamp;
+use domain::{clock::Timestamp, generator::Question};
+use flight::Flights;
+
+/// The result of a run: the answer, or why there is none.
+pub(crate) type Finished = Result<Arc<Entry>, Failure>;
 
 /// All that the engine has stored about questions.
 pub(crate) struct EngineState {
@@ -36,6 +42,10 @@ pub(crate) struct EngineState {
     /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
     /// would both be compared with the same earlier answer.
     pub(crate) deciding: Mutex<()>,
+    /// By cache key, the route's revision and its keys. After a change of these, no caller waits for an earlier run.
+    pub(crate) flights: Flights<(Key, MadeUnder), Question, Finished>,
+    /// The tasks that query the elements of answers.
+    pub(crate) gathering: Gathering,
     /// Whether the candidates of shadows are called.
     pub(crate) calls_candidates: AtomicBool,
 }
@@ -51,6 +61,8 @@ impl EngineState {
             notices: Notices::default(),
             peers,
             deciding: Mutex::default(),
+            flights: Flights::default(),
+            gathering: Gathering::default(),
             calls_candidates: AtomicBool::default(),
         }
     }

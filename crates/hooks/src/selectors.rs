@@ -117,7 +117,7 @@ mod tests {
 
     fn question(parameters: &Value) -> Question {
         let parameters = Arc::new(parameters.as_object().unwrap().clone());
-        Question { route: "r".into(), application_set: None, parameters }
+        Question { route: "r".into(), application_set: None, parameters, part: None }
     }
 
     /// The index finds what [`Selector::selects`] selects.

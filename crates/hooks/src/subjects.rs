@@ -277,7 +277,7 @@ mod tests {
             Subject::Questions(Selector { parameters, ..Selector::default() })
         };
         let parameters = Arc::new(json!({"team": "a"}).as_object().unwrap().clone());
-        let question = Question { route: "r".into(), application_set: None, parameters };
+        let question = Question { route: "r".into(), application_set: None, parameters, part: None };
         let evidence = [
             Evidence::present("the manifest of r.example/app:1", digest.as_str()),
             Evidence::present("the manifest of r.example/web:1", digest.as_str()),

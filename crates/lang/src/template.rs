@@ -254,19 +254,27 @@ impl Template {
     }
 }
 
-/// The variables `params` and `applicationSet` of a query, and `items` if there are some.
+/// The variables `params` and `applicationSet` of a query, and `items` and `item` if it has them.
 #[must_use]
 pub fn input_context(query: &Query) -> Value {
-    input_values(&query.parameters, &query.application_set, query.items.as_deref())
+    let parts = [("items", query.items.as_deref()), ("item", query.item().map(|item| &**item))];
+    input_values(&query.parameters, &query.application_set, parts)
 }
 
-/// The variables `params` and `applicationSet`, and `items` if there are some.
+/// The variables `params` and `applicationSet`, and `others` that are there.
 #[must_use]
-pub(crate) fn input_values(parameters: &Parameters, application_set: &str, items: Option<&Json>) -> Value {
+pub(crate) fn input_values(
+    parameters: &Parameters,
+    application_set: &str,
+    others: [(&'static str, Option<&Json>); 2],
+) -> Value {
     let input = minijinja::context! { params => number::object_of(parameters), applicationSet => application_set };
-    match items {
-        Some(items) => minijinja::context! { items => value_of(items), ..input },
-        None => input,
+    let others = others.into_iter().filter_map(|(name, value)| Some((name, value_of(value?))));
+    let others: Vec<_> = others.collect();
+    if others.is_empty() {
+        input
+    } else {
+        minijinja::context! { ..Value::from_pairs(others), ..input }
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn question() -> Question {
-        Question { route: "r".into(), application_set: None, parameters: Arc::default() }
+        Question { route: "r".into(), application_set: None, parameters: Arc::default(), part: None }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Start at [`Backend::fetch`]. [`Nature`] has the constants of a built backend. `large` moves work on large documents to threads that may
 //! block ([`work_on`]); it is here because engine and backends share its permits.
 
+mod each;
 mod large;
 mod nature;
 
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use self::{
+    each::{Each, MaxUnknown},
     large::{Load, with_permits_of, work_on},
     nature::Nature,
 };
@@ -34,6 +36,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Its constants.
     fn nature(&self) -> &Nature;
+
+    /// Its list and its elements, if it queries a backend for each item of a list. The engine then queries these, and not `fetch`, so that it
+    /// remembers each element.
+    fn each(&self) -> Option<&Each> {
+        None
+    }
 
     /// The backends that it is made of.
     fn parts(&self) -> Vec<&dyn Backend> {

@@ -150,7 +150,7 @@ impl DiskMetrics {
 }
 
 /// The metrics of one route, looked up once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RouteMetrics {
     /// Requests answered with parameter sets.
     pub answered: IntCounter,
@@ -176,9 +176,17 @@ pub struct RouteMetrics {
     refused: IntCounter,
     route: String,
     failures: IntCounterVec,
+    backend_seconds: HistogramVec,
 }
 
 impl RouteMetrics {
+    /// Those of a part of the route, whose backend is of the kind `backend`: its runs are counted by that.
+    #[must_use]
+    pub fn of_part(&self, backend: &str) -> Self {
+        let ran = |outcome: &str| self.backend_seconds.with_label_values(&[&self.route, backend, outcome]);
+        Self { present: ran("present"), absent: ran("absent"), unknown: ran("unknown"), ..self.clone() }
+    }
+
     /// Counts a run of the backend.
     pub fn ran(&self, outcome: OutcomeKind, took: Duration) {
         let histogram = match outcome {
@@ -324,6 +332,7 @@ impl Metrics {
             refused: self.refused.with_label_values(&[route]),
             route: route.to_owned(),
             failures: self.failures.clone(),
+            backend_seconds: self.backend_seconds.clone(),
         }
     }
 

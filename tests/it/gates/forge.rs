@@ -86,6 +86,7 @@ impl ForgeContext {
             evaluator: &self.evaluator,
             registries: &self.registries,
             scope: &self.scope,
+            is_route: true,
             package: None,
             isolated: None,
         }

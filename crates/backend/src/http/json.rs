@@ -13,7 +13,7 @@ use super::{
     redirect::Redirects,
 };
 use crate::{
-    Building, ITEMS,
+    Building, ITEM, ITEMS,
     credential::Credential,
     mapping::{self, Inputs},
     request::{Method, Parts, Request, headers_of},
@@ -77,7 +77,7 @@ impl Names {
             Some(each) => scope.with(EACH, each),
             None => scope.clone(),
         };
-        let page = templates.only(&["params", ITEMS, EACH]).with_all(&["body", "status", "headers"]);
+        let page = templates.only(&["params", ITEMS, ITEM, EACH]).with_all(&["body", "status", "headers"]);
         Self { templates, page }
     }
 }
@@ -269,7 +269,7 @@ impl Json {
 
 /// The expression `forEach`, with the type of its value. Notes if that is not a list.
 fn build_for_each(source: &str, building: &mut Building<'_>) -> Option<(Expression, ValueType)> {
-    let scope = building.context.scope.only(&["params", ITEMS]);
+    let scope = building.context.scope.only(&["params", ITEMS, ITEM]);
     let (expression, list) = Expression::build(source, &scope, &building.path, building.problems)?;
     if let Some(UnfitValue { message, help }) = list.is_no_list() {
         building.mistake(message, help);
@@ -311,14 +311,17 @@ impl FetchedPage {
     }
 }
 
-/// `items`, and `params` if `expression` mentions it.
+/// `items` and `item`, and `params` if `expression` mentions it.
 fn call_variables(query: &Query, expression: &Expression) -> Variables {
     let mut variables = Variables::default();
     if expression.mentions("params") {
         variables = variables.value("params", Value::Object((*query.parameters).clone()));
     }
+    if let Some(item) = query.item() {
+        variables = variables.value(ITEM, Arc::clone(item));
+    }
     match &query.items {
-        Some(items) => variables.value("items", Arc::clone(items)),
+        Some(items) => variables.value(ITEMS, Arc::clone(items)),
         None => variables,
     }
 }
@@ -350,10 +353,12 @@ impl Mapping {
         // Headers, parameters and items are converted only if an expression mentions them.
         let headers = if mentions("headers") { headers_of(reply) } else { Document::Null };
         let parameters = if mentions("params") { (&*query.parameters).into() } else { Document::Null };
-        let items = query.items.as_deref().filter(|_| mentions("items")).map(Document::from);
+        let items = query.items.as_deref().filter(|_| mentions(ITEMS)).map(Document::from);
+        let item = query.item().filter(|_| mentions(ITEM)).map(|item| Document::from(&**item));
         let each = each.as_ref().map(Document::from);
         let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
-        variables.extend(items.as_ref().map(|items| ("items", items)));
+        variables.extend(items.as_ref().map(|items| (ITEMS, items)));
+        variables.extend(item.as_ref().map(|item| (ITEM, item)));
         variables.extend(each.as_ref().map(|each| (EACH, each)));
         let parameters = self.parameters.evaluate_small(&variables);
         variables.push(("page", &number));

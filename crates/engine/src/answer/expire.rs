@@ -40,10 +40,18 @@ impl Engine {
             route.shadow.iter().for_each(|shadow| shadow.forget());
         }
         let mut expired = HashMap::new();
-        let runs = self.flights.supersede(
+        let mut runs = self.known.flights.supersede(
             |question| selector.selects(question),
             || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
         );
+        // An answer that is made of an expired part is not fresh either. A run of it may have taken the part before.
+        for whole in wholes_of(&expired) {
+            let whole = Selector::only(&whole);
+            runs += self.known.flights.supersede(
+                |question| whole.selects(question),
+                || expired.extend(self.answers().expire_in_memory(&whole, self.clock.now())),
+            );
+        }
         if selector.is_exact {
             // A source that wants no calls is not called.
             let is_free = |failure: &Failure| failure.retry_after().is_none();
@@ -58,4 +66,22 @@ impl Engine {
     pub fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
         self.known.failing.forget(|failed| is_meant(&failed.question.route));
     }
+}
+
+/// The questions about the whole answers of the parts that are `expired`, without those that are expired too.
+fn wholes_of(expired: &HashMap<Key, Question>) -> Vec<Question> {
+    let mut wholes = Vec::<Question>::new();
+    for part in expired.values().filter(|question| question.part.is_some()) {
+        let is_of = |whole: &Question| {
+            whole.part.is_none()
+                && whole.route == part.route
+                && whole.application_set == part.application_set
+                && whole.parameters == part.parameters
+        };
+        if !wholes.iter().any(is_of) {
+            wholes.push(part.whole());
+        }
+    }
+    wholes.retain(|whole| !expired.values().any(|question| question == whole));
+    wholes
 }

@@ -38,7 +38,9 @@ impl Engine {
     /// Takes over from the file the last answer that each route served before the start, for metrics and views. Reads the whole file, if there is one.
     pub fn restore_served(&self, routes: &RouteTable) {
         for (key, answer) in self.answers().disk().map(Disk::list).into_iter().flatten() {
-            let Some(resolved) = live(routes, &answer.question).filter(|resolved| resolved.lineage() == key) else {
+            let Some(resolved) = live(routes, &answer.question)
+                .filter(|resolved| resolved.lineage() == key && answer.question.part.is_none())
+            else {
                 continue;
             };
             resolved.route.metrics.now.restored(answer.stored_at);

@@ -1,7 +1,5 @@
 //! Remembered questions, resolved again on the present routes.
 
-use std::sync::Arc;
-
 use crate::{
     cache::Key,
     route::{ResolvedQuery, RouteTable},
@@ -10,8 +8,8 @@ use domain::generator::Question;
 
 /// `question` resolved again on its route, which may have another name by now; `None` when there is none.
 pub(crate) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQuery> {
-    let route = routes.by_any_name(&question.route)?;
-    Some(ResolvedQuery::again(Arc::clone(route), question))
+    let route = routes.by_any_name(&question.route)?.that_answers(question.part.as_ref())?;
+    Some(ResolvedQuery::again(route, question))
 }
 
 /// `question`, which is remembered under `key`, resolved again on the route that has this key; `None` when there is none. If no route has
@@ -21,6 +19,13 @@ pub(crate) fn live_under(routes: &RouteTable, question: &Question, key: &Key) ->
     if routes.by_any_name(&question.route).is_some() {
         return live(routes, question).filter(has_key);
     }
-    let mut all = routes.iter().map(|route| ResolvedQuery::again(Arc::clone(route), question));
+    let part = question.part.as_ref();
+    let routes = routes.iter().filter_map(|route| route.that_answers(part));
+    let mut all = routes.map(|route| ResolvedQuery::again(route, question));
     all.find(has_key)
+}
+
+/// The same for a question about a whole answer; `None` for one about a part.
+pub(crate) fn live_whole_under(routes: &RouteTable, question: &Question, key: &Key) -> Option<ResolvedQuery> {
+    if question.part.is_some() { None } else { live_under(routes, question, key) }
 }

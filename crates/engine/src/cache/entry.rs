@@ -6,11 +6,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cache::{LastServed, Life, MadeUnder};
+use crate::cache::{Elements, LastServed, Life, MadeUnder};
 use domain::{
     clock::Timestamp,
     document::{self, exact, memory_of},
-    generator::{BackendNote, Evidence, ParameterSet, Parameters, Question},
+    generator::{BackendNote, Evidence, ParameterSet, Parameters, Part, Question},
 };
 
 /// The cache's overhead per entry: its key, its place in two lists and its use count, as measured, and its place among its route's answers.
@@ -103,6 +103,8 @@ pub struct PackedQuestion {
     application_set: Option<Arc<str>>,
     /// JSON
     parameters: Box<str>,
+    /// The part of the answer, as JSON.
+    part: Option<Box<str>>,
 }
 
 impl From<&Question> for PackedQuestion {
@@ -111,6 +113,7 @@ impl From<&Question> for PackedQuestion {
             route: Arc::clone(&question.route),
             application_set: question.application_set.clone(),
             parameters: serde_json::to_string(&*question.parameters).unwrap_or_default().into(),
+            part: question.part.as_ref().map(|part| serde_json::to_string(part).unwrap_or_default().into()),
         }
     }
 }
@@ -134,6 +137,12 @@ impl PackedQuestion {
         &self.parameters
     }
 
+    /// The part of the answer that it is about, as JSON.
+    #[must_use]
+    pub fn part(&self) -> Option<&str> {
+        self.part.as_deref()
+    }
+
     fn read_parameters(&self) -> Parameters {
         match document::read_back(self.parameters.as_bytes()) {
             Ok(Value::Object(parameters)) => parameters,
@@ -148,6 +157,7 @@ impl PackedQuestion {
             route: Arc::clone(&self.route),
             application_set: self.application_set.clone(),
             parameters: Arc::new(self.read_parameters()),
+            part: self.part.as_deref().and_then(|part| serde_json::from_str(part).ok()),
         }
     }
 }
@@ -155,7 +165,9 @@ impl PackedQuestion {
 /// About how much memory `question` takes, in bytes.
 #[must_use]
 pub(crate) fn question_size(question: &Question) -> usize {
-    question.application_set.as_ref().map_or(0, |name| PIECE + name.len()) + memory_of(&question.parameters)
+    let item = question.part.as_ref().and_then(Part::element).and_then(|element| element.item.as_object());
+    let names = question.application_set.as_ref().map_or(0, |name| PIECE + name.len());
+    names + memory_of(&question.parameters) + item.map_or(0, memory_of)
 }
 
 /// An answer and its facts.
@@ -183,6 +195,8 @@ pub struct Entry {
     pub evidence: Vec<Evidence>,
     /// The note that the backend gets back with the next question of the lineage.
     pub note: Option<BackendNote>,
+    /// The elements that it is made of, if its route has elements.
+    pub elements: Option<Arc<Elements>>,
     /// When a caller last wanted it.
     pub last_served: LastServed,
 }
@@ -192,9 +206,11 @@ impl Entry {
     #[must_use]
     pub fn weight(&self) -> usize {
         let evidence: usize = self.evidence.iter().map(|each| each.query.len() + each.answer.len() + 96).sum();
-        let parameters = PIECE + self.question.parameters.len();
+        let part = self.question.part.as_ref().map_or(0, |part| PIECE + part.len());
+        let parameters = PIECE + self.question.parameters.len() + part;
         let note = self.note.as_ref().map_or(0, |note| PIECE + note.len());
-        BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
+        let elements = self.elements.as_ref().map_or(0, |elements| elements.weight());
+        BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note + elements
     }
 }
 

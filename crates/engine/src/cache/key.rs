@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use domain::{
     clock::Timestamp,
-    generator::{Parameters, Query},
+    generator::{Parameters, Part, Query},
 };
 
 /// A question's identity. A cryptographic hash, since branch names come from anyone who may push. Its last 8 bytes are its route's
@@ -171,23 +171,35 @@ impl KeyPrefix {
     /// The key of `query`.
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {
-        self.finish(Vec::with_capacity(256), query, &query.parameters)
+        self.finish(Vec::with_capacity(256), query, &query.parameters, true)
     }
 
-    /// The key of `query`'s lineage: all queries with the same values of the parameters called `names` share it.
+    /// The key of `query`'s lineage: all queries with the same values of the parameters called `names` share it. So do all items of one
+    /// element.
     #[must_use]
     pub fn lineage(&self, query: &Query, names: &[String]) -> Key {
         let kept = query.parameters.iter().filter(|(name, _)| names.contains(name));
         let kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
         // No question's own key begins like this, because an object and a text's length begin differently.
-        self.finish(b"lineage".to_vec(), query, &kept)
+        self.finish(b"lineage".to_vec(), query, &kept, false)
     }
 
-    fn finish(&self, mut text: Vec<u8>, query: &Query, parameters: &Parameters) -> Key {
+    fn finish(&self, mut text: Vec<u8>, query: &Query, parameters: &Parameters, has_item: bool) -> Key {
         if self.with_application_set {
             write_text(&query.application_set, &mut text);
         }
         write_object(parameters, &mut text);
+        match &query.part {
+            None => {}
+            Some(Part::List) => text.push(b'L'),
+            Some(Part::Element(element)) => {
+                text.push(b'E');
+                write_text(&element.id, &mut text);
+                if has_item {
+                    write_canonical(&element.item, &mut text);
+                }
+            }
+        }
         let mut hasher = self.hasher.clone();
         hasher.update(&text);
         let mut key: [u8; 32] = hasher.finalize().into();

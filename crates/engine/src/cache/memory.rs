@@ -183,6 +183,7 @@ mod tests {
                 route: question.into(),
                 application_set: None,
                 parameters: Arc::default(),
+                part: None,
             }),
             made_under: MadeUnder { revision: Revision::of(&json!({})), trust: 0 },
             stored_at: Timestamp(0),
@@ -193,6 +194,7 @@ mod tests {
             took: Duration::ZERO,
             evidence: Vec::new(),
             note: None,
+            elements: None,
             last_served: LastServed::default(),
         })
     }

@@ -155,7 +155,7 @@ impl Stage {
 
 pub(super) fn question(query: ModelQuery) -> Question {
     let parameters = Arc::new(query.parameters());
-    Question { route: query.rules().name.into(), application_set: None, parameters }
+    Question { route: query.rules().name.into(), application_set: None, parameters, part: None }
 }
 
 fn key(routes: &RouteTable, slot: Slot) -> Key {

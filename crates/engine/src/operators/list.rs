@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::{
-    answer::{Engine, live::live_under},
+    answer::{Engine, live::live_whole_under},
     cache::{Entry, Freshness, Key, Listed},
     failure::{self, Failure},
     guard::Held,
@@ -66,7 +66,8 @@ impl Engine {
         all
     }
 
-    /// `None` for a lineage's record, which is a copy of another key's answer, and for a question that no route answers any more.
+    /// `None` for a lineage's record, which is a copy of another key's answer, for a part of an answer, and for a question that no route
+    /// answers any more.
     fn overview(
         &self,
         routes: &RouteTable,
@@ -75,7 +76,7 @@ impl Engine {
         answer: Option<Listed>,
         failed: Option<Failed>,
     ) -> Option<Overview> {
-        let resolved = live_under(routes, question, &key)?;
+        let resolved = live_whole_under(routes, question, &key)?;
         Some(self.overview_from(&resolved, resolved.question.clone(), answer, failed))
     }
 

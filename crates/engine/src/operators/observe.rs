@@ -16,7 +16,7 @@ impl Engine {
         let as_gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.cache_entries.set(as_gauge(self.answers().memory().len() as u64));
         self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
-        self.metrics.flights.set(as_gauge(self.flights.len() as u64));
+        self.metrics.flights.set(as_gauge(self.known.flights.len() as u64));
         if let Some(contact) = self.known.peers.contact() {
             let metrics = &self.metrics.store;
             metrics.set_in_contact(contact.is_in_contact);
@@ -28,7 +28,7 @@ impl Engine {
 
     /// How many runs are under way.
     pub fn runs(&self) -> usize {
-        self.flights.len()
+        self.known.flights.len()
     }
 
     /// Sets the metrics of each of `routes`: its held answers and its parameter sets.

@@ -4,7 +4,7 @@
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use crate::{
-    answer::{Engine, live::live_under},
+    answer::{Engine, live::live_whole_under},
     cache::{Entry, Key, round_robin},
     failure::Failure,
     route::{ResolvedQuery, Route, RouteTable},
@@ -87,7 +87,7 @@ impl Engine {
             .into_iter()
             .filter_map(|(key, (at, question))| {
                 // The record of a lineage is a copy of a question's answer.
-                let resolved = live_under(routes, &question, &key)?;
+                let resolved = live_whole_under(routes, &question, &key)?;
                 Some((at, resolved))
             })
             .collect();

@@ -124,7 +124,7 @@ impl Engine {
             live_under(routes, question, key).or_else(of_lineage).map(|resolved| resolved.question)
         };
         // No run stores an answer meanwhile.
-        self.flights.supersede(
+        self.known.flights.supersede(
             |_| false,
             || {
                 for (key, entry) in self.answers().memory().iter() {
@@ -147,7 +147,9 @@ impl Engine {
     /// Whether callers came of late, and there is something to lose.
     fn is_missed(&self, (_, listed): &(Key, Listed)) -> bool {
         let now: Timestamp = self.clock.now();
-        listed.sets > 0 && now.since(listed.queried_at).is_none_or(|idle| idle < MISSED_FOR)
+        listed.question.part.is_none()
+            && listed.sets > 0
+            && now.since(listed.queried_at).is_none_or(|idle| idle < MISSED_FOR)
     }
 
     /// A call with `parameters` of a requester of `question`, whose key is `key`.

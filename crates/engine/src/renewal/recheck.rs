@@ -1,6 +1,8 @@
 //! Events: which known questions they concern, and the recheck of these. Its answers pass the guard as all answers do.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     answer::{
@@ -85,19 +87,17 @@ impl Engine {
             })
         };
         for (key, listed) in self.answers().disk().filter(|_| everywhere).map(Disk::list).into_iter().flatten() {
-            let parameters = serde_json::to_string(&*listed.question.parameters).unwrap_or_default();
-            let concern = concerned(&parameters, &listed.evidence, &|| listed.question.clone());
+            let concern = concerned(&texts_of(&listed.question), &listed.evidence, &|| listed.question.clone());
             found.extend(concern.map(|concern| (key, concern)));
         }
         for (key, entry) in self.answers().memory().iter() {
             let (packed, evidence) = (&entry.question, &entry.evidence);
-            let concern = concerned(packed.parameters(), evidence, &|| packed.open());
+            let concern = concerned(&texts(packed.parameters(), packed.part()), evidence, &|| packed.open());
             found.extend(concern.map(|concern| (key, concern)));
         }
         for (key, failed) in self.known.failing.all() {
             let question = &failed.question;
-            let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
-            let concern = concerned(&parameters, failed.failure.evidence(), &|| question.clone());
+            let concern = concerned(&texts_of(question), failed.failure.evidence(), &|| question.clone());
             found.extend(concern.map(|concern| (key, concern)));
         }
         // The record of a lineage is a copy of a question's answer.
@@ -121,14 +121,7 @@ impl Engine {
             return Ok(Recheck::Backoff(left).into());
         }
         resolved.query.must_ask = true;
-        let selector = Selector::only(question).also_named(resolved.route.formerly());
-        self.known.peers.publish_invalidation(&selector).await?;
-        if let Some(replica) = self.known.peers.replica() {
-            // It comes back with a sync, and must not cut off the run below.
-            replica.next_sync(resolved.query.deadline).await?;
-        } else {
-            self.expire_in_memory(routes, &selector);
-        }
+        self.expire_only(routes, question, resolved.query.deadline).await?;
         let before = self.answers().get(&resolved.key);
         let (key, deadline, now) = (resolved.key, resolved.query.deadline, self.clock.now());
         let queried_at = before.as_ref().map_or(now, |entry| entry.queried_at);
@@ -137,7 +130,7 @@ impl Engine {
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
         };
         self.known.notices.send(key, question, || What::Rechecked);
-        Ok(match finished {
+        let rechecked = match finished {
             Ok(entry) => {
                 let is_same = before.is_some_and(|before| before.encoded.body() == entry.encoded.body());
                 let result = if is_same { Recheck::Unchanged } else { Recheck::Changed };
@@ -145,7 +138,41 @@ impl Engine {
             }
             Err(Failure::Held(_)) => Recheck::Held.into(),
             Err(_) => Recheck::Failed.into(),
-        })
+        };
+        if question.part.is_some() && rechecked.result == Recheck::Changed {
+            return Ok(self.make_whole(routes, &question.whole(), rechecked).await);
+        }
+        Ok(rechecked)
+    }
+
+    /// Makes the answer to `whole` again after a part of it was `rechecked`. Its other parts are queried only if they are due.
+    async fn make_whole(&self, routes: &RouteTable, whole: &Question, rechecked: Rechecked) -> Rechecked {
+        let Some(resolved) = live(routes, whole) else { return rechecked };
+        let (now, deadline) = (self.clock.now(), resolved.query.deadline);
+        let queried_at = self.answers().get(&resolved.key).map_or(now, |entry| entry.queried_at);
+        let finished = match self.join(&Arc::new(resolved), Wanted::Event(queried_at)) {
+            FlightJoin::Finished(finished) => finished,
+            FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
+        };
+        match finished {
+            Ok(_) => rechecked,
+            Err(Failure::Held(_)) => Recheck::Held.into(),
+            Err(_) => Recheck::Failed.into(),
+        }
+    }
+
+    /// Makes the next run call the backend for `question`, at all replicas.
+    async fn expire_only(&self, routes: &RouteTable, question: &Question, until: Instant) -> Result<(), StoreError> {
+        let formerly = routes.by_any_name(&question.route).map_or(&[][..], |route| route.formerly());
+        let selector = Selector::only(question).also_named(formerly);
+        self.known.peers.publish_invalidation(&selector).await?;
+        if let Some(replica) = self.known.peers.replica() {
+            // It comes back with a sync, and must not cut off a run that follows.
+            replica.next_sync(until).await?;
+        } else {
+            self.expire_in_memory(routes, &selector);
+        }
+        Ok(())
     }
 
     /// Makes the answer to `question` wait for a call of the backend, at any replica.
@@ -155,9 +182,23 @@ impl Engine {
     pub async fn expire_question(&self, routes: &RouteTable, question: &Question) -> Result<(), StoreError> {
         // No recheck follows, so the next caller must not get what backends remember either.
         let formerly = routes.by_any_name(&question.route).map_or(&[][..], |route| route.formerly());
-        let selector = Selector { is_exact: false, ..Selector::only(question) }.also_named(formerly);
+        // A part without its whole would not be queried by the next caller.
+        let is_exact = question.part.is_some();
+        let selector = Selector { is_exact, ..Selector::only(question) }.also_named(formerly);
         self.known.peers.publish_invalidation(&selector).await?;
         self.expire(routes, &selector);
         Ok(())
     }
+}
+
+/// The texts of a question that an event may name: its `parameters`, and the item of its `part`, both as JSON.
+fn texts<'a>(parameters: &'a str, part: Option<&'a str>) -> Cow<'a, str> {
+    part.map_or(Cow::Borrowed(parameters), |part| Cow::Owned(format!("{parameters} {part}")))
+}
+
+/// The same for a question that is not packed.
+fn texts_of(question: &Question) -> String {
+    let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
+    let part = question.part.as_ref().and_then(|part| serde_json::to_string(part).ok());
+    texts(&parameters, part.as_deref()).into_owned()
 }

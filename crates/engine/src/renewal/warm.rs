@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    answer::{Engine, live::live_under},
+    answer::{Engine, live::live_whole_under},
     cache::{Freshness, Key, Listed, round_robin},
     renewal::left_behind::LeftBehind,
     route::RouteTable,
@@ -30,7 +30,8 @@ impl Engine {
         let is_wanted = |(key, answer): &(Key, Listed)| {
             let is_recent = now.since(answer.queried_at).is_none_or(|idle| idle < QUERIED_WITHIN);
             // An answer of any revision counts: after a change of the configuration, all answers are missing.
-            let state = live_under(routes, &answer.question, key)
+            // A part is renewed with its whole.
+            let state = live_whole_under(routes, &answer.question, key)
                 .filter(|resolved| resolved.route.accepts(&answer.question.parameters))
                 .map(|resolved| resolved.route.policy.state(answer.stored_at, answer.life, now));
             is_recent && matches!(state, Some(Freshness::StaleWhileRevalidate(_) | Freshness::StaleIfError(_)))
@@ -59,7 +60,7 @@ impl Engine {
     }
 
     async fn renew(&self, routes: &RouteTable, key: &Key, answer: &Listed) -> bool {
-        let resolved = live_under(routes, &answer.question, key).filter(|_| self.may_run());
+        let resolved = live_whole_under(routes, &answer.question, key).filter(|_| self.may_run());
         let Some(resolved) = resolved else { return false };
         let deadline = resolved.query.deadline;
         match self.join(&Arc::new(resolved), Wanted::Since(answer.queried_at)) {

@@ -115,9 +115,11 @@ pub(crate) fn failure(backoff: &Backoff<Failed>, invalidation: u64, trust: u64) 
 
 /// `selector` as bytes.
 pub(crate) fn selector(selector: &Selector) -> Bytes {
-    let Selector { route, formerly, application_set, parameters, is_exact } = selector;
+    let Selector { route, formerly, application_set, parameters, is_exact, part } = selector;
+    // As text: `json!` would rewrite the numbers of its item.
+    let part = part.as_ref().map(|part| serde_json::to_string(part).unwrap_or_default());
     let mut value = serde_json::json!({
-        "route": route, "formerly": formerly, "applicationSet": application_set, "exact": is_exact,
+        "route": route, "formerly": formerly, "applicationSet": application_set, "exact": is_exact, "part": part,
     });
     // `json!` would rewrite the numbers of parameters.
     value["parameters"] = Value::Object(parameters.clone());
@@ -132,7 +134,8 @@ pub(crate) fn read_selector(content: &[u8]) -> Selector {
     let is_exact = value.get("exact").and_then(Value::as_bool).unwrap_or_default();
     let names = value.get("formerly").and_then(Value::as_array).into_iter().flatten();
     let formerly = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
-    Selector { route: text("route"), formerly, application_set: text("applicationSet"), parameters, is_exact }
+    let part = text("part").and_then(|part| serde_json::from_str(&part).ok());
+    Selector { route: text("route"), formerly, application_set: text("applicationSet"), parameters, is_exact, part }
 }
 
 /// A baseline behind an `Arc`.

@@ -217,7 +217,9 @@ impl Engine {
             Some(Some(baseline)) => {
                 known.baselines.put(key, Arc::new(baseline), &known.answers);
                 match &entry {
-                    Some(entry) if is_served => known.served.note(key, entry.question.route(), entry),
+                    Some(entry) if is_served && entry.question.part().is_none() => {
+                        known.served.note(key, entry.question.route(), entry);
+                    }
                     _ => known.served.forget(&key),
                 }
             }

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use crate::{
     cache::{Key, KeyPrefix},
-    route::Route,
+    route::{Route, parts::lineage_names},
 };
 use domain::{
     document,
-    generator::{Parameters, Query, Question},
+    generator::{Before, Parameters, Part, Query, Question},
 };
 
 /// The overhead of one allocation, in bytes.
@@ -56,16 +56,31 @@ impl ResolvedQuery {
             route: Arc::clone(&route.name),
             application_set: route.depends_on_application_set().then(|| Arc::clone(&query.application_set)),
             parameters: Arc::clone(&query.parameters),
+            part: query.part.clone(),
         };
         Self { route, query, key, question, lineage, others: OnceLock::new() }
     }
 
-    /// Resolves `question` again: its deadline is the route's, from now on.
+    /// Resolves `question` again: its deadline is the route's, from now on. `route` answers questions about its part.
     #[must_use]
     pub fn again(route: Arc<Route>, question: &Question) -> Self {
         let application_set = question.application_set.clone().unwrap_or_default();
         let query = Query::new(application_set, Arc::clone(&question.parameters), Instant::now() + route.deadline);
-        Self::new(route, query)
+        Self::new(route, Query { part: question.part.clone(), ..query })
+    }
+
+    /// The query about `part` of this answer, which `route` answers.
+    #[must_use]
+    pub(crate) fn of_part(&self, route: &Arc<Route>, part: Part) -> Self {
+        let query = Query { part: Some(part), ..self.query.clone() };
+        Self::new(Arc::clone(route), Query { before: Before::default(), watch: None, ..query })
+    }
+
+    /// The same query with another deadline.
+    #[must_use]
+    pub(crate) fn again_until(&self, deadline: Instant) -> Self {
+        let query = Query { deadline, ..self.query.clone() };
+        Self::with_keys(Arc::clone(&self.route), query, self.key, self.lineage.clone())
     }
 
     /// The key of the query's lineage. It is the query's own key, unless the route names a lineage and the query has all
@@ -77,11 +92,12 @@ impl ResolvedQuery {
 
     /// The key of the query's lineage in keys that begin with `prefix`; `None` if it has no lineage beside its own key.
     fn lineage_by(&self, prefix: &KeyPrefix) -> Option<Key> {
-        let names = self.route.lineage.as_ref()?;
+        let names = self.route.lineage.as_deref();
         let is_set = |name: &String| {
             self.query.parameters.get(name).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
         };
-        names.iter().all(is_set).then(|| prefix.lineage(&self.query, names))
+        let names = names.filter(|names| names.iter().all(is_set));
+        lineage_names(names, &self.query).map(|names| prefix.lineage(&self.query, &names))
     }
 
     /// More keys under which the query and its lineage may be remembered, the most likely ones first: those of other names of the route.
@@ -111,7 +127,8 @@ impl ResolvedQuery {
             Some(format!("{name}={}, ", text.chars().take(80).collect::<String>()))
         };
         let named: String = self.route.lineage.iter().flatten().filter_map(value).collect();
-        format!("{named}key {}", self.key)
+        let part = self.query.part.as_ref().map(|part| format!("{part}, ")).unwrap_or_default();
+        format!("{part}{named}key {}", self.key)
     }
 }
 

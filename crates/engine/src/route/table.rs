@@ -108,7 +108,7 @@ impl RouteTable {
         self.by_name.clear();
         for route in &mut self.routes {
             if let Some(route) = Arc::get_mut(route) {
-                route.backend = Arc::clone(backend);
+                route.replace_backend(backend);
             }
             self.by_name.insert(Arc::clone(&route.name), Arc::clone(route));
         }

@@ -157,6 +157,7 @@ impl Run {
             took: ended.took,
             evidence: found.evidence.clone(),
             note: found.note.clone(),
+            elements: found.elements.clone(),
             last_served: if matches!(self.wanted, Wanted::Prefetch(_)) {
                 LastServed::prefetched()
             } else {
@@ -206,9 +207,12 @@ impl Run {
             Ok(answer) => Ok(self.record(known, answer, changes.is_current)),
             Err(backoff) => {
                 let failure = backoff.failure.failure.clone();
-                self.resolved.route.metrics.failed(failure.as_str());
+                let is_part = self.resolved.question.part.is_some();
+                if !is_part {
+                    self.resolved.route.metrics.failed(failure.as_str());
+                }
                 self.log_failure(&failure);
-                if !matches!(failure, Failure::Held(_)) {
+                if !is_part && !matches!(failure, Failure::Held(_)) {
                     known.notices.failed(self.resolved.key, &self.resolved.question, backoff.times, &failure);
                 }
                 self.guard.finish(|is_current| {
@@ -224,13 +228,18 @@ impl Run {
     fn record(&self, known: &EngineState, answer: NewAnswer, was_current: bool) -> Arc<Entry> {
         let (key, lineage, NewAnswer { mut entry, is_latest, head }) =
             (self.resolved.key, self.resolved.lineage(), answer);
-        known.notices.recovered(key, &self.resolved.question, known.failing.times(&key));
+        let is_part = self.resolved.question.part.is_some();
+        if !is_part {
+            known.notices.recovered(key, &self.resolved.question, known.failing.times(&key));
+        }
         self.log_absence(&entry.evidence);
         self.guard.finish(|is_current| {
             if was_current && !is_current {
                 entry = Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() });
             }
-            self.resolved.route.metrics.now.succeeded(entry.stored_at);
+            if !is_part {
+                self.resolved.route.metrics.now.succeeded(entry.stored_at);
+            }
             if is_latest {
                 known.answers.put(key, &entry);
             }
@@ -238,7 +247,9 @@ impl Run {
                 if lineage != key {
                     known.answers.put(lineage, &entry);
                 }
-                known.served.note(lineage, &self.resolved.route.name, &entry);
+                if !is_part {
+                    known.served.note(lineage, &self.resolved.route.name, &entry);
+                }
                 known.baselines.put(lineage, baseline, &known.answers);
             }
             if is_current {

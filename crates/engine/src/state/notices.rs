@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn notices_that_do_not_fit_are_counted() {
         let (notices, dropped) = (Notices::default(), Arc::new(AtomicUsize::new(0)));
-        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
+        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default(), part: None };
         let send = || notices.send(Key::of_bytes([0; 32]), &question, || What::Rechecked);
         send();
         let counted = Arc::clone(&dropped);

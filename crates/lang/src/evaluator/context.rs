@@ -27,6 +27,7 @@ struct Input {
     parameters: Arc<Parameters>,
     application_set: Arc<str>,
     items: Option<Arc<Value>>,
+    item: Option<Arc<Value>>,
 }
 
 impl Input {
@@ -34,12 +35,14 @@ impl Input {
         match name {
             "params" => Some(JsonVariable::Object(&self.parameters)),
             "applicationSet" => Some(JsonVariable::Text(&self.application_set)),
+            "item" => JsonVariable::of(self.item.as_deref()?),
             _ => None,
         }
     }
 
     fn values(&self) -> TemplateValue {
-        input_values(&self.parameters, &self.application_set, self.items.as_deref())
+        let others = [("items", self.items.as_deref()), ("item", self.item.as_deref())];
+        input_values(&self.parameters, &self.application_set, others)
     }
 }
 
@@ -51,6 +54,7 @@ impl Context {
             parameters: Arc::clone(&query.parameters),
             application_set: Arc::clone(&query.application_set),
             items: query.items.clone(),
+            item: query.item().cloned(),
         };
         let (evaluator, deadline) = (evaluator.clone(), query.deadline);
         Self { input: Some(input), values: OnceLock::new(), evaluator, deadline }

@@ -16,7 +16,7 @@ pub struct RouteGauges {
 }
 
 /// Gauges of one route.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RouteNow {
     /// Answers that the guard holds.
     pub held: IntGauge,

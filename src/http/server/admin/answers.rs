@@ -99,6 +99,7 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Resu
         application_set: selection.application_set,
         parameters: selection.input,
         is_exact: false,
+        part: None,
     };
     check_names(&selector)?;
     if selection.all != selector.is_empty() {

@@ -13,7 +13,8 @@ use domain::{
 const API_VERSION: &str = "config.kubernetes.io/v1";
 const KIND: &str = "ResourceList";
 
-/// A `ResourceList` with the parameters as a `ConfigMap`, whose values are text. Null parameters are left out.
+/// A `ResourceList` with the parameters as a `ConfigMap`, whose values are text. Null parameters are left out. Below `each` its one item is that
+/// of the element.
 pub(super) fn input(query: &Query) -> Value {
     let data: Map<String, Value> = query
         .parameters
@@ -26,7 +27,8 @@ pub(super) fn input(query: &Query) -> Value {
         "functionConfig": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "input" }, "data": data },
     });
     // `json!` would rewrite the numbers of items.
-    list["items"] = query.items.as_deref().cloned().unwrap_or(Value::Array(Vec::new()));
+    let of_element = query.item().map(|item| Value::Array(vec![Value::clone(item)]));
+    list["items"] = query.items.as_deref().cloned().or(of_element).unwrap_or(Value::Array(Vec::new()));
     list
 }
 

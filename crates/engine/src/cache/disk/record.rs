@@ -6,13 +6,13 @@
 //! if it was made after the latest mark of loss for its key. A record that does not fit its checksum is damaged, and what it held is
 //! unknown.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
-use crate::cache::{Encoded, Entry, LastServed, Life, MadeUnder, PackedQuestion, Revision};
+use crate::cache::{Elements, Encoded, Entry, LastServed, Life, MadeUnder, PackedQuestion, Revision};
 use domain::{
     clock::Timestamp,
     generator::{BackendNote, Evidence, Question},
@@ -53,6 +53,9 @@ pub(crate) struct Head {
     /// The backend's note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<BackendNote>,
+    /// The elements that it is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements: Option<Arc<Elements>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature wants it")]
@@ -154,6 +157,7 @@ impl Head {
             is_over: matches!(entry.life, Life::Brief(_) | Life::For(Duration::ZERO)),
             evidence: entry.evidence.clone(),
             note: entry.note.clone(),
+            elements: entry.elements.clone(),
         }
     }
 
@@ -172,6 +176,7 @@ impl Head {
             took: Duration::from_micros(self.took_us),
             evidence: self.evidence,
             note: self.note,
+            elements: self.elements,
             last_served: LastServed::default(),
         })
     }

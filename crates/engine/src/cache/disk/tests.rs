@@ -19,6 +19,7 @@ fn entry(text: &str) -> Entry {
             route: "r".into(),
             application_set: None,
             parameters: Arc::default(),
+            part: None,
         }),
         made_under: MadeUnder { revision: Revision::of(&json!({})), trust: 7 },
         stored_at: Timestamp(1_700_000_000_000),
@@ -29,6 +30,7 @@ fn entry(text: &str) -> Entry {
         took: Duration::from_micros(7),
         evidence: vec![Evidence::absent("a", "b").of("c")],
         last_served: super::super::LastServed::default(),
+        elements: None,
         note: BackendNote::of(&serde_json::json!({"n": 1})),
     }
 }

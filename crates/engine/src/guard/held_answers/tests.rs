@@ -34,7 +34,7 @@ impl Checker {
     /// How many runs agree with `new` by now, or `None` when it passes.
     fn check(&self, after: u64, new: &[ParameterSet]) -> Option<u32> {
         self.seconds.set(self.seconds.get() + after);
-        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
+        let question = Question { route: "r".into(), application_set: None, parameters: Arc::default(), part: None };
         let of = Standing {
             question: &question,
             key: LINEAGE,

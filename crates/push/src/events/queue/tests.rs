@@ -17,7 +17,7 @@ fn concern(queue: &mut Queue, (key, question): &(Key, Question), others: Others,
 }
 
 fn question(number: u8) -> (Key, Question) {
-    let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
+    let question = Question { route: "r".into(), application_set: None, parameters: Arc::default(), part: None };
     (Key::of_bytes([number; 32]), question)
 }
 

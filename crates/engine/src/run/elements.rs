@@ -1,0 +1,100 @@
+//! A run of a route whose answer has elements. The list and each element are questions of their own ([`Part`]): what is fresh is not queried
+//! again, and what is not gets a run of its own, which is stored, shared with other replicas and put into backoff as any run. The run of the
+//! whole makes one answer of them, which the guard compares with the last one.
+//!
+//! An element that is unknown has in the answer what it had last. Without that it may only be left out if it surely never was in an accepted
+//! answer, since Argo CD deletes what is left out.
+
+mod compose;
+mod query;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    cache::{Entry, Freshness, Key, Life},
+    failure::Failure,
+    route::{ResolvedQuery, parts::Parts},
+    run::{MARGIN, Run, RunAnswer, elements::compose::Composed},
+    state::EngineState,
+};
+use domain::{clock::Clock, error::BackendError, generator::Part};
+
+/// What the run of a whole answer needs to make it of its parts.
+struct Gathering<'a> {
+    run: &'a Run,
+    parts: &'a Parts,
+    known: &'a Arc<EngineState>,
+    clock: &'a Arc<dyn Clock>,
+    /// When the answer must be made of what is known.
+    until: Instant,
+}
+
+impl Run {
+    /// The whole answer, made of its `parts`.
+    pub(super) async fn gather(
+        &self,
+        parts: &Parts,
+        known: &Arc<EngineState>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<RunAnswer, Failure> {
+        let deadline = self.resolved.query.deadline;
+        let margin = MARGIN.min(self.resolved.route.deadline / 10);
+        let until = deadline.checked_sub(2 * margin).unwrap_or(deadline);
+        let gathering = Gathering { run: self, parts, known, clock, until };
+        let list = gathering.list().await?;
+        let each = self.resolved.route.backend.each().ok_or(Failure::Crashed)?;
+        let elements = each.elements(list.encoded.decode()).map_err(Failure::Backend)?;
+        let elements: Vec<Arc<ResolvedQuery>> = elements
+            .into_iter()
+            .map(|element| Arc::new(self.resolved.of_part(&parts.element, Part::Element(element))))
+            .collect();
+        let found = gathering.query_all(&elements).await?;
+        Composed::of(&gathering, elements, found)?.answer(&gathering, &list)
+    }
+}
+
+impl Gathering<'_> {
+    /// The list, as it is now.
+    async fn list(&self) -> Result<Arc<Entry>, Failure> {
+        let resolved = Arc::new(self.run.resolved.of_part(&self.parts.list, Part::List));
+        self.renew_if_held(&resolved.key);
+        let found = match self.fresh(&resolved) {
+            Some(entry) => Ok(entry),
+            None => query::query(self.known, self.clock, &resolved, self.until).await,
+        };
+        found.map_err(|failure| match failure {
+            Failure::Backend(error) => Failure::Backend(error.within("the list of elements")),
+            Failure::Deadline => {
+                Failure::Backend(BackendError::timeout("the list of elements was not known by the deadline"))
+            }
+            other => other,
+        })
+    }
+
+    /// The stored answer to `resolved`, if it is fresh.
+    fn fresh(&self, resolved: &ResolvedQuery) -> Option<Arc<Entry>> {
+        let (entry, state) = self.known.usable(&resolved.route, &resolved.key, self.clock.now())?;
+        matches!(state, Freshness::Fresh { .. }).then_some(entry)
+    }
+
+    /// Ends the life of the stored answer under `key` if the whole answer is held: a run confirms what is held only by what the sources say
+    /// now.
+    fn renew_if_held(&self, key: &Key) {
+        if self.known.held_of(&self.run.resolved, self.clock.now()).is_some() {
+            self.known.answers.end_life(key);
+        }
+    }
+
+    /// How long `entry` is fresh from now on, and whether the backend must be called after that.
+    fn left(&self, entry: &Entry) -> (Duration, bool) {
+        let (lasts, is_brief) = match entry.life {
+            Life::For(lasts) => (lasts, false),
+            Life::Brief(lasts) => (lasts, true),
+            Life::Restored => (Duration::ZERO, false),
+        };
+        let age = self.clock.now().since(entry.stored_at).unwrap_or_default();
+        (lasts.saturating_sub(age), is_brief)
+    }
+}

@@ -1,0 +1,129 @@
+//! Queries parts of an answer: several at a time, until the deadline of the whole. What is not done by then goes on, so that the next call has it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    cache::{Entry, Life},
+    failure::Failure,
+    route::ResolvedQuery,
+    run::{Finished, Wanted, elements::Gathering, join, wait},
+    state::EngineState,
+};
+use domain::{clock::Clock, error::ErrorKind};
+use flight::FlightJoin;
+
+/// How many elements of one answer are queried at a time. The limits of the destinations come on top.
+const AT_ONCE: usize = 64;
+
+/// The results of the elements that were queried, by their places in the list.
+type Results = UnboundedReceiver<(usize, Finished)>;
+
+impl Gathering<'_> {
+    /// What is known of each of `elements` now: its answer, or why it has none.
+    ///
+    /// # Errors
+    /// When this replica may not decide: the shared store is needed and does not answer.
+    pub(super) async fn query_all(&self, elements: &[Arc<ResolvedQuery>]) -> Result<Vec<Finished>, Failure> {
+        let mut found: Vec<Option<Finished>> = Vec::with_capacity(elements.len());
+        for element in elements {
+            self.renew_if_held(&element.key);
+            found.push(self.fresh(element).map(Ok));
+        }
+        let due: Vec<usize> = (0..elements.len()).filter(|index| found[*index].is_none()).collect();
+        if !due.is_empty() {
+            let mut unknown = 0;
+            let (mut results, stop) = self.start(elements, due);
+            while let Ok(Some((index, result))) = timeout_at(self.until, results.recv()).await {
+                let is_of_all = result.as_ref().is_err_and(concerns_all);
+                unknown += usize::from(result.is_err());
+                found[index] = Some(result);
+                if is_of_all || self.parts.max_unknown.is_exceeded(unknown, elements.len()) {
+                    // The answer is unknown, or will be: more calls would not change that.
+                    stop.store(true, Ordering::Relaxed);
+                    results.close();
+                }
+            }
+        }
+        let found: Vec<Finished> = found.into_iter().map(|each| each.unwrap_or(Err(Failure::Deadline))).collect();
+        match found.iter().find_map(|each| each.as_ref().err().filter(|failure| matches!(failure, Failure::Store(_)))) {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(found),
+        }
+    }
+
+    /// Queries the elements at the places `due` in a task of its own. It ends before all are queried if the flag is set.
+    fn start(&self, elements: &[Arc<ResolvedQuery>], due: Vec<usize>) -> (Results, Arc<AtomicBool>) {
+        let (sender, results) = unbounded_channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut due: Vec<_> = due.into_iter().map(|index| (index, Arc::clone(&elements[index]))).collect();
+        // If the time is too short for all, those come first of which least is known.
+        due.sort_by_cached_key(|(_, element)| self.known.answers.get(&element.lineage()).map(|entry| entry.stored_at));
+        let (known, clock, is_stopped) = (Arc::clone(self.known), Arc::clone(self.clock), Arc::clone(&stop));
+        let task = tokio::spawn(telemetry::trace::carry(query_each(known, clock, due, sender, is_stopped)));
+        self.known.gathering.replace(self.run.resolved.key, task.abort_handle());
+        (results, stop)
+    }
+}
+
+/// Queries each of `due`, and sends the results while anybody wants them.
+async fn query_each(
+    known: Arc<EngineState>,
+    clock: Arc<dyn Clock>,
+    due: Vec<(usize, Arc<ResolvedQuery>)>,
+    results: UnboundedSender<(usize, Finished)>,
+    stop: Arc<AtomicBool>,
+) {
+    let query_one = |(index, element): (usize, Arc<ResolvedQuery>)| {
+        let (known, clock, results, stop) = (&known, &clock, &results, &stop);
+        async move {
+            if !stop.load(Ordering::Relaxed) {
+                let until = Instant::now() + element.route.deadline;
+                let result = query(known, clock, &element, until).await;
+                // The run of the whole may have ended.
+                let _ = results.send((index, result));
+            }
+        }
+    };
+    stream::iter(due).for_each_concurrent(AT_ONCE, query_one).await;
+}
+
+/// Queries the part `resolved`: joins its run, or starts one, unless the last one failed just now.
+pub(super) async fn query(
+    known: &Arc<EngineState>,
+    clock: &Arc<dyn Clock>,
+    resolved: &ResolvedQuery,
+    until: Instant,
+) -> Finished {
+    if let Some((backoff, _)) = known.failing.backoff(&resolved.key, clock.now()) {
+        return Err(backoff.failure.failure);
+    }
+    let mut resolved = resolved.again_until(Instant::now() + resolved.route.deadline);
+    // After an event, what the backend remembers may be outdated.
+    let is_invalidated = |entry: Arc<Entry>| entry.life == Life::For(Duration::ZERO);
+    resolved.query.must_ask |= known.answers.get(&resolved.key).is_some_and(is_invalidated);
+    match join(known, clock, &Arc::new(resolved), Wanted::Now) {
+        FlightJoin::Finished(finished) => finished,
+        FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, until).await,
+    }
+}
+
+/// Whether what failed is not one element, but what all elements are queried of.
+fn concerns_all(failure: &Failure) -> bool {
+    match failure {
+        Failure::Backend(error) => matches!(error.kind, ErrorKind::Denied | ErrorKind::Throttled { .. }),
+        Failure::Store(_) => true,
+        Failure::Deadline | Failure::Crashed | Failure::Held(_) => false,
+    }
+}
