@@ -63,6 +63,9 @@ fn the_examples_pass_check() {
         "one-per-repository",
         "preview-github",
         "preview-gitlab",
+        "previews-github",
+        "previews-gitlab",
+        "previews-repositories",
         "tag-existence",
         "tenants",
     ];
