@@ -5,6 +5,7 @@ mod counts;
 pub(crate) mod fake;
 mod faults;
 mod platforms;
+mod previews;
 mod problems;
 mod refused;
 mod signed;
