@@ -4,6 +4,7 @@
 //! Each test tries the same cases each time, so that a failure is about the change under test. With `PROPTEST_CASES`, a test tries
 //! that many random cases.
 
+mod elements;
 mod expect;
 mod invariants;
 mod oracle;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    Backend, Building, ITEMS, Nature,
+    Backend, Building, ITEM, ITEMS, Nature,
     mapping::{self, Inputs},
     parameter_sets,
 };
@@ -35,7 +35,7 @@ pub struct Select {
 impl Select {
     /// Compiles `source`, and notes its mistakes.
     pub fn build(source: &str, building: &mut Building<'_>) -> Option<Self> {
-        let scope = building.context.scope.only(&[ITEMS, "params"]);
+        let scope = building.context.scope.only(&[ITEMS, ITEM, "params"]);
         let (expression, item) = Expression::build_objects(source, &scope, &building.path, building.problems)?;
         let nature = Nature { reads_application_set: false, gets_old: false, item, ..Nature::default() };
         Some(Self { expression: Arc::new(expression), evaluator: building.context.evaluator.clone(), nature })
@@ -50,6 +50,9 @@ impl Backend for Select {
         let mut variables = Variables::default().value("items", items);
         if self.expression.mentions("params") {
             variables = variables.value("params", Value::Object((*query.parameters).clone()));
+        }
+        if let Some(item) = query.item() {
+            variables = variables.value(ITEM, Arc::clone(item));
         }
         let load = if count > MAX_SMALL_LIST { Load::Unknown } else { Load::Bytes(count) };
         let (deadline, invalid) = (query.deadline, BackendError::invalid_output);

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct Elements {
     /// How many are in which state.
     pub counts: ElementCounts,
-    /// The hashes of the ids of all elements, in ascending order. An element that is not among them was in no list of the answer.
-    ids: Box<[u64]>,
+    /// The hashes of the ids of the elements with parameter sets, in ascending order.
+    with_sets: Box<[u64]>,
+    /// Those of the others. An element that is among neither was not in the list of the answer.
+    without_sets: Box<[u64]>,
 }
 
 /// How many elements of an answer are in which state.
@@ -44,21 +46,30 @@ impl ElementCounts {
 }
 
 impl Elements {
-    /// The elements with these ids.
-    pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a str>, counts: ElementCounts) -> Self {
-        let mut ids: Vec<u64> = ids.map(hash).collect();
-        ids.sort_unstable();
-        Self { counts, ids: ids.into() }
+    /// The elements with these ids, and whether the answer has parameter sets of each.
+    pub(crate) fn of<'a>(elements: impl Iterator<Item = (&'a str, bool)>, counts: ElementCounts) -> Self {
+        let (mut with_sets, mut without_sets) = (Vec::new(), Vec::new());
+        for (id, has_sets) in elements {
+            if has_sets { &mut with_sets } else { &mut without_sets }.push(hash(id));
+        }
+        with_sets.sort_unstable();
+        without_sets.sort_unstable();
+        Self { counts, with_sets: with_sets.into(), without_sets: without_sets.into() }
     }
 
     /// Whether the list of the answer had the element with this id.
     pub(crate) fn has(&self, id: &str) -> bool {
-        self.ids.binary_search(&hash(id)).is_ok()
+        self.has_sets_of(id) || self.without_sets.binary_search(&hash(id)).is_ok()
+    }
+
+    /// Whether the answer has parameter sets of the element with this id.
+    pub(crate) fn has_sets_of(&self, id: &str) -> bool {
+        self.with_sets.binary_search(&hash(id)).is_ok()
     }
 
     /// About how much memory they take, in bytes.
     pub(crate) const fn weight(&self) -> usize {
-        size_of::<Self>() + size_of_val::<[u64]>(&self.ids)
+        size_of::<Self>() + size_of_val::<[u64]>(&self.with_sets) + size_of_val::<[u64]>(&self.without_sets)
     }
 }
 
@@ -74,11 +85,12 @@ mod tests {
     #[test]
     fn an_answer_keeps_which_elements_it_had() {
         let counts = ElementCounts { present: 1, absent: 0, last_known: 1, unknown: 1 };
-        let elements = Elements::of(["[3]", "[1]", "[2]"].into_iter(), counts);
+        let elements = Elements::of([("[3]", true), ("[1]", false), ("[2]", true)].into_iter(), counts);
         let text = serde_json::to_string(&elements).unwrap();
         let read: Elements = serde_json::from_str(&text).unwrap();
         assert_eq!(read, elements);
         assert_eq!(["[1]", "[2]", "[3]", "[4]"].map(|id| read.has(id)), [true, true, true, false]);
+        assert_eq!(["[1]", "[2]", "[3]", "[4]"].map(|id| read.has_sets_of(id)), [false, true, true, false]);
         assert_eq!(read.counts.all(), 3);
         assert_eq!(read.counts.by_name().map(|(_, count)| count), [1, 0, 1, 1]);
     }

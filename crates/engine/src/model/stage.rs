@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
@@ -53,6 +54,18 @@ impl Default for Stage {
         let (metrics, source) = (Metrics::new().unwrap(), Arc::new(ModelSource::default()));
         let route = |rules: &Rules| Arc::new(route(rules, Arc::clone(&source) as Arc<dyn Backend>, &metrics));
         let routes = RouteTable::new(ROUTES.iter().map(route).collect());
+        Self::new(source, routes, metrics)
+    }
+}
+
+impl Stage {
+    /// With these routes, in front of a source of any kind.
+    pub(super) fn of(route: Route, metrics: Metrics) -> Self {
+        let (source, routes) = (Arc::default(), Arc::new(RouteTable::new(vec![Arc::new(route)])));
+        Self { source, routes, metrics: Arc::new(metrics), keys: BTreeMap::new() }
+    }
+
+    fn new(source: Arc<ModelSource>, routes: RouteTable, metrics: Metrics) -> Self {
         let keys = ModelQuery::all().flat_map(|query| [Slot::Own(query), query.lineage()]);
         let keys = keys.map(|slot| (slot, key(&routes, slot))).collect();
         Self { source, routes: Arc::new(routes), metrics: Arc::new(metrics), keys }
@@ -61,12 +74,17 @@ impl Default for Stage {
 
 /// The route with these rules.
 fn route(rules: &Rules, backend: Arc<dyn Backend>, metrics: &Metrics) -> Route {
-    let (raw, path, mut problems) = (rules.config(), Path::root(), Problems::default());
+    route_of(rules.name, rules.config(), backend, metrics)
+}
+
+/// The route `name` with the configuration `raw`.
+pub(super) fn route_of(name: &str, raw: Value, backend: Arc<dyn Backend>, metrics: &Metrics) -> Route {
+    let (path, mut problems) = (Path::root(), Problems::default());
     let read = |part: &str| raw.get(part).cloned().unwrap_or_default();
     let guard: GuardConfig = serde_json::from_value(read("guard")).unwrap();
     let shape = ShapeConfig { output: None, echo: &[], stringify: true, nulls: Nulls::default() };
     let route = Route::new(RouteParts {
-        name: rules.name.to_owned(),
+        name: name.to_owned(),
         formerly: Vec::new(),
         kind: "model",
         backend,
@@ -78,7 +96,7 @@ fn route(rules: &Rules, backend: Arc<dyn Backend>, metrics: &Metrics) -> Route {
         guard: Guard::build(&guard, &path.key("guard"), &mut problems),
         deadline: Duration::from_secs(25),
         shadow: None,
-        metrics: metrics.route(rules.name, "model"),
+        metrics: metrics.route(name, "model"),
         origin: Origin { raw, base: BaseDir::default(), deadline: HumanDuration::from_secs(25), package: None },
     });
     assert!(problems.into_vec().iter().all(|problem| problem.severity == Severity::Warning));

@@ -72,9 +72,12 @@ impl Composed {
                         .and_then(|part| part.element())
                         .map(|element| Arc::clone(&element.id));
                     let id = id.unwrap_or_default();
-                    let known = gathering.last_known(element, now);
-                    let why_needed =
-                        if known.is_some() { None } else { gathering.why_needed(element, &id, last.as_deref()) };
+                    let known =
+                        gathering.last_known(element, now).filter(|known| !is_forgotten(known, &id, last.as_deref()));
+                    let why_needed = match &known {
+                        Some(known) => why_not_absent(known, &id, last.as_deref()),
+                        None => gathering.why_needed(element, &id, last.as_deref()),
+                    };
                     let count = if known.is_some() { &mut all.counts.last_known } else { &mut all.counts.unknown };
                     *count += 1;
                     all.unknown.push(Unknown { id, failure, why_needed });
@@ -103,7 +106,7 @@ impl Composed {
                 }
                 _ => "more than half".to_owned(),
             };
-            format!("{count} of {all} element{s} are unknown, {limit}: {}", self.named(|_| true))
+            format!("{count} of {all} element{s} unknown, {limit}: {}", self.named(|_| true))
         } else if let Some((_, why)) = needed {
             let why_needed = |each: &Unknown| each.why_needed.is_some();
             format!("{count} of {all} element{s} unknown, and {why}: {}", self.named(why_needed))
@@ -144,8 +147,11 @@ impl Composed {
         // An answer without sets has a proof.
         let evidence = if sets.is_empty() { self.proofs(list) } else { Vec::new() };
         let lasting = Some(self.lasting(gathering, list));
-        let ids = self.elements.iter().filter_map(|element| element.query.part.as_ref()?.element());
-        let elements = Elements::of(ids.map(|element| &*element.id), self.counts);
+        let elements = self.elements.iter().zip(&self.entries).filter_map(|(element, entry)| {
+            let has_sets = entry.as_ref().is_some_and(|entry| entry.encoded.sets() > 0);
+            Some((&*element.query.part.as_ref()?.element()?.id, has_sets))
+        });
+        let elements = Elements::of(elements, self.counts);
         Ok(RunAnswer { sets, encoded, evidence, lasting, note: None, elements: Some(Arc::new(elements)) })
     }
 
@@ -174,6 +180,19 @@ impl Composed {
         }
         if is_brief { Lasting::AtMost(least) } else { Lasting::For(least) }
     }
+}
+
+/// Why the element `id` may not count as absent, as it was when it was last `known`: only what is known now may begin or confirm a loss.
+fn why_not_absent(known: &Entry, id: &str, last: Option<&Entry>) -> Option<&'static str> {
+    let elements = last.and_then(|last| last.elements.as_ref());
+    let has_sets = elements.is_some_and(|elements| elements.has_sets_of(id));
+    (known.encoded.sets() == 0 && has_sets).then_some("the last accepted answer has it, and since then it was absent")
+}
+
+/// Whether the element `id` was in the list again only after what is `known` of it: the last accepted answer was made without it.
+fn is_forgotten(known: &Entry, id: &str, last: Option<&Entry>) -> bool {
+    let is_left_out = |last: &Entry| last.elements.as_ref().is_some_and(|elements| !elements.has(id));
+    last.is_some_and(|last| is_left_out(last) && known.stored_at <= last.stored_at)
 }
 
 impl Gathering<'_> {

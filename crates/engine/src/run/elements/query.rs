@@ -27,6 +27,9 @@ use flight::FlightJoin;
 /// How many elements of one answer are queried at a time. The limits of the destinations come on top.
 const AT_ONCE: usize = 64;
 
+/// So many elements are refused in the same way, and none is answered, that the refusal is not about single elements.
+const MANY: usize = 3;
+
 /// The results of the elements that were queried, by their places in the list.
 type Results = UnboundedReceiver<(usize, Finished)>;
 
@@ -43,16 +46,17 @@ impl Gathering<'_> {
         }
         let due: Vec<usize> = (0..elements.len()).filter(|index| found[*index].is_none()).collect();
         if !due.is_empty() {
-            let mut unknown = 0;
+            let (mut unknown, mut of_all, mut known) = (0, 0, 0);
             let (mut results, stop) = self.start(elements, due);
             while let Ok(Some((index, result))) = timeout_at(self.until, results.recv()).await {
-                let is_of_all = result.as_ref().is_err_and(concerns_all);
+                known += usize::from(result.is_ok());
                 unknown += usize::from(result.is_err());
+                of_all += usize::from(result.as_ref().is_err_and(concerns_all));
                 found[index] = Some(result);
+                let is_of_all = of_all >= MANY && known == 0;
                 if is_of_all || self.parts.max_unknown.is_exceeded(unknown, elements.len()) {
-                    // The answer is unknown, or will be: more calls would not change that.
+                    // More queries would not make the answer known. Those under way may end.
                     stop.store(true, Ordering::Relaxed);
-                    results.close();
                 }
             }
         }
