@@ -3,6 +3,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod config;
+pub(crate) mod elements;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod held;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Output,
-    explain::show_remembered,
+    explain::{show_elements, show_remembered},
     gateway::{Gateway, GatewayArgs, HELP, requesters, text, view},
     parameters::{ParameterArgs, parse_id},
     print, print_json,
@@ -56,6 +56,9 @@ enum AnswersCommand {
         /// The key that `answers list` prints, or the beginning of it: at least 6 digits.
         #[arg(value_parser = parse_id)]
         key: String,
+        /// The number of elements to print, if the answer is made of elements. The unknown ones come first.
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        elements: usize,
         /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
@@ -92,7 +95,7 @@ pub(crate) fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         AnswersCommand::List { selector, limit, output } => runtime.block_on(list(&gateway, selector, *limit, *output)),
-        AnswersCommand::Show { key, output } => runtime.block_on(show(&gateway, key, *output)),
+        AnswersCommand::Show { key, elements, output } => runtime.block_on(show(&gateway, key, *elements, *output)),
         AnswersCommand::Invalidate { selector, parameters, all, output } => {
             let mut selection = Map::new();
             selection.extend(selector.route.clone().map(|name| ("route".to_owned(), name.into())));
@@ -171,8 +174,8 @@ fn row(answer: &Value, terminal: Terminal) -> Row {
     Row { cells, colour }
 }
 
-async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<ExitCode> {
-    let reply = gateway.get(&["answers", key], &[]).await?;
+async fn show(gateway: &Gateway, key: &str, elements: usize, output: Output) -> anyhow::Result<ExitCode> {
+    let reply = gateway.get(&["answers", key], &[("elements", &elements.to_string())]).await?;
     if output == Output::Json {
         return print_json(&reply);
     }
@@ -189,6 +192,7 @@ async fn show(gateway: &Gateway, key: &str, output: Output) -> anyhow::Result<Ex
         stored.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));
         note(&format!("backend   {:.1} ms", stored.backend_milliseconds));
     }
+    show_elements(about.elements.as_ref());
     show_remembered(&about, "");
     note(&format!("key       {}", about.key));
     note(&format!("lineage   {}", about.lineage));

@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 
 use self::event::EventArgs;
 use super::{
-    ConfigFile, Output, exit, parameters::QuestionArgs, print_json, progress::Progress, steps, terminal::note,
+    ConfigFile, Output, exit, explain::show_elements, parameters::QuestionArgs, print_json, progress::Progress, steps,
+    terminal::note,
 };
 use crate::{
     app::App,
     config::Loaded,
     http::server::error::ApiError,
-    overview::{self, steps::StepView},
+    overview::{self, elements::AnswerElements, steps::StepView},
     replay::ask::{CallToRoute, ask},
 };
 use domain::{
@@ -90,7 +91,8 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         let evidence =
             answer.as_ref().map_or_else(|unknown| unknown.failure.evidence(), |answer| &answer.entry.evidence);
         let concerned = arguments.event.concerns(&app.setup(), &resolved, evidence).await?;
-        let shown = Shown { resolved: &resolved, steps: &steps, concerned, output: arguments.output };
+        let elements = app.engine.elements(&resolved).map(|elements| AnswerElements::of(&elements, usize::MAX));
+        let shown = Shown { resolved: &resolved, steps: &steps, elements, concerned, output: arguments.output };
         let shown = match answer {
             Ok(answer) => shown.answer(&answer),
             Err(unknown) => shown.unknown(unknown),
@@ -104,6 +106,8 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
 struct Shown<'a> {
     resolved: &'a ResolvedQuery,
     steps: &'a [StepView],
+    /// The elements of the answer, if it is made of elements and its list is known.
+    elements: Option<AnswerElements>,
     /// Whether the event of the arguments concerns it.
     concerned: Option<bool>,
     output: Output,
@@ -159,6 +163,9 @@ impl Shown<'_> {
     }
 
     fn print(&self, mut whole: Value) -> anyhow::Result<ExitCode> {
+        if let Some(elements) = &self.elements {
+            whole["elements"] = serde_json::to_value(elements)?;
+        }
         if let Some(concerned) = self.concerned {
             whole["concernedByEvent"] = concerned.into();
         }
@@ -172,6 +179,7 @@ impl Shown<'_> {
         for line in steps::lines(self.steps) {
             note(&line);
         }
+        show_elements(self.elements.as_ref());
         match self.concerned {
             Some(true) => note("event     concerns this call: it would be rechecked"),
             Some(false) => note("event     does not concern this call"),

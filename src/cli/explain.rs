@@ -14,7 +14,7 @@ use super::{
     steps,
     terminal::note,
 };
-use crate::overview::{answers::RememberedAnswer, explain::Explanation};
+use crate::overview::{answers::RememberedAnswer, elements::AnswerElements, explain::Explanation};
 use domain::units::plural;
 
 /// The arguments of `explain`.
@@ -78,6 +78,7 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     for line in steps::lines(&explanation.steps) {
         note(&line);
     }
+    show_elements(explanation.elements.as_ref());
     if let Some(because) = &explanation.because {
         note(&format!("because   {} {}: {}", because.status, because.code, because.message));
     }
@@ -91,6 +92,13 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
     }
     note(&format!("key       {}", explanation.key));
     Ok(())
+}
+
+/// Prints the elements of an answer, if it is made of elements.
+pub(super) fn show_elements(elements: Option<&AnswerElements>) {
+    let Some(elements) = elements else { return };
+    note(&format!("elements  {}", elements.in_words()));
+    elements.lines().iter().for_each(|line| note(line));
 }
 
 /// Prints the records of a question. A message that is a part of `said`, which is printed above, is not printed once more.

@@ -150,7 +150,8 @@ fn advice(status: &Status) -> impl Iterator<Item = &'static str> {
     let held = "`appset-gateway held list` shows what would be deleted; `held release` and `held reject` decide.";
     let failing = "`appset-gateway explain ROUTE -a SET -p NAME=VALUE` shows what a source says now, step by step.";
     let held = Some(held).filter(|_| has(&[AlertKind::Held]));
-    held.into_iter().chain(Some(failing).filter(|_| has(&[AlertKind::Failing, AlertKind::Fallback])))
+    held.into_iter()
+        .chain(Some(failing).filter(|_| has(&[AlertKind::Failing, AlertKind::Fallback, AlertKind::Element])))
 }
 
 fn name(kind: AlertKind) -> &'static str {
@@ -158,6 +159,7 @@ fn name(kind: AlertKind) -> &'static str {
         AlertKind::Held => "held",
         AlertKind::Failing => "failing",
         AlertKind::Fallback => "fallback",
+        AlertKind::Element => "element",
         AlertKind::BreakerOpen => "breaker open",
         AlertKind::StoreAway => "store away",
         AlertKind::StoreLostRecords => "store lost",
@@ -197,6 +199,7 @@ mod tests {
             held: 400,
             failing: 0,
             fallback: 0,
+            unknown_elements: 0,
             requests_in_flight: 0,
             requests_in_flight_limit: 1,
             runs_in_flight: 0,

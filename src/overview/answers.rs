@@ -3,7 +3,9 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::{date, held::HeldAnswer, milliseconds};
+use std::time::Duration;
+
+use super::{date, elements::AnswerElements, held::HeldAnswer, milliseconds};
 use crate::app::App;
 use domain::{
     document,
@@ -11,6 +13,7 @@ use domain::{
 };
 use engine::{
     cache::{KeyStart, NotOne},
+    failure::Failure,
     operators::Overview,
 };
 
@@ -45,6 +48,9 @@ pub(crate) struct RememberedAnswer {
     /// The stored answer.
     #[serde(default, flatten)]
     pub(crate) stored: Option<StoredAnswer>,
+    /// The elements that it is made of, if its route has elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) elements: Option<AnswerElements>,
     /// For how long it is fresh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fresh_for_seconds: Option<u64>,
@@ -90,6 +96,16 @@ pub(crate) struct LastFailure {
 }
 
 impl LastFailure {
+    /// The view of `failure`; `left`: how long until the backend is called again.
+    pub(crate) fn of(failure: &Failure, left: Duration) -> Self {
+        Self {
+            kind: failure.as_str().to_owned(),
+            message: failure.to_string(),
+            evidence: failure.evidence().to_vec(),
+            retry_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
+        }
+    }
+
     /// When the source is called again, in words.
     pub(crate) fn again(&self) -> String {
         match self.retry_in_seconds {
@@ -145,13 +161,9 @@ impl RememberedAnswer {
                 backend_milliseconds: milliseconds(answer.took),
                 evidence: answer.evidence.clone(),
             }),
+            elements: overview.answer.as_ref().and_then(|answer| answer.elements).map(AnswerElements::counted),
             fresh_for_seconds: overview.fresh_for.map(|left| left.as_secs()),
-            failing: overview.failing.as_ref().map(|(failure, left)| LastFailure {
-                kind: failure.as_str().to_owned(),
-                message: failure.to_string(),
-                evidence: failure.evidence().to_vec(),
-                retry_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
-            }),
+            failing: overview.failing.as_ref().map(|(failure, left)| LastFailure::of(failure, *left)),
             held: overview.held.as_ref().map(|held| HeldAnswer::of(overview.lineage, held, &overview.requesters)),
         }
     }
@@ -163,14 +175,19 @@ pub(crate) fn answers(app: &App, selector: &Selector, limit: usize) -> Answers {
     Answers { answers: all.iter().take(limit).map(RememberedAnswer::of).collect(), total: all.len() }
 }
 
-/// The answer whose key begins with `start`. Reads the whole file, if there is one.
+/// The answer whose key begins with `start`, with at most `listed` of its elements. Reads the whole file, if there is one.
 ///
 /// # Errors
 /// When no key begins so, or several do.
-pub(crate) fn answer(app: &App, start: &KeyStart) -> Result<WholeAnswer, NotOne> {
-    let all = app.engine.list(&app.setup().routes, &Selector::default());
+pub(crate) fn answer(app: &App, start: &KeyStart, listed: usize) -> Result<WholeAnswer, NotOne> {
+    let routes = &app.setup().routes;
+    let all = app.engine.list(routes, &Selector::default());
     let overview = start.find(all.iter().map(|overview| (overview.key, overview)))?;
     let answer = app.engine.encoded(overview);
     let answer = answer.and_then(|encoded| document::read_back(encoded.body()).ok());
-    Ok(WholeAnswer { about: RememberedAnswer::of(overview), answer })
+    let mut about = RememberedAnswer::of(overview);
+    if let Some(elements) = app.engine.elements_of(routes, &overview.question) {
+        about.elements = Some(AnswerElements::of(&elements, listed));
+    }
+    Ok(WholeAnswer { about, answer })
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     answers::RememberedAnswer,
+    elements::{AnswerElements, DEFAULT_LISTED},
     milliseconds,
     steps::{self, StepView},
 };
@@ -44,6 +45,9 @@ pub(crate) struct Explanation {
     pub(crate) steps: Vec<StepView>,
     /// The findings about each item.
     pub(crate) evidence: Vec<Evidence>,
+    /// The elements that the answer would be made of, as they are now. Left out if its route has no elements, or its list is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) elements: Option<AnswerElements>,
     /// The keys that identify a parameter set. Empty if they are only counted.
     pub(crate) identity: Vec<String>,
     /// Why the answer found just now would not be served, or why there is none: the error that Argo CD would get without a fallback.
@@ -128,7 +132,7 @@ pub(crate) async fn explain(
     let secrets = resolved.route.backend.secrets();
     let steps = steps::steps(&watch.steps(), &secrets);
     let remembered = RememberedAnswer::of(&app.engine.overview_of(resolved));
-    let Explained { found, took, refused, fallback, unusable, identity } = explained;
+    let Explained { found, took, refused, fallback, unusable, identity, elements } = explained;
     let (outcome, evidence) = match &found {
         Ok(FoundNow { encoded, evidence }) => {
             (if encoded.sets() == 0 { OutcomeKind::Absent } else { OutcomeKind::Present }, evidence.clone())
@@ -161,6 +165,7 @@ pub(crate) async fn explain(
         milliseconds: milliseconds(took),
         steps,
         evidence,
+        elements: elements.map(|elements| AnswerElements::of(&elements, DEFAULT_LISTED)),
         identity,
         because,
         answer,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::date;
+use super::{date, elements::AnswerElements};
 use crate::app::{App, SAMPLED_EVERY};
 use engine::{operators::conditions::FailingQuestion, route::Route, state::set_counts::ServedNow};
 
@@ -66,6 +66,11 @@ pub(crate) struct RouteView {
     pub(crate) failing: usize,
     /// The same, whose callers get an older answer.
     pub(crate) fallback: usize,
+    /// The elements of the answers that are served. Left out if the route has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) elements: Option<AnswerElements>,
+    /// The elements whose source failed within the last hour.
+    pub(crate) unknown_elements: usize,
     /// The last of these failures.
     pub(crate) last_failure: Option<RouteFailure>,
     /// Lookups in the cache since the start.
@@ -129,12 +134,14 @@ struct Known<'a> {
     served: ServedNow,
     held: usize,
     failing: Vec<&'a FailingQuestion>,
+    elements: Vec<&'a FailingQuestion>,
 }
 
 /// The routes of `app`. It reads all answers in memory.
 pub(crate) fn routes(app: &App) -> Routes {
     let setup = app.setup();
     let (served, failing) = (app.engine.served(&setup.routes), app.engine.failing(&setup.routes));
+    let elements = app.engine.failing_elements(&setup.routes);
     let mut sets = app.engine.application_sets(&setup.routes);
     let held = app.engine.held();
     let view = |route: &Route| {
@@ -142,6 +149,7 @@ pub(crate) fn routes(app: &App) -> Routes {
             served: served.get(&route.name).copied().unwrap_or_default(),
             held: held.iter().filter(|(_, held)| held.question.route == route.name).count(),
             failing: failing.iter().filter(|failing| failing.question.route == route.name).collect(),
+            elements: elements.iter().filter(|element| element.question.route == route.name).collect(),
         };
         let names = sets.remove(&route.name).unwrap_or_default();
         RouteView {
@@ -173,7 +181,7 @@ fn of_route(app: &App, route: &Route, known: &Known<'_>) -> RouteView {
     let state = match () {
         () if known.held > 0 => RouteState::Held,
         () if failing > 0 => RouteState::Failing,
-        () if fallback > 0 => RouteState::Stale,
+        () if fallback + known.elements.len() > 0 => RouteState::Stale,
         () if served.answers == 0 && lookups == Lookups::default() => RouteState::NeverQueried,
         () => RouteState::Good,
     };
@@ -191,7 +199,9 @@ fn of_route(app: &App, route: &Route, known: &Known<'_>) -> RouteView {
         held: known.held,
         failing,
         fallback,
-        last_failure: known.failing.first().map(|failing| RouteFailure {
+        elements: route.has_elements().then(|| AnswerElements::counted(served.elements)),
+        unknown_elements: known.elements.len(),
+        last_failure: known.failing.first().or(known.elements.first()).map(|failing| RouteFailure {
             at: date(failing.failed_at),
             kind: failing.failure.as_str().to_owned(),
             message: failing.failure.to_string(),

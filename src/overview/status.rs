@@ -51,7 +51,7 @@ pub(crate) struct Alert {
     /// The route that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) route: Option<String>,
-    /// The id of the held answer, or the key of the question that fails.
+    /// The id of the held answer, or the key of the question that fails, or whose element does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
     /// The destination, the hook or the issuer that it is about.
@@ -72,6 +72,8 @@ pub(crate) enum AlertKind {
     Failing,
     /// A source fails, and callers get an older answer.
     Fallback,
+    /// An element of an answer is unknown. The answer has what it had last, or nothing of it.
+    Element,
     /// A destination gets no requests, since it failed.
     BreakerOpen,
     /// The shared store does not answer.
@@ -120,6 +122,8 @@ pub(crate) struct Counts {
     pub(crate) failing: usize,
     /// The same, whose callers get an older answer.
     pub(crate) fallback: usize,
+    /// Elements of answers whose source failed within the last hour.
+    pub(crate) unknown_elements: usize,
     /// Requests under way.
     pub(crate) requests_in_flight: usize,
     /// How many requests may be under way.
@@ -133,6 +137,7 @@ pub(crate) fn status(app: &App) -> Status {
     let (setup, now) = (app.setup(), app.now());
     let failing = app.engine.failing(&setup.routes);
     let fallback = failing.iter().filter(|failing| failing.fallback.is_some()).count();
+    let elements = app.engine.failing_elements(&setup.routes);
     let held = super::held::held(app).held;
     let counts = Counts {
         routes: setup.routes.iter().count(),
@@ -141,11 +146,12 @@ pub(crate) fn status(app: &App) -> Status {
         held: held.len(),
         failing: failing.len() - fallback,
         fallback,
+        unknown_elements: elements.len(),
         requests_in_flight: app.in_flight.now(),
         requests_in_flight_limit: setup.server.max_in_flight,
         runs_in_flight: app.engine.runs(),
     };
-    let (alerts, alerts_left_out) = alerts::all(app, &held, &failing);
+    let (alerts, alerts_left_out) = alerts::all(app, &held, &failing, &elements);
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now: date(now),
@@ -154,7 +160,7 @@ pub(crate) fn status(app: &App) -> Status {
         phase: app.lifecycle.phase().as_str().to_owned(),
         generation: setup.generation,
         configured_at: date(setup.since),
-        is_held_or_failing: counts.held + failing.len() > 0,
+        is_held_or_failing: counts.held + failing.len() + elements.len() > 0,
         alerts,
         alerts_left_out,
         counts,

@@ -20,6 +20,7 @@ use engine::{
     shape::{Shape, ShapeConfig},
 };
 use lang::scope::ValueType;
+use source::Backend;
 use telemetry::metrics::Metrics;
 
 /// Notes the problems of a deadline for Argo CD's calls.
@@ -102,6 +103,50 @@ fn uses_parameter(config: &RouteConfig, raw: &Value, name: &str, declared: &[&st
         || gets_all && declared.contains(&name)
 }
 
+/// Notes that no template of `output` reads a field that tells the elements of `backend` apart: a set does not say which element it is of, and
+/// two elements may make the same Application.
+fn check_element_key(config: &RouteConfig, backend: &dyn Backend, building: &mut Building<'_>) {
+    let (Some(each), Some(output)) = (backend.each(), &config.output) else { return };
+    let is_read =
+        |field: &String| config.echo.contains(field) || output.values().any(|template| reads_item(template, field));
+    if !each.key.iter().any(is_read) {
+        let first = each.key.first().map_or("number", String::as_str);
+        building.warning(
+            format!(
+                "no value is made of `each.key` ({}), so two elements may make the same Application",
+                each.key.join(", ")
+            ),
+            format!("add one, such as `{}: \"{{{{ item.{first} }}}}\"`", first.rsplit('.').next().unwrap_or(first)),
+        );
+    }
+}
+
+/// Whether `template` reads the `field` of the list's item, or the whole item.
+fn reads_item(template: &str, field: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    template.match_indices("item").any(|(at, name)| {
+        let (before, rest) = (&template[..at], &template[at + name.len()..]);
+        if before.ends_with(|c: char| is_word(c) || c == '.') || rest.starts_with(is_word) {
+            return false;
+        }
+        let rest = rest.trim_start();
+        match rest.strip_prefix('.') {
+            Some(path) => {
+                path.strip_prefix(field).is_some_and(|end| !end.starts_with(is_word))
+                    || field.starts_with(&format!("{}.", path_of(path)))
+            }
+            // `item['number']`, or the whole item.
+            None => !rest.starts_with('[') || rest.contains(field),
+        }
+    })
+}
+
+/// The names with dots at the beginning of `text`.
+fn path_of(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(text.len());
+    &text[..end]
+}
+
 /// Advice about `name`, which is not among the `declared` parameters.
 fn declare(name: &str, declared: &[&str]) -> String {
     match near(name, declared) {
@@ -169,6 +214,9 @@ pub(super) fn build_route(
     }
     let deadline = config.deadline.unwrap_or(usual);
     let backend = config.backend.build(&mut building.key("backend"));
+    if let Some(backend) = &backend {
+        check_element_key(config, &**backend, &mut building.key("output"));
+    }
     let item = backend.as_ref().map(|backend| backend.nature().item.clone()).unwrap_or_default();
     let of_shape = ShapeConfig {
         output: config.output.as_ref(),
@@ -228,4 +276,26 @@ fn build_input(config: &RouteConfig, building: &mut Building<'_>) -> Option<Acce
     check_echo(config, &input, &mut building.key("echo"));
     check_match(config, &input, &mut building.key("match").key("parameters"));
     Some(Accepts::Declared(input))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reads_item;
+
+    #[test]
+    fn a_template_reads_a_field_of_the_item() {
+        let reads = |template: &str| reads_item(template, "number");
+        for template in
+            ["{{ item.number }}", "pr-{{item.number|int}}", "{{ item['number'] }}", "{{ item | tojson }}", "{{ item }}"]
+        {
+            assert!(reads(template), "{template}");
+        }
+        for template in
+            ["{{ item.numbers }}", "{{ number }}", "{{ items.number }}", "{{ x.item.number }}", "{{ item.branch }}"]
+        {
+            assert!(!reads(template), "{template}");
+        }
+        assert!(reads_item("{{ item.head.sha }}", "head.sha") && reads_item("{{ item.head | tojson }}", "head.sha"));
+        assert!(!reads_item("{{ item.head.ref }}", "head.sha"));
+    }
 }

@@ -223,7 +223,7 @@ fn call_prints_the_answer_and_why() {
 
     for (arguments, says) in [
         (&["pr-digests"][..], "parameter `branch` (the pull request's branch) is missing"),
-        (&["nowhere"], "there is no route `nowhere`; known here: pr-digests, fake-appset, branches"),
+        (&["nowhere"], "there is no route `nowhere`; known here: previews, pr-digests, fake-appset, branches"),
         (&[], "no route's `match` takes this call"),
         (&["branches", "--json", "[]"], "--json must be an object, not a list"),
     ] {

@@ -20,6 +20,7 @@ mod digests;
 mod disk;
 mod docs;
 mod edge;
+mod elements;
 mod evaluations;
 mod faults;
 mod fuzz;

@@ -42,6 +42,21 @@ pub enum EventReason {
     SourceFailing,
     /// It answers again.
     SourceRecovered,
+    /// An element of an answer has been unknown for long.
+    ElementUnknown,
+    /// It is known again.
+    ElementRecovered,
+}
+
+/// An event of ApplicationSets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetEvent {
+    /// What happened.
+    pub reason: EventReason,
+    /// The element of the answer that it is about. Events of two elements are two.
+    pub element: Option<String>,
+    /// The message.
+    pub message: String,
 }
 
 impl EventReason {
@@ -52,20 +67,25 @@ impl EventReason {
             Self::AnswerConfirmed => "AnswerConfirmed",
             Self::SourceFailing => "SourceFailing",
             Self::SourceRecovered => "SourceRecovered",
+            Self::ElementUnknown => "ElementUnknown",
+            Self::ElementRecovered => "ElementRecovered",
         }
     }
 
     const fn kind(self) -> &'static str {
         match self {
-            Self::AnswerHeld | Self::AnswerConfirmed | Self::SourceFailing => "Warning",
-            Self::AnswerReleased | Self::SourceRecovered => "Normal",
+            Self::AnswerHeld | Self::AnswerConfirmed | Self::SourceFailing | Self::ElementUnknown => "Warning",
+            Self::AnswerReleased | Self::SourceRecovered | Self::ElementRecovered => "Normal",
         }
     }
 }
 
 /// The events that were written of late.
 #[derive(Debug, Default)]
-pub(super) struct Recorded(HashMap<(ApplicationSet, EventReason), Written>);
+pub(super) struct Recorded(HashMap<Subject, Written>);
+
+/// Events of one subject are one, and are counted: the ApplicationSet, the reason and the element.
+type Subject = (ApplicationSet, EventReason, Option<String>);
 
 #[derive(Debug, Clone)]
 struct Written {
@@ -88,14 +108,14 @@ enum Step {
 
 impl Recorded {
     /// Counts an event. `id` makes the name of a new one unique.
-    fn count(&mut self, set: &ApplicationSet, reason: EventReason, id: u128, now: Timestamp) -> Step {
+    fn count(&mut self, subject: &Subject, id: u128, now: Timestamp) -> Step {
         // After a clock jump, what was written does not count: the next event is a new one.
         let is_within = |at: Timestamp, time| now.since(at).is_some_and(|age| age < time);
         if self.0.len() >= MAX_RECORDED {
             self.0.retain(|_, written| is_within(written.began, SAME_FOR));
         }
-        let (key, is_full) = ((set.clone(), reason), self.0.len() >= MAX_RECORDED);
-        match self.0.get_mut(&key).filter(|written| is_within(written.began, SAME_FOR)) {
+        let is_full = self.0.len() >= MAX_RECORDED;
+        match self.0.get_mut(subject).filter(|written| is_within(written.began, SAME_FOR)) {
             Some(written) => {
                 written.count += 1;
                 if is_within(written.sent, COUNTED_EVERY) {
@@ -106,53 +126,43 @@ impl Recorded {
             }
             None if is_full => Step::Wait,
             None => {
-                let prefix: String = set.name.chars().take(MAX_NAME_BYTES).collect();
+                let prefix: String = subject.0.name.chars().take(MAX_NAME_BYTES).collect();
                 let name = format!("{prefix}.{id:x}");
-                self.0.insert(key, Written { name: name.clone(), count: 1, began: now, sent: now });
+                self.0.insert(subject.clone(), Written { name: name.clone(), count: 1, began: now, sent: now });
                 Step::Create(name)
             }
         }
     }
 
-    /// The event of `set` could not be written, or has expired. The next one is a new event.
-    fn forget(&mut self, set: &ApplicationSet, reason: EventReason) {
-        self.0.remove(&(set.clone(), reason));
+    /// The event of `subject` could not be written, or has expired. The next one is a new event.
+    fn forget(&mut self, subject: &Subject) {
+        self.0.remove(subject);
     }
 }
 
 impl Argocd {
-    /// Writes an event with this `message` on the ApplicationSets named `name`. Repeated ones are counted.
+    /// Writes `event` on the ApplicationSets named `name`. Repeated ones are counted.
     ///
     /// # Errors
     /// When the API server does not take it.
-    pub async fn record(
-        &self,
-        name: &str,
-        reason: EventReason,
-        message: &str,
-        now: Timestamp,
-    ) -> Result<(), BackendError> {
+    pub async fn record(&self, name: &str, event: &SetEvent, now: Timestamp) -> Result<(), BackendError> {
         let Listed { sets, error, .. } = self.sets(name).await;
         let mut result = error.map_or(Ok(()), Err);
         for set in sets {
-            if let Err(error) = self.record_on(&set, reason, message, now).await {
+            if let Err(error) = self.record_on(&set, event, now).await {
                 result = Err(error);
             }
         }
         result
     }
 
-    async fn record_on(
-        &self,
-        set: &ApplicationSet,
-        reason: EventReason,
-        message: &str,
-        now: Timestamp,
-    ) -> Result<(), BackendError> {
+    async fn record_on(&self, set: &ApplicationSet, of: &SetEvent, now: Timestamp) -> Result<(), BackendError> {
         let at = now.to_date();
+        let SetEvent { reason, element, message } = of;
+        let subject = (set.clone(), *reason, element.clone());
         let count = || {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            self.recorded.lock().count(set, reason, since.as_nanos(), now)
+            self.recorded.lock().count(&subject, since.as_nanos(), now)
         };
         let mut step = count();
         if let Step::Count(name, count_now) = &step {
@@ -162,13 +172,13 @@ impl Argocd {
                 return Ok(());
             }
             // It has expired, or somebody has removed it.
-            self.recorded.lock().forget(set, reason);
+            self.recorded.lock().forget(&subject);
             step = count();
         }
         let Step::Create(name) = step else { return Ok(()) };
-        let event = event(set, reason, message, &name, &at);
+        let event = event(set, *reason, message, &name, &at);
         let written = self.write(Method::POST, set, None, "application/json", &event).await;
-        written.map(drop).inspect_err(|_| self.recorded.lock().forget(set, reason))
+        written.map(drop).inspect_err(|_| self.recorded.lock().forget(&subject))
     }
 
     async fn write(
@@ -231,37 +241,42 @@ mod tests {
         ApplicationSet { namespace: "argocd".into(), name: name.into(), uid: "1".into() }
     }
 
+    fn held(name: &str) -> Subject {
+        (set(name), EventReason::AnswerHeld, None)
+    }
+
     #[test]
     fn repeated_events_are_one_with_a_count() {
-        let (mut recorded, now, set) = (Recorded::default(), Timestamp(1_700_000_000_000), set("previews"));
-        let mut count =
-            |id, after| recorded.count(&set, EventReason::AnswerHeld, id, now.plus(Duration::from_secs(after)));
+        let (mut recorded, now, held) = (Recorded::default(), Timestamp(1_700_000_000_000), held("previews"));
+        let mut count = |id, after| recorded.count(&held, id, now.plus(Duration::from_secs(after)));
         assert_eq!(count(10, 0), Step::Create("previews.a".into()));
         assert_eq!(count(11, 1), Step::Wait);
         assert_eq!(count(12, 31), Step::Count("previews.a".into(), 3));
         assert_eq!(count(13, 32), Step::Wait);
         assert_eq!(count(14, 600), Step::Create("previews.e".into()));
         assert_eq!(
-            recorded.count(&set, EventReason::SourceFailing, 15, now),
+            recorded.count(&(set("previews"), EventReason::SourceFailing, None), 15, now),
             Step::Create("previews.f".into()),
             "another reason is another event"
         );
+        let mut of = |element: &str, id| {
+            recorded.count(&(set("previews"), EventReason::ElementUnknown, Some(element.to_owned())), id, now)
+        };
+        assert_eq!(of("12", 17), Step::Create("previews.11".into()));
+        assert_eq!(of("13", 18), Step::Create("previews.12".into()), "another element is another event");
+        assert_eq!(of("12", 19), Step::Wait);
         let earlier = Timestamp(1_600_000_000_000);
-        assert_eq!(
-            recorded.count(&set, EventReason::AnswerHeld, 16, earlier),
-            Step::Create("previews.10".into()),
-            "the clock was put back"
-        );
+        assert_eq!(recorded.count(&held, 16, earlier), Step::Create("previews.10".into()), "the clock was put back");
     }
 
     #[test]
     fn events_that_are_remembered_have_a_limit() {
         let (mut recorded, now) = (Recorded::default(), Timestamp(1_700_000_000_000));
         for number in 0..2 * MAX_RECORDED {
-            recorded.count(&set(&format!("set-{number}")), EventReason::AnswerHeld, 1, now);
+            recorded.count(&held(&format!("set-{number}")), 1, now);
         }
         assert_eq!(recorded.0.len(), MAX_RECORDED);
-        recorded.count(&set("later"), EventReason::AnswerHeld, 1, now.plus(SAME_FOR));
+        recorded.count(&held("later"), 1, now.plus(SAME_FOR));
         assert_eq!(recorded.0.len(), 1);
     }
 

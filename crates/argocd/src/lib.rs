@@ -26,7 +26,7 @@ pub use self::{
     api::Api,
     config::{ArgocdConfig, Cause},
     described::Described,
-    event::EventReason,
+    event::{EventReason, SetEvent},
     refresh::Refreshed,
 };
 use self::{directory::Directory, event::Recorded};

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     Backend, BackendConfig, BuildContext, Building, EachFields, ITEM, ITEMS, KINDS, Nature, fetch_watched,
-    pipeline::Pipeline, step::NotOne,
+    not_one::NotOne,
 };
 use domain::{
     error::BackendError,
@@ -52,7 +52,12 @@ impl EachConfig {
     }
 
     /// The pipeline that ends with this step, after `list`. `raw` is the step's configuration as a document.
-    pub(super) fn build(&self, list: Pipeline, raw: &Value, building: &mut Building<'_>) -> Option<EachPipeline> {
+    pub(super) fn build(
+        &self,
+        list: Arc<dyn Backend>,
+        raw: &Value,
+        building: &mut Building<'_>,
+    ) -> Option<EachPipeline> {
         let item = list.nature().item.clone();
         self.check_key(&item, &mut building.key("key"));
         let config = match &self.source {
@@ -74,7 +79,7 @@ impl EachConfig {
         let nature = Nature::of_parts([list.nature(), element.nature()].into_iter(), element.nature().item.clone());
         let each = Each {
             kinds: ["pipeline", config.kind()],
-            list: Arc::new(list),
+            list,
             element: Arc::new(element),
             key: self.key.clone(),
             max_unknown: self.max_unknown.unwrap_or(MaxUnknown::HALF),
@@ -91,6 +96,9 @@ impl EachConfig {
             );
         }
         for (index, name) in self.key.iter().enumerate() {
+            if self.key[..index].contains(name) {
+                building.index(index).error_with_help(format!("`{name}` is named twice"), "leave one of them out");
+            }
             let first = name.split('.').next().unwrap_or_default();
             if let Err(known) = item.field(first) {
                 let help = format!("the items of the step before have: {}", known.join(", "));

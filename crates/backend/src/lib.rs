@@ -20,6 +20,7 @@ pub mod getparams;
 pub mod http;
 mod mapping;
 pub mod merge;
+mod not_one;
 pub mod pipeline;
 pub mod request;
 pub mod script;
@@ -36,7 +37,8 @@ use serde_json::Value;
 pub use self::building::Building;
 use self::{
     each::EachConfig,
-    step::{MergeConfig, NotOne, StepConfig, StepSource},
+    not_one::NotOne,
+    step::{MergeConfig, StepConfig, StepSource},
 };
 use domain::{clock::Clock, document::kind_of, error::BackendError, file::base_dir::BaseDir, generator::ParameterSet};
 use lang::{

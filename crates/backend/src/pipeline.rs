@@ -42,19 +42,57 @@ impl KindConfig for Vec<StepConfig> {
                 );
             }
         }
+        if self.has_misplaced_each(building) {
+            return None;
+        }
         if let Some((last, first)) = self.split_last()
-            && let Some(each) = last.each().filter(|_| context.is_route && !first.is_empty())
+            && let Some(each) = last.each()
         {
             let list = Pipeline::build(first, &mut building.with(BuildContext { raw, ..context }))?;
             let of_step = raw.get(first.len()).and_then(|step| step.get("each")).unwrap_or(&Value::Null);
             let building = &mut building.index(first.len());
-            return Some(Arc::new(each.build(list, of_step, &mut building.key("each"))?));
+            return Some(Arc::new(each.build(Arc::new(list), of_step, &mut building.key("each"))?));
         }
         Some(Arc::new(Pipeline::build(self, &mut building.with(BuildContext { raw, ..context }))?))
     }
 
     fn serves_last_build(&self) -> bool {
         self.iter().any(StepConfig::serves_last_build)
+    }
+}
+
+/// The steps of a pipeline, as they are configured.
+trait PipelineSteps {
+    /// Notes each `each` that is not the last step of a route's pipeline. Returns whether there is one.
+    fn has_misplaced_each(&self, building: &mut Building<'_>) -> bool;
+}
+
+impl PipelineSteps for [StepConfig] {
+    fn has_misplaced_each(&self, building: &mut Building<'_>) -> bool {
+        let mut is_any = false;
+        for (index, _) in self.iter().enumerate().filter(|(_, step)| step.each().is_some()) {
+            let (message, help) = if !building.context.is_route {
+                (
+                    "`each` is not possible in a pipeline within another backend",
+                    "let it be the last step of the pipeline that is the route's `backend`",
+                )
+            } else if index == 0 {
+                (
+                    "`each` is the first step, so there is no list whose items it could query",
+                    "write the step that makes the list before it, such as `http`",
+                )
+            } else if index + 1 < self.len() {
+                (
+                    "`each` is not the last step, and its elements are remembered one by one, so no step can read all of them",
+                    "do in `output` what the later steps do, or move these into `each` as its `pipeline`",
+                )
+            } else {
+                continue;
+            };
+            building.index(index).key("each").error_with_help(message, help);
+            is_any = true;
+        }
+        is_any
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Backend, BackendConfig, BuildContext, Building, ITEMS, KINDS, StepFields, each::EachConfig, merge::join::Join,
-    pipeline::select::Select,
+    not_one::NotOne, pipeline::select::Select,
 };
 use lang::scope::ValueType;
 
@@ -29,24 +29,6 @@ pub(super) enum StepSource {
     Select(String),
     /// A backend for each item of the step before.
     Each(Box<EachConfig>),
-}
-
-/// Why a step has no source.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum NotOne {
-    Missing,
-    Several,
-}
-
-impl NotOne {
-    /// The only one of `sources`.
-    pub(super) fn check<T>(mut sources: impl Iterator<Item = T>) -> Result<T, Self> {
-        match (sources.next(), sources.next()) {
-            (Some(source), None) => Ok(source),
-            (None, _) => Err(Self::Missing),
-            (Some(_), Some(_)) => Err(Self::Several),
-        }
-    }
 }
 
 /// A step's backend, built.
@@ -123,8 +105,9 @@ impl StepConfig {
             }
             Ok(StepSource::Select(expression)) => select(expression, is_pipeline, &mut building.key("select")),
             Ok(StepSource::Each(_)) => {
-                let help = "let it be the last step of the pipeline that is the route's `backend`, after the steps that make the list";
-                building.key("each").error_with_help("`each` is not possible here", help);
+                let help = "let it be the last step of the pipeline that is the route's `backend`, after the steps that make the list; a \
+                            `merge` can be one of these";
+                building.key("each").error_with_help("`each` is a step of a route's pipeline, not a backend", help);
                 None
             }
             Err(not_one) => {

@@ -2,6 +2,7 @@
 
 pub mod conditions;
 mod decide;
+pub mod elements;
 pub mod explain;
 mod invalidate;
 mod list;

@@ -292,6 +292,14 @@ impl Route {
     }
 }
 
+impl Route {
+    /// Whether its answers are made of elements.
+    #[must_use]
+    pub const fn has_elements(&self) -> bool {
+        self.parts.is_some()
+    }
+}
+
 impl std::fmt::Debug for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Route").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()

@@ -3,7 +3,7 @@
 mod candidates;
 mod changes;
 mod commit;
-mod elements;
+pub(crate) mod elements;
 mod lease;
 
 use crate::{
@@ -210,7 +210,9 @@ pub(crate) async fn fetch_in_time(resolved: &ResolvedQuery, before: Before) -> R
 }
 
 async fn fetch(route: &Route, query: &Query) -> Result<RunAnswer, BackendError> {
-    let fetched = source::fetch_watched(&*route.backend, &route.name, route.kind, query);
+    let part = query.part.as_ref().map(ToString::to_string);
+    let name = part.as_deref().unwrap_or(&route.name);
+    let fetched = source::fetch_watched(&*route.backend, name, route.kind, query);
     let Outcome { sets, evidence, lasting, note } = fetched.await?;
     let sets = match &route.shape {
         Some(shape) => shape.apply(sets, query).await?,

@@ -14,7 +14,7 @@ use tokio::{
 
 use self::queue::{Refresh, RefreshEnd, RefreshQueue};
 use crate::Push;
-use argocd::{Argocd, Cause, EventReason, Refreshed};
+use argocd::{Argocd, Cause, EventReason, Refreshed, SetEvent};
 use domain::lifecycle::Phase;
 use engine::{
     replication::refreshes::{LeftRefresh, SeenNotes},
@@ -167,20 +167,11 @@ impl Push {
     async fn concerned_sets(&self, Notice { key, question, what }: Notice) -> (Vec<Arc<str>>, u64) {
         let current = self.current();
         let Some(argocd) = &current.argocd else { return Default::default() };
-        let (cause, event) = match what {
-            What::Rechecked => (Some(Cause::Events), None),
-            What::Renewed => (Some(Cause::Renewals), None),
-            What::Released => (Some(Cause::Releases), None),
-            What::Held(why) => (None, Some((EventReason::AnswerHeld, why))),
-            What::HoldEnded(why) => (None, Some((EventReason::AnswerReleased, why.to_owned()))),
-            What::Confirmed(what) => (None, Some((EventReason::AnswerConfirmed, what))),
-            What::Failing(why) => (None, Some((EventReason::SourceFailing, why))),
-            What::Recovered => (None, Some((EventReason::SourceRecovered, "the source answers again".to_owned()))),
-        };
-        if let Some((reason, why)) = event {
-            let message = format!("route {}: {why}", question.route);
+        let (cause, event) = cause_and_event(what);
+        if let Some(event) = event {
+            let event = SetEvent { message: format!("route {}: {}", question.route, event.message), ..event };
             for name in self.engine.all_requesters(&question, &key).await {
-                self.record(argocd, &name, reason, &message).await;
+                self.record(argocd, &name, &event).await;
             }
         }
         match cause.filter(|cause| argocd.follows(*cause)) {
@@ -195,8 +186,8 @@ impl Push {
         }
     }
 
-    async fn record(&self, argocd: &Argocd, name: &str, reason: EventReason, message: &str) {
-        let result = argocd.record(name, reason, message, self.now()).await;
+    async fn record(&self, argocd: &Argocd, name: &str, event: &SetEvent) {
+        let result = argocd.record(name, event, self.now()).await;
         self.metrics.refreshes.recorded(result.is_ok());
         if let Err(error) = result {
             tracing::warn!(application_set = name, %error, "a Kubernetes Event could not be written");
@@ -250,6 +241,31 @@ impl Push {
             }
         }
         end
+    }
+}
+
+/// Why ApplicationSets are to ask again after `what`, if they are, and the event on them.
+fn cause_and_event(what: What) -> (Option<Cause>, Option<SetEvent>) {
+    let event = |reason, message: String| (None, Some(SetEvent { reason, element: None, message }));
+    let of_element =
+        |reason, element: String, message| (None, Some(SetEvent { reason, element: Some(element), message }));
+    match what {
+        What::Rechecked => (Some(Cause::Events), None),
+        What::Renewed => (Some(Cause::Renewals), None),
+        What::Released => (Some(Cause::Releases), None),
+        What::Held(why) => event(EventReason::AnswerHeld, why),
+        What::HoldEnded(why) => event(EventReason::AnswerReleased, why.to_owned()),
+        What::Confirmed(what) => event(EventReason::AnswerConfirmed, what),
+        What::Failing(why) => event(EventReason::SourceFailing, why),
+        What::Recovered => event(EventReason::SourceRecovered, "the source answers again".to_owned()),
+        What::ElementUnknown { element, why } => {
+            let message = format!("element {element} has been unknown for more than an hour: {why}");
+            of_element(EventReason::ElementUnknown, element, message)
+        }
+        What::ElementKnown { element } => {
+            let message = format!("element {element} is known again");
+            of_element(EventReason::ElementRecovered, element, message)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer,
-    de::{self, IntoDeserializer as _, Visitor},
+    de::{self, IntoDeserializer, Visitor},
 };
 use serde_json::Value;
 
@@ -75,13 +75,31 @@ impl Visitor<'_> for CountOrShare {
     }
 
     fn visit_u64<E: de::Error>(self, count: u64) -> Result<MaxUnknown, E> {
-        let unfit = || E::invalid_value(de::Unexpected::Unsigned(count), &self);
-        u32::try_from(count).map(MaxUnknown::Count).map_err(|_| unfit())
+        u32::try_from(count).map(MaxUnknown::Count).map_err(|_| neither(count))
+    }
+
+    fn visit_i64<E: de::Error>(self, count: i64) -> Result<MaxUnknown, E> {
+        Err(neither(count))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<MaxUnknown, E> {
+        Err(neither(number))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<MaxUnknown, E> {
-        Percent::deserialize(text.into_deserializer()).map(MaxUnknown::Share)
+        if text.parse::<u32>().is_ok() {
+            return Err(E::custom(format!(
+                "`\"{text}\"` is a text: write the number `{text}`, or a share such as `10%`"
+            )));
+        }
+        let share = Percent::deserialize(IntoDeserializer::<E>::into_deserializer(text));
+        share.map(MaxUnknown::Share).map_err(|_| neither(text.escape_debug()))
     }
+}
+
+/// `given` is no limit.
+fn neither<E: de::Error>(given: impl fmt::Display) -> E {
+    E::custom(format!("`{given}` is neither a number of elements, such as `5`, nor a share of them, such as `10%`"))
 }
 
 impl fmt::Display for MaxUnknown {

@@ -46,6 +46,8 @@ pub struct Answered<'a> {
     pub duration_us: u64,
     /// The number of parameter sets.
     pub sets: Option<u64>,
+    /// How many elements are in which state, if the answer is made of elements.
+    pub elements: Option<&'a str>,
 }
 
 impl Answered<'_> {
@@ -70,12 +72,12 @@ impl Answered<'_> {
 
     fn log_by_event(&self) {
         let Self { request_id, peer, method, path, route, application_set, namespace, caller, key, .. } = *self;
-        let Self { cache, status, duration_us, sets, .. } = *self;
+        let Self { cache, status, duration_us, sets, elements, .. } = *self;
         // The text of a key stands without quotes in lines for people.
         let key = key.map(tracing::field::display);
         tracing::info!(
             target: "request", request_id, peer, method, path, route, application_set, namespace, caller, key, cache, status, duration_us, sets,
-            "answered"
+            elements, "answered"
         );
     }
 
@@ -100,6 +102,7 @@ impl Answered<'_> {
         if let Some(sets) = self.sets {
             number(line, b",\"sets\":", sets);
         }
+        text(line, b",\"elements\":\"", self.elements);
         if let Some(place) = place {
             // Nothing fails that only fills memory.
             let _ = write_place(&mut Text(line), place);

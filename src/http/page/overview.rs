@@ -101,6 +101,7 @@ fn title(alert: &Alert, held: Option<&HeldAnswer>) -> Markup {
             AlertKind::Held => { (outside(route)) " would lose Applications, so its answer is held" },
             AlertKind::Failing => { (outside(route)) " has no answer" },
             AlertKind::Fallback => { (outside(route)) " serves an older answer" },
+            AlertKind::Element => { "Element " (outside(subject)) " of " (outside(route)) " is unknown" },
             AlertKind::BreakerOpen => { (outside(subject)) " is not called for a while" },
             AlertKind::StoreAway => "The shared store does not answer",
             AlertKind::StoreLostRecords => "The shared store has lost records",
@@ -120,7 +121,7 @@ fn place(alert: &Alert) -> (String, &'static str) {
     let id = alert.id.as_deref().map(segment).unwrap_or_default();
     match alert.kind {
         AlertKind::Held => (format!("/held/{id}"), "/held"),
-        AlertKind::Failing | AlertKind::Fallback => (format!("/explain?key={id}"), "/routes"),
+        AlertKind::Failing | AlertKind::Fallback | AlertKind::Element => (format!("/explain?key={id}"), "/routes"),
         AlertKind::BreakerOpen => ("/sources".to_owned(), "/sources"),
         AlertKind::HooksRefused => ("/events".to_owned(), "/events"),
         _ => ("/configuration".to_owned(), "/configuration"),

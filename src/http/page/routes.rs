@@ -39,7 +39,12 @@ fn row(route: &RouteView, now: Timestamp) -> Markup {
                 @if route.has_shadow { div.quiet { "compared with a candidate" } }
             }
             td data-label="State" { div { (state(route)) (failure(route, now)) } }
-            td data-label="Parameter sets" { div { strong { (route.parameter_sets) } (picture(&route.history)) } }
+            td data-label="Parameter sets" {
+                div {
+                    strong { (route.parameter_sets) } (picture(&route.history))
+                    @if let Some(elements) = &route.elements { div.quiet { "elements: " (elements.in_words()) } }
+                }
+            }
             td data-label="Last success" {
                 div {
                     @match &route.last_success_at { Some(at) => (since(now, at)), None => span.quiet { "never" } }
@@ -59,6 +64,7 @@ fn state(route: &RouteView) -> Markup {
         @match route.state {
             RouteState::Held => a.state.danger href="/held" { (count(route.held, "answer")) " held" },
             RouteState::Failing => span.state.warn { (count(route.failing, "question")) " failing" },
+            RouteState::Stale if route.fallback == 0 => span.state.warn { (count(route.unknown_elements, "element")) " unknown" },
             RouteState::Stale => span.state.warn { "older answers are served" },
             RouteState::Good => span.state.good { "good" },
             RouteState::NeverQueried => span.state { "never called" },

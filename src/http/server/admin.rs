@@ -105,7 +105,7 @@ pub fn router(app: Arc<App>) -> Router {
     };
     let answer = |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| async move {
         let id = segment(id);
-        authorized(app, ANSWER, request, async move |app, _| answers::show(app, &id).await).await
+        authorized(app, ANSWER, request, async move |app, request| answers::show(app, &id, &request.uri).await).await
     };
     Router::new()
         .route("/livez", get(livez).fallback(wrong_method))

@@ -11,7 +11,7 @@ use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
-use self::headers::{CACHE_STATUS, REQUEST_ID, SERVER_TIMING, given_id, new_id};
+use self::headers::{CACHE_STATUS, ELEMENTS, REQUEST_ID, SERVER_TIMING, given_id, new_id};
 use super::{
     ELSEWHERE, GETPARAMS, HOOK, HOOK_WITH_TOKEN, NAMED_GETPARAMS,
     error::{ApiError, Code},
@@ -21,7 +21,7 @@ use crate::{app::App, http::edge::ConnectionInfo};
 use auth::Caller;
 use engine::{
     answer::{Answer, AnswerSource},
-    cache::Key,
+    cache::{ElementCounts, Key},
     route::Route,
 };
 use telemetry::{
@@ -32,6 +32,9 @@ use telemetry::{
 
 /// OpenTelemetry's name for an unknown method.
 const OTHER: &str = "_OTHER";
+
+/// How many sets the answer has, and its elements by state, if it is made of elements.
+type Logged = (usize, Option<ElementCounts>);
 
 /// A request until it is completed.
 pub(crate) struct Completion {
@@ -144,11 +147,15 @@ impl Completion {
         let is_miss = matches!(answer.source, AnswerSource::Miss { .. });
         let backend = if is_miss { Some(answer.entry.took) } else { None };
         fields.insert(SERVER_TIMING, headers::server_timing(elapsed, backend));
+        let elements = answer.entry.elements.as_ref().map(|elements| elements.counts);
+        if let Some(counts) = elements {
+            fields.insert(ELEMENTS, headers::elements(counts));
+        }
         if let Some(route) = &self.route {
             route.metrics.answered.inc();
             route.metrics.seconds.observe(elapsed.as_secs_f64());
         }
-        self.log(200, state, Some(encoded.sets()), because.as_ref());
+        self.log(200, state, Some((encoded.sets(), elements)), because.as_ref());
         self.is_over = true;
         // The log was the last to need it.
         let request_id = std::mem::replace(&mut self.request_id, headers::EMPTY);
@@ -217,8 +224,8 @@ impl Completion {
         response
     }
 
-    fn log(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
-        self.span.enter(|| self.write_line(status, cache, sets, error));
+    fn log(&self, status: u16, cache: &'static str, answer: Option<Logged>, error: Option<&ApiError>) {
+        self.span.enter(|| self.write_line(status, cache, answer, error));
         self.span.note(|record| {
             record.set("http.response.status_code", status);
             record.set("appset_gateway.cache", cache);
@@ -228,7 +235,7 @@ impl Completion {
             if let Some(caller) = &self.caller {
                 record.set("appset_gateway.caller", caller.name.clone());
             }
-            if let Some(sets) = sets {
+            if let Some((sets, _)) = answer {
                 record.set("appset_gateway.parameter_sets", sets);
             }
             match error {
@@ -240,7 +247,7 @@ impl Completion {
         });
     }
 
-    fn write_line(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
+    fn write_line(&self, status: u16, cache: &'static str, answer: Option<Logged>, error: Option<&ApiError>) {
         let request_id = self.request_id();
         let peer = self.peer.as_deref();
         let (method, path) = self.other.as_ref().map(|(method, path)| (*method, path.as_str())).unzip();
@@ -249,7 +256,9 @@ impl Completion {
         let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
         let caller = caller.or_else(|| error.and_then(|error| error.caller.as_deref()));
         let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let sets = sets.map(|sets| sets as u64);
+        let sets = answer.map(|(sets, _)| sets as u64);
+        let elements = answer.and_then(|(_, counts)| counts).map(headers::elements);
+        let elements = elements.as_ref().and_then(|text| text.to_str().ok());
         match error {
             None => {
                 let mut digits = [0; Key::TEXT];
@@ -268,6 +277,7 @@ impl Completion {
                     status,
                     duration_us,
                     sets,
+                    elements,
                 }
                 .log();
             }
@@ -277,7 +287,7 @@ impl Completion {
             ),
             Some(error) => tracing::warn!(
                 target: "request", request_id, peer, method, path, route, application_set, namespace, caller,
-                key = self.key.map(tracing::field::display), cache, status, duration_us, sets, code = error.code.as_str(),
+                key = self.key.map(tracing::field::display), cache, status, duration_us, sets, elements, code = error.code.as_str(),
                 error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", word(status, error.code)
             ),

@@ -11,7 +11,11 @@ use crate::{
         sources::{self, BreakerState},
     },
 };
-use domain::{clock::Timestamp, lifecycle::Phase};
+use domain::{
+    clock::Timestamp,
+    generator::{Element, Part},
+    lifecycle::Phase,
+};
 use engine::operators::conditions::{FailingQuestion, RECENT};
 use tls::ServerTls;
 
@@ -49,9 +53,15 @@ impl Alert {
 }
 
 /// All alerts, the most dangerous first, and how many were left out.
-pub(super) fn all(app: &App, held: &[HeldAnswer], failing: &[FailingQuestion]) -> (Vec<Alert>, usize) {
+pub(super) fn all(
+    app: &App,
+    held: &[HeldAnswer],
+    failing: &[FailingQuestion],
+    elements: &[FailingQuestion],
+) -> (Vec<Alert>, usize) {
     let mut alerts: Vec<Alert> = held.iter().map(of_held).collect();
     alerts.extend(failing.iter().map(|failing| of_failing(app, failing)));
+    alerts.extend(elements.iter().map(of_element));
     alerts.extend(breakers(app));
     alerts.extend(store(app));
     alerts.extend(disk(app));
@@ -98,6 +108,21 @@ fn of_failing(app: &App, failing: &FailingQuestion) -> Alert {
         id: Some(failing.key.to_string()),
         requesters: requesters.iter().map(ToString::to_string).collect(),
         ..Alert::new(kind, severity, message).since(Some(failing.failed_at))
+    }
+}
+
+fn of_element(failing: &FailingQuestion) -> Alert {
+    let why = &failing.failure;
+    let label = failing.question.part.as_ref().and_then(Part::element).map(Element::label).unwrap_or_default();
+    let message = match failing.fallback {
+        Some(at) => format!("element {label}: the answer has what it had last, of {}: {why}", at.to_date()),
+        None => format!("element {label}: no answer of it can be served: {why}"),
+    };
+    Alert {
+        route: Some(failing.question.route.to_string()),
+        id: Some(failing.whole.to_string()),
+        subject: Some(label),
+        ..Alert::new(AlertKind::Element, Severity::Warning, message).since(Some(failing.failed_at))
     }
 }
 

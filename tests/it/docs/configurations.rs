@@ -107,9 +107,10 @@ fn write(file: &Path, content: &str) {
 fn make_files(folder: &Path, document: &Value, mut text: String) -> String {
     let ca = Ca::new("docs");
     let (certificate, private_key) = ca.certificate(&["gateway.example.com"]);
+    let mut replaced = BTreeSet::new();
     for (key, name) in texts("", document).into_iter().filter(|(key, _)| PATHS.contains(key)) {
         let own = folder.join(name.trim_start_matches('/'));
-        if name.starts_with('/') {
+        if name.starts_with('/') && replaced.insert(name) {
             text = text.replace(name, own.to_str().unwrap());
         }
         match key {

@@ -119,3 +119,70 @@ async fn an_event_that_comes_again_is_counted_and_one_that_has_expired_is_writte
     assert!(fourth.iter().zip(&third).all(|(fourth, third)| fourth[0] == third[0]), "{third:?} {fourth:?}");
     assert_eq!(shown.app.metric("appset_gateway_kubernetes_events_total{result=\"failed\"}").await, 0);
 }
+
+/// An element that is unknown for more than an hour is one event, and another one once it is known again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_that_stays_unknown_is_a_warning_once() {
+    let api = ApiServer::start(SERVICE_TOKEN).await;
+    api.add("argocd", "a", "gateway");
+    let is_failing = Arc::new(AtomicBool::new(false));
+    let fails = Arc::clone(&is_failing);
+    let source = Upstream::start(move |request| {
+        vec![Step::Send(match &*request.target {
+            "/list" => json_response(r#"[{"number":1},{"number":2},{"number":3}]"#),
+            "/element/2" if fails.load(Ordering::SeqCst) => response(500, "", "no"),
+            _ => json_response(r#"[{"digest":"x"}]"#),
+        })]
+    })
+    .await;
+    let url = format!("http://{}", source.address);
+    let each = json!({"key": ["number"], "http": {"url": format!("{url}/element/{{{{ item.number }}}}")}});
+    let route = json!({"name": "previews", "cache": {"ttl": "1s", "staleWhileRevalidate": "0s", "staleIfError": "24h"},
+        "backend": {"pipeline": [{"http": {"url": format!("{url}/list")}}, {"each": each}]},
+        "output": {"number": "{{ item.number }}"}});
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [("service-token", SERVICE_TOKEN), ("cluster.crt", &api.ca)] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let refresh = json!({"namespaces": ["argocd"], "configMaps": ["gateway"], "api": api.url,
+        "token": {"file": "service-token"}, "ca": "cluster.crt"});
+    let config = format!("{}argocd: {{ refresh: {refresh} }}\nroutes: {}\n", TestApp::auth(), json!([route]));
+    let app = TestApp::start_in(folder, &config).await;
+    let follower = Arc::clone(&app.app.push);
+    tokio::spawn(async move { follower.follow_notices().await });
+    let ask = async || {
+        let reply =
+            app.call("/previews/api/v1/getparams.execute", &json!({"applicationSetName": "a", "input": {}})).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        sleep(Duration::from_millis(50)).await;
+    };
+    let events = |reason: &str| api.events().into_iter().filter(|event| event["reason"] == reason).collect::<Vec<_>>();
+    ask().await;
+    is_failing.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        app.clock.advance(Duration::from_mins(25));
+        ask().await;
+    }
+    assert_eq!(events("ElementUnknown"), Vec::<Value>::new(), "it has been unknown for fifty minutes");
+    for _ in 0..4 {
+        app.clock.advance(Duration::from_mins(25));
+        ask().await;
+    }
+    within("the warning", async || !events("ElementUnknown").is_empty()).await;
+    let warnings = events("ElementUnknown");
+    assert_eq!((warnings.len(), &warnings[0]["type"], &warnings[0]["count"]), (1, &json!("Warning"), &json!(1)));
+    let message = warnings[0]["message"].as_str().unwrap();
+    let begins = "route previews: element 2 has been unknown for more than an hour: ";
+    assert!(message.starts_with(begins) && message.contains("500"), "{message}");
+    assert!(events("SourceFailing").is_empty() && events("ElementRecovered").is_empty());
+
+    is_failing.store(false, Ordering::SeqCst);
+    app.clock.advance(Duration::from_mins(25));
+    ask().await;
+    within("it is known again", async || !events("ElementRecovered").is_empty()).await;
+    let recovered = &events("ElementRecovered")[0];
+    assert_eq!(
+        (&recovered["message"], &recovered["type"]),
+        (&json!("route previews: element 2 is known again"), &json!("Normal"))
+    );
+}

@@ -247,3 +247,21 @@ async fn five_hundred_held_answers_are_paged() {
         assert!(html.contains(&format!("Page {shown} of 10")), "{page}");
     }
 }
+
+#[tokio::test]
+async fn the_elements_of_an_answer_are_rows() {
+    let list = json!({"fixed": {"parameters": [{"number": 12}, {"number": 13}]}});
+    let each = json!({"key": ["number"], "fixed": {"parameters": [{"digest": "x"}]}});
+    let route = json!({"name": "previews", "backend": {"pipeline": [list, {"each": each}]},
+        "output": {"number": "{{ item.number }}", "digest": "{{ digest }}"}});
+    let app = TestApp::start(&format!("{}routes: {}\n", super::auth(), json!([route]))).await;
+    app.ask("previews", json!({})).await;
+    let person = Person::with(&app, ADMIN_TOKEN).await;
+    let answers = app.operate("/admin/answers", None).await.json();
+    let html = person.get(&format!("/explain?key={}", answers["answers"][0]["key"].as_str().unwrap())).await.text();
+    for text in ["<h2 id=\"elements\">Elements</h2>", "2 present", "<bdi>12</bdi>", "<bdi>13</bdi>"] {
+        assert!(html.contains(text), "{text} is not in {html}");
+    }
+    let html = person.get("/routes").await.text();
+    assert!(html.contains("elements: 2 present"), "{html}");
+}

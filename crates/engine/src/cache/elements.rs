@@ -37,6 +37,17 @@ impl ElementCounts {
         self.present + self.absent + self.last_known + self.unknown
     }
 
+    /// These and `other` together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            present: self.present + other.present,
+            absent: self.absent + other.absent,
+            last_known: self.last_known + other.last_known,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+
     /// The counts by the names of the states.
     #[must_use]
     pub const fn by_name(&self) -> [(&'static str, usize); 4] {

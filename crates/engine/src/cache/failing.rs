@@ -46,13 +46,28 @@ pub struct Backoff<F> {
     pub times: u32,
     /// The last failure.
     pub failure: F,
-    /// When it began.
+    /// When the last failure was.
     pub since: Timestamp,
+    /// When the first failure of the row was. Records from before this field have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Timestamp>,
     /// How long it lasts.
     pub lasts: Duration,
 }
 
 impl<F> Backoff<F> {
+    /// When the first failure of the row was.
+    #[must_use]
+    pub fn began(&self) -> Timestamp {
+        self.first.unwrap_or(self.since)
+    }
+
+    /// For how long it failed, until the last failure.
+    #[must_use]
+    pub fn lasted(&self) -> Duration {
+        self.since.since(self.began()).unwrap_or_default()
+    }
+
     /// How long the backoff still lasts; `None` when it is over, or the clock jumped.
     #[must_use]
     pub fn left(&self, now: Timestamp) -> Option<Duration> {
@@ -86,7 +101,8 @@ impl<F: Failed> Failing<F> {
         backoffs.into_iter()
     }
 
-    fn get(&self, key: &Key) -> Option<Backoff<F>> {
+    /// The last failure of `key`, whether its backoff is over or not.
+    pub(crate) fn get(&self, key: &Key) -> Option<Backoff<F>> {
         self.0.lock().get(key).cloned()
     }
 
@@ -116,7 +132,8 @@ impl<F: Failed> Failing<F> {
     /// minus a tenth.
     #[must_use]
     pub fn next(&self, key: &Key, failure: F, delay: Delay, now: Timestamp) -> Backoff<F> {
-        let times = self.times(key).saturating_add(1);
+        let before = self.get(key);
+        let times = before.as_ref().map_or(0, |before| before.times).saturating_add(1);
         let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
         let usual = doubled.mul_f64(0.9 + 0.2 * key.spread(now));
         let lasts = match delay {
@@ -124,7 +141,9 @@ impl<F: Failed> Failing<F> {
             Delay::AtLeast(least) => usual.max(least.min(LONGEST_REQUESTED)),
             Delay::AtMost(max) => usual.min(max),
         };
-        Backoff { times, failure, since: now, lasts }
+        // A clock that was put back must not make a failure older than its row.
+        let first = before.map_or(now, |before| before.began().min(now));
+        Backoff { times, failure, since: now, first: Some(first), lasts }
     }
 
     /// How often in a row `key` has failed.
@@ -218,6 +237,23 @@ mod tests {
         }
         assert_eq!(failing.backoff(&KEY, Timestamp(0)).unwrap().1, Duration::from_secs(8));
         assert!(failing.backoff(&KEY, Timestamp(8000)).is_none());
+    }
+
+    #[test]
+    fn a_row_of_failures_lasts_from_its_first_one() {
+        let failing = Failing::default();
+        let fail = |at| failing.put(KEY, failing.next(&KEY, "why", Delay::Usual, Timestamp(at)));
+        [1000, 61_000, 3_661_000].into_iter().for_each(fail);
+        let backoff = failing.get(&KEY).unwrap();
+        assert_eq!((backoff.began(), backoff.lasted()), (Timestamp(1000), Duration::from_mins(61)));
+        fail(500);
+        assert_eq!(failing.get(&KEY).unwrap().began(), Timestamp(500), "the clock was put back");
+        failing.recovered(&KEY);
+        fail(9000);
+        assert_eq!(failing.get(&KEY).unwrap().lasted(), Duration::ZERO);
+        let old: Backoff<String> =
+            serde_json::from_str(r#"{"times":2,"failure":"why","since":7,"lasts":{"secs":1,"nanos":0}}"#).unwrap();
+        assert_eq!((old.began(), old.lasted()), (Timestamp(7), Duration::ZERO), "a record without the first one");
     }
 
     #[test]

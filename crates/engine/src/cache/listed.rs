@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cache::{Entry, Life, MadeUnder, disk::record::Head};
+use crate::cache::{ElementCounts, Entry, Life, MadeUnder, disk::record::Head};
 use domain::{
     clock::Timestamp,
     generator::{Evidence, Question},
@@ -27,6 +27,8 @@ pub struct Listed {
     pub size: usize,
     /// How many parameter sets it holds.
     pub sets: usize,
+    /// How many elements it is made of, by state. `None` if it is not made of elements.
+    pub elements: Option<ElementCounts>,
     /// The findings about each item.
     pub evidence: Vec<Evidence>,
 }
@@ -44,6 +46,7 @@ impl Listed {
             took: Duration::from_micros(head.took_us),
             size,
             sets: head.sets,
+            elements: head.elements.map(|elements| elements.counts),
             evidence: head.evidence,
         }
     }
@@ -59,6 +62,7 @@ impl Listed {
             took: entry.took,
             size: entry.weight(),
             sets: entry.encoded.sets(),
+            elements: entry.elements.as_ref().map(|elements| elements.counts),
             evidence: entry.evidence.clone(),
         }
     }

@@ -9,11 +9,14 @@ use std::{
 
 use crate::{
     answer::{Engine, live::live_under},
-    cache::{Freshness, Key},
+    cache::{Entry, Freshness, Key},
     failure::Failure,
     route::{ResolvedQuery, Route, RouteTable},
 };
-use domain::{clock::Timestamp, generator::Question};
+use domain::{
+    clock::Timestamp,
+    generator::{Part, Question},
+};
 
 /// A failure longer ago proves nothing about now: no caller came since.
 pub const RECENT: Duration = Duration::from_hours(1);
@@ -23,6 +26,8 @@ pub const RECENT: Duration = Duration::from_hours(1);
 pub struct FailingQuestion {
     /// Its key.
     pub key: Key,
+    /// The key of the whole answer that the question is about.
+    pub whole: Key,
     /// The question.
     pub question: Question,
     /// Why the last run failed.
@@ -37,10 +42,33 @@ impl Engine {
     /// The questions to `routes` whose last run failed within the last hour, the most recent failure first.
     #[must_use]
     pub fn failing(&self, routes: &RouteTable) -> Vec<FailingQuestion> {
+        self.failing_parts(routes, |part| part.is_none())
+    }
+
+    /// The same for the elements of answers. One that left the list is none any more.
+    #[must_use]
+    pub fn failing_elements(&self, routes: &RouteTable) -> Vec<FailingQuestion> {
+        let mut failing = self.failing_parts(routes, |part| part.is_some_and(|part| part.element().is_some()));
+        if failing.is_empty() {
+            return failing;
+        }
+        let entries: HashMap<Key, Arc<Entry>> = self.answers().memory().iter().collect();
+        failing.retain(|failing| {
+            let elements = entries.get(&failing.whole).and_then(|entry| entry.elements.as_ref());
+            let id = failing.question.part.as_ref().and_then(Part::element).map(|element| &*element.id);
+            // Without an answer, all of them are needed.
+            elements.zip(id).is_none_or(|(elements, id)| elements.has(id))
+        });
+        failing
+    }
+
+    /// The questions about the parts that are `meant`, whose last run failed within the last hour.
+    fn failing_parts(&self, routes: &RouteTable, meant: impl Fn(Option<&Part>) -> bool) -> Vec<FailingQuestion> {
         let now = self.clock.now();
         let backoffs = self.known.failing.backoffs().filter(|(_, backoff)| {
             let is_held = matches!(backoff.failure.failure, Failure::Held(_));
-            !is_held && now.since(backoff.since).is_some_and(|passed| passed < RECENT)
+            let is_meant = meant(backoff.failure.question.part.as_ref()) && !is_held;
+            is_meant && now.since(backoff.since).is_some_and(|passed| passed < RECENT)
         });
         let failed: Vec<_> = backoffs
             .filter_map(|(key, backoff)| {
@@ -58,6 +86,7 @@ impl Engine {
             .map(|(resolved, backoff)| FailingQuestion {
                 fallback: fallbacks.get(&resolved.key).copied(),
                 key: resolved.key,
+                whole: resolved.whole_key(),
                 failed_at: backoff.since,
                 failure: backoff.failure.failure,
                 question: resolved.question,
@@ -96,7 +125,8 @@ impl Engine {
     /// When the oldest answer was stored that is the fallback of a failing source, by route.
     pub(crate) fn oldest_fallbacks(&self, routes: &RouteTable) -> HashMap<Arc<str>, Timestamp> {
         let mut oldest = HashMap::<Arc<str>, Timestamp>::new();
-        for FailingQuestion { question, fallback, .. } in self.failing(routes) {
+        let all = self.failing(routes).into_iter().chain(self.failing_elements(routes));
+        for FailingQuestion { question, fallback, .. } in all {
             let Some(at) = fallback else { continue };
             oldest.entry(question.route).and_modify(|oldest| *oldest = at.min(*oldest)).or_insert(at);
         }

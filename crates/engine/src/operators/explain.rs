@@ -10,9 +10,13 @@ use crate::{
     cache::{Encoded, Entry, Freshness, Key},
     failure::Failure,
     guard::{Baseline, GuardVerdict, Standing},
-    operators::Overview,
+    operators::{Overview, elements::ElementView},
     route::ResolvedQuery,
-    run::{RunAnswer, fetch_in_time},
+    run::{
+        RunAnswer,
+        elements::{PartsNow, query_parts},
+        fetch_in_time,
+    },
 };
 use domain::{
     clock::Timestamp,
@@ -35,6 +39,8 @@ pub struct Explained {
     pub unusable: Option<Unusable>,
     /// The keys that identify the parameter sets.
     pub identity: Vec<String>,
+    /// The elements that the answer would be made of, if it is made of elements and its list is known.
+    pub elements: Option<Vec<ElementView>>,
 }
 
 /// The result of a backend.
@@ -56,10 +62,8 @@ impl Engine {
     /// Calls the backend of `resolved` once, and reports the answer that a caller would get now. Changes nothing here.
     pub async fn explain(&self, resolved: &ResolvedQuery) -> Explained {
         let stored = self.stored(resolved);
-        let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());
-        let before = Before { own: note(&stored.own), lineage: note(&stored.lineage) };
         let (began, started) = (self.clock.now(), StdInstant::now());
-        let result = fetch_in_time(resolved, before).await;
+        let (result, elements) = self.query_now(resolved, &stored).await;
         let took = started.elapsed();
         let now = self.clock.now();
         let (found, refused, identity) = match result {
@@ -83,7 +87,29 @@ impl Engine {
         let answers = self.may_run();
         let fallback = all.iter().find(usable).filter(|_| answers).map(|(_, entry)| Arc::clone(entry));
         let unusable = unusable.filter(|_| fallback.is_none());
-        Explained { found, took, refused, fallback, unusable, identity }
+        Explained { found, took, refused, fallback, unusable, identity, elements }
+    }
+
+    /// Calls the backend of `resolved` once, or that of each of its parts.
+    async fn query_now(
+        &self,
+        resolved: &ResolvedQuery,
+        stored: &Stored,
+    ) -> (Result<RunAnswer, Failure>, Option<Vec<ElementView>>) {
+        let note = |entry: &Option<Arc<Entry>>| entry.as_ref().and_then(|entry| entry.note.clone());
+        let Some(parts) = &resolved.route.parts else {
+            let before = Before { own: note(&stored.own), lineage: note(&stored.lineage) };
+            return (fetch_in_time(resolved, before).await, None);
+        };
+        let known = self.stored_parts();
+        let before = |part: &ResolvedQuery| {
+            let of = |key: Key| note(&known.get(&key));
+            Before { own: of(part.key), lineage: if part.lineage() == part.key { None } else { of(part.lineage()) } }
+        };
+        let PartsNow { answer, elements } = query_parts((&self.known, &self.clock), resolved, parts, before).await;
+        let now = self.clock.now();
+        let view = |(element, found): &(Arc<ResolvedQuery>, _)| known.view(element, Some(found), now);
+        (answer, elements.map(|elements| elements.iter().map(view).collect()))
     }
 
     /// Why the guard would not let `sets` pass.

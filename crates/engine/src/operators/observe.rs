@@ -47,11 +47,22 @@ impl Engine {
             gauges.ttl.set(i64::try_from(route.policy.ttl().as_secs()).unwrap_or(i64::MAX));
             let age = fallbacks.get(&route.name).and_then(|oldest| now.since(*oldest));
             gauges.fallback_age.set(i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX));
+            self.observe_elements(route, served.get(&route.name));
             self.observe_limits(route);
         }
         // A run may hold an answer again just now. What it writes must not be erased after it.
         let _deciding = self.known.deciding.lock();
         self.known.erase_forgotten();
+    }
+
+    /// Sets how many elements the answers of `route` have, if they are made of elements. A reload may have changed that.
+    fn observe_elements(&self, route: &Route, served: Option<&ServedNow>) {
+        let counts = served.map(|served| served.elements).unwrap_or_default();
+        if route.parts.is_some() {
+            self.metrics.routes.set_elements(&route.name, &counts.by_name());
+        } else {
+            self.metrics.routes.forget_elements(&route.name);
+        }
     }
 
     /// Sets the metrics of how much `route` uses of the limits that routes share.

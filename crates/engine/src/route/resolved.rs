@@ -11,7 +11,7 @@ use crate::{
 };
 use domain::{
     document,
-    generator::{Before, Parameters, Part, Query, Question},
+    generator::{Before, Parameters, Part, Query, Question, watch::Watch},
 };
 
 /// The overhead of one allocation, in bytes.
@@ -69,11 +69,20 @@ impl ResolvedQuery {
         Self::new(route, Query { part: question.part.clone(), ..query })
     }
 
-    /// The query about `part` of this answer, which `route` answers.
+    /// The query about `part` of this answer, which `route` answers, and `watch` follows.
     #[must_use]
-    pub(crate) fn of_part(&self, route: &Arc<Route>, part: Part) -> Self {
+    pub(crate) fn of_part(&self, route: &Arc<Route>, part: Part, watch: Option<Watch>) -> Self {
         let query = Query { part: Some(part), ..self.query.clone() };
-        Self::new(Arc::clone(route), Query { before: Before::default(), watch: None, ..query })
+        Self::new(Arc::clone(route), Query { before: Before::default(), watch, ..query })
+    }
+
+    /// The key of the whole answer that this query is about, or about a part of.
+    #[must_use]
+    pub(crate) fn whole_key(&self) -> Key {
+        if self.query.part.is_none() {
+            return self.key;
+        }
+        self.route.prefix.key(&Query { part: None, ..self.query.clone() })
     }
 
     /// The same query with another deadline.

@@ -216,7 +216,10 @@ impl Run {
                     self.resolved.route.metrics.failed(failure.as_str());
                 }
                 self.log_failure(&failure);
-                if !is_part && !matches!(failure, Failure::Held(_)) {
+                if is_part {
+                    let before = known.failing.get(&self.resolved.key);
+                    known.notices.element_failed(&self.resolved, before.as_ref(), &backoff, &failure);
+                } else if !matches!(failure, Failure::Held(_)) {
                     known.notices.failed(self.resolved.key, &self.resolved.question, backoff.times, &failure);
                 }
                 self.guard.finish(|is_current| {
@@ -233,7 +236,9 @@ impl Run {
         let (key, lineage, NewAnswer { mut entry, is_latest, head }) =
             (self.resolved.key, self.resolved.lineage(), answer);
         let is_part = self.resolved.question.part.is_some();
-        if !is_part {
+        if is_part {
+            known.notices.element_known(&self.resolved, known.failing.get(&key).as_ref());
+        } else {
             known.notices.recovered(key, &self.resolved.question, known.failing.times(&key));
         }
         self.log_absence(&entry.evidence);

@@ -6,7 +6,10 @@
 //! answer, since Argo CD deletes what is left out.
 
 mod compose;
+mod explain;
 mod query;
+
+pub(crate) use self::explain::{PartsNow, query_parts};
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,16 +22,25 @@ use crate::{
     run::{MARGIN, Run, RunAnswer, elements::compose::Composed},
     state::EngineState,
 };
-use domain::{clock::Clock, error::BackendError, generator::Part};
+use domain::{
+    clock::Clock,
+    error::BackendError,
+    generator::{Element, Part, watch::Watch},
+};
+
+/// Of how many elements the steps of a watched query are recorded.
+const MAX_WATCHED: usize = 50;
 
 /// What the run of a whole answer needs to make it of its parts.
 struct Gathering<'a> {
-    run: &'a Run,
+    resolved: &'a ResolvedQuery,
     parts: &'a Parts,
     known: &'a Arc<EngineState>,
     clock: &'a Arc<dyn Clock>,
     /// When the answer must be made of what is known.
     until: Instant,
+    /// Records the steps of the parts.
+    watch: Option<Watch>,
 }
 
 impl Run {
@@ -39,38 +51,51 @@ impl Run {
         known: &Arc<EngineState>,
         clock: &Arc<dyn Clock>,
     ) -> Result<RunAnswer, Failure> {
-        let deadline = self.resolved.query.deadline;
-        let margin = MARGIN.min(self.resolved.route.deadline / 10);
-        let until = deadline.checked_sub(2 * margin).unwrap_or(deadline);
-        let gathering = Gathering { run: self, parts, known, clock, until };
+        let gathering = Gathering::of(&self.resolved, parts, known, clock);
         let list = gathering.list().await?;
-        let each = self.resolved.route.backend.each().ok_or(Failure::Crashed)?;
-        let elements = each.elements(list.encoded.decode()).map_err(Failure::Backend)?;
-        let elements: Vec<Arc<ResolvedQuery>> = elements
-            .into_iter()
-            .map(|element| Arc::new(self.resolved.of_part(&parts.element, Part::Element(element))))
-            .collect();
+        let elements = gathering.elements(&list)?;
         let found = gathering.query_all(&elements).await?;
-        Composed::of(&gathering, elements, found)?.answer(&gathering, &list)
+        let composed = Composed::of(&gathering, elements, found)?;
+        composed.warn(&gathering);
+        composed.answer(&gathering, &list)
+    }
+}
+
+impl<'a> Gathering<'a> {
+    fn of(
+        resolved: &'a ResolvedQuery,
+        parts: &'a Parts,
+        known: &'a Arc<EngineState>,
+        clock: &'a Arc<dyn Clock>,
+    ) -> Self {
+        let (deadline, route) = (resolved.query.deadline, &resolved.route);
+        let until = deadline.checked_sub(2 * MARGIN.min(route.deadline / 10)).unwrap_or(deadline);
+        let watch = resolved.query.watch.as_ref().map(|watch| watch.begin(&route.name, route.kind, None));
+        Gathering { resolved, parts, known, clock, until, watch }
     }
 }
 
 impl Gathering<'_> {
+    /// The elements of `list`.
+    fn elements(&self, list: &Entry) -> Result<Vec<Arc<ResolvedQuery>>, Failure> {
+        let each = self.resolved.route.backend.each().ok_or(Failure::Crashed)?;
+        let elements = each.elements(list.encoded.decode()).map_err(Failure::Backend)?;
+        let element = |(index, element): (usize, Element)| {
+            let watch = self.watch.clone().filter(|_| index < MAX_WATCHED);
+            Arc::new(self.resolved.of_part(&self.parts.element, Part::Element(element), watch))
+        };
+        Ok(elements.into_iter().enumerate().map(element).collect())
+    }
+
     /// The list, as it is now.
     async fn list(&self) -> Result<Arc<Entry>, Failure> {
-        let resolved = Arc::new(self.run.resolved.of_part(&self.parts.list, Part::List));
+        let resolved = Arc::new(self.resolved.of_part(&self.parts.list, Part::List, self.watch.clone()));
         self.renew_if_held(&resolved.key);
         let found = match self.fresh(&resolved) {
             Some(entry) => Ok(entry),
             None => query::query(self.known, self.clock, &resolved, self.until).await,
         };
-        found.map_err(|failure| match failure {
-            Failure::Backend(error) => Failure::Backend(error.within("the list of elements")),
-            Failure::Deadline => {
-                Failure::Backend(BackendError::timeout("the list of elements was not known by the deadline"))
-            }
-            other => other,
-        })
+        found.map_err(of_list)
     }
 
     /// The stored answer to `resolved`, if it is fresh.
@@ -82,7 +107,7 @@ impl Gathering<'_> {
     /// Ends the life of the stored answer under `key` if the whole answer is held: a run confirms what is held only by what the sources say
     /// now.
     fn renew_if_held(&self, key: &Key) {
-        if self.known.held_of(&self.run.resolved, self.clock.now()).is_some() {
+        if self.known.held_of(self.resolved, self.clock.now()).is_some() {
             self.known.answers.end_life(key);
         }
     }
@@ -96,5 +121,16 @@ impl Gathering<'_> {
         };
         let age = self.clock.now().since(entry.stored_at).unwrap_or_default();
         (lasts.saturating_sub(age), is_brief)
+    }
+}
+
+/// Why there is no list.
+fn of_list(failure: Failure) -> Failure {
+    match failure {
+        Failure::Backend(error) => Failure::Backend(error.within("the list of elements")),
+        Failure::Deadline => {
+            Failure::Backend(BackendError::timeout("the list of elements was not known by the deadline"))
+        }
+        other => other,
     }
 }

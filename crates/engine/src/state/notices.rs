@@ -3,17 +3,23 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use tokio::sync::mpsc::{self, Receiver, Sender, error::TrySendError};
 
-use crate::cache::Key;
-use domain::generator::Question;
+use crate::{
+    cache::{Backoff, Key},
+    route::ResolvedQuery,
+};
+use domain::generator::{Part, Question};
 
 /// How many notices wait at most. Later ones are dropped.
 const MAX_WAITING: usize = 10_000;
 /// From so many failures in a row on, a source counts as failing.
 const FAILURES: u32 = 3;
+/// An element that is unknown for longer is a notice.
+const LONG_UNKNOWN: Duration = Duration::from_hours(1);
 
 /// A notice about a question.
 #[derive(Debug, Clone)]
@@ -45,6 +51,18 @@ pub enum What {
     Failing(String),
     /// The source answers again, after it counted as failing.
     Recovered,
+    /// An element of the answer has been unknown for more than an hour.
+    ElementUnknown {
+        /// Its key.
+        element: String,
+        /// The last reason.
+        why: String,
+    },
+    /// It is known again.
+    ElementKnown {
+        /// Its key.
+        element: String,
+    },
 }
 
 /// The way of notices to their follower. Without one, they are dropped.
@@ -92,6 +110,36 @@ impl Notices {
     pub(crate) fn recovered(&self, key: Key, question: &Question, times: u32) {
         if times >= FAILURES {
             self.send(key, question, || What::Recovered);
+        }
+    }
+}
+
+impl Notices {
+    /// Sends a notice if the element that `resolved` is about has become unknown for long by `now`, the last failure of its row, which was
+    /// `before`. So there is one notice for each row.
+    pub(crate) fn element_failed<F>(
+        &self,
+        resolved: &ResolvedQuery,
+        before: Option<&Backoff<F>>,
+        now: &Backoff<F>,
+        why: &impl ToString,
+    ) {
+        if now.lasted() >= LONG_UNKNOWN && before.is_some_and(|before| before.lasted() < LONG_UNKNOWN) {
+            self.send_of_element(resolved, |element| What::ElementUnknown { element, why: why.to_string() });
+        }
+    }
+
+    /// Sends a notice if the element that `resolved` is about is known again after it was unknown for long.
+    pub(crate) fn element_known<F>(&self, resolved: &ResolvedQuery, before: Option<&Backoff<F>>) {
+        if before.is_some_and(|before| before.lasted() >= LONG_UNKNOWN) {
+            self.send_of_element(resolved, |element| What::ElementKnown { element });
+        }
+    }
+
+    /// Sends a notice about the whole answer that has the element of `resolved`.
+    fn send_of_element(&self, resolved: &ResolvedQuery, what: impl FnOnce(String) -> What) {
+        if let Some(element) = resolved.query.part.as_ref().and_then(Part::element) {
+            self.send(resolved.whole_key(), &resolved.question.whole(), || what(element.label()));
         }
     }
 }

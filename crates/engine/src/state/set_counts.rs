@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    cache::{Entry, Freshness, Key, Life, Listed, MadeUnder, Shares},
+    cache::{ElementCounts, Entry, Freshness, Key, Life, Listed, MadeUnder, Shares},
     route::RouteTable,
 };
 use domain::clock::Timestamp;
@@ -20,6 +20,8 @@ pub struct ServedNow {
     pub answers: usize,
     /// How many parameter sets they have together.
     pub sets: usize,
+    /// How many elements they are made of, by state.
+    pub elements: ElementCounts,
     /// When the first of them was stored.
     pub oldest: Option<Timestamp>,
     /// When the last of them was stored.
@@ -40,6 +42,7 @@ impl Default for Served {
 struct Size {
     route: Arc<str>,
     sets: usize,
+    elements: ElementCounts,
     made_under: MadeUnder,
     stored_at: Timestamp,
     life: Life,
@@ -49,16 +52,19 @@ impl Served {
     /// Records the last answer of `lineage` on `route`. If too many are counted, some of the route with the most of them are not.
     pub(crate) fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
         let Entry { made_under, stored_at, life, .. } = *entry;
-        let size = Size { route: Arc::clone(route), sets: entry.encoded.sets(), made_under, stored_at, life };
+        let elements = entry.elements.as_ref().map(|elements| elements.counts).unwrap_or_default();
+        let sets = entry.encoded.sets();
+        let size = Size { route: Arc::clone(route), sets, elements, made_under, stored_at, life };
         self.0.lock().insert(lineage, size, 1);
     }
 
     /// Records `answer`, the last one of `lineage` before the start, unless there is a later one.
     pub(crate) fn restore(&self, lineage: Key, route: &Arc<str>, answer: &Listed) {
-        let Listed { made_under, stored_at, life, sets, .. } = *answer;
+        let Listed { made_under, stored_at, life, sets, elements, .. } = *answer;
+        let elements = elements.unwrap_or_default();
         let mut sizes = self.0.lock();
         if sizes.peek(&lineage).is_none() {
-            sizes.insert(lineage, Size { route: Arc::clone(route), sets, made_under, stored_at, life }, 1);
+            sizes.insert(lineage, Size { route: Arc::clone(route), sets, elements, made_under, stored_at, life }, 1);
         }
     }
 
@@ -83,6 +89,7 @@ impl Served {
             let of_route = counts.entry(Arc::clone(&route.name)).or_default();
             of_route.answers += 1;
             of_route.sets += size.sets;
+            of_route.elements = of_route.elements.with(size.elements);
             of_route.oldest = Some(of_route.oldest.map_or(size.stored_at, |oldest| oldest.min(size.stored_at)));
             of_route.newest = of_route.newest.max(Some(size.stored_at));
         }

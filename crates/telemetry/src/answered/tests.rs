@@ -40,6 +40,7 @@ fn plain() -> Answered<'static> {
         status: 200,
         duration_us: 17,
         sets: Some(2),
+        elements: None,
     }
 }
 
@@ -105,8 +106,8 @@ fn nasty() -> impl Strategy<Value = String> {
 }
 
 /// Nothing, a sample, or the text of a case.
-fn choices() -> impl Strategy<Value = [Option<usize>; 9]> {
-    prop::array::uniform9(prop::option::of(0..=SAMPLES.len()))
+fn choices() -> impl Strategy<Value = [Option<usize>; 10]> {
+    prop::array::uniform10(prop::option::of(0..=SAMPLES.len()))
 }
 
 fn figure() -> impl Strategy<Value = u64> {
@@ -147,7 +148,7 @@ fn both_ways_write_the_same_bytes() {
             runner.run(&cases, |(own, choices, cache, (status, duration_us, sets), place, (seconds, nanos))| {
                 let text = |number: usize| SAMPLES.get(number).copied().unwrap_or(&own);
                 let [request_id, texts @ ..] = choices.map(|choice| choice.map(text));
-                let [peer, method, path, route, application_set, namespace, caller, key] = texts;
+                let [peer, method, path, route, application_set, namespace, caller, key, elements] = texts;
                 let request_id = request_id.unwrap_or("4f1c02d7a9e85b36");
                 let answered = Answered {
                     request_id,
@@ -163,6 +164,7 @@ fn both_ways_write_the_same_bytes() {
                     status,
                     duration_us,
                     sets,
+                    elements,
                 };
                 let now = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
                 within(place.as_ref(), || assert!(answered.log_directly(now)));

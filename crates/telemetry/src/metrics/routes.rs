@@ -5,6 +5,9 @@ use prometheus::{IntGauge, IntGaugeVec};
 use super::registry::{Made, MetricRegistry};
 use domain::clock::Timestamp;
 
+/// The states of elements.
+const ELEMENT_STATES: [&str; 4] = ["present", "absent", "last_known", "unknown"];
+
 /// Gauges of all routes, by name.
 #[derive(Debug)]
 pub struct RouteGauges {
@@ -13,6 +16,7 @@ pub struct RouteGauges {
     last_success: IntGaugeVec,
     fallback_age: IntGaugeVec,
     ttl: IntGaugeVec,
+    elements: IntGaugeVec,
 }
 
 /// Gauges of one route.
@@ -53,7 +57,29 @@ impl RouteGauges {
                 "How long answers of the route are fresh, as configured.",
                 &["route"],
             )?,
+            elements: registry.gauges(
+                "appset_gateway_route_elements",
+                "Elements in the answers that may be served, by route with `each`. The state is one of: present; absent; \
+                 last_known (unknown, as it was last); unknown (unknown, left out).",
+                &["route", "state"],
+            )?,
         })
+    }
+
+    /// Sets how many elements of `route` are in each state.
+    pub fn set_elements(&self, route: &str, counts: &[(&'static str, usize)]) {
+        for (state, count) in counts {
+            debug_assert!(ELEMENT_STATES.contains(state), "{state}");
+            self.elements.with_label_values(&[route, state]).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Removes the counts of the elements of `route`, whose answers are not made of elements.
+    pub fn forget_elements(&self, route: &str) {
+        for state in ELEMENT_STATES {
+            // Fails only if there is no such gauge.
+            let _ = self.elements.remove_label_values(&[route, state]);
+        }
     }
 
     /// The gauges of `route`.
@@ -74,6 +100,7 @@ impl RouteGauges {
             // Fails only if there is no such gauge.
             let _ = gauges.remove_label_values(&[route]);
         }
+        self.forget_elements(route);
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
         held::evidence,
         text::{count, document, duration, json, milliseconds, outside, prose, segment, since},
     },
+    elements,
     question::state,
 };
 use crate::overview::{answers::RememberedAnswer, explain::Explanation, steps::StepView};
@@ -46,6 +47,7 @@ pub(crate) fn explained(found: &Explanation, now: Timestamp) -> Markup {
                 ol.steps { @for each in &found.steps { (step(each)) } }
             }
         }
+        @if let Some(elements) = &found.elements { (elements::elements(elements, now)) }
         (answer(found))
         (remembered(&found.remembered, None, found.because.as_ref().map_or("", |because| &because.message), now))
         p.quiet {
@@ -100,12 +102,16 @@ fn answer(found: &Explanation) -> Markup {
 /// once more.
 pub(crate) fn remembered(answer: &RememberedAnswer, body: Option<&Value>, said: &str, now: Timestamp) -> Markup {
     html! {
+        @if let Some(elements) = answer.elements.as_ref().filter(|elements| elements.list.is_some()) {
+            (elements::elements(elements, now))
+        }
         section.card {
             header { h2 { "What is remembered" } (state(answer)) }
             dl.facts {
                 @if let Some(stored) = &answer.stored {
                     div { dt { "Last good" } dd { (since(now, &stored.stored_at)) } }
                     div { dt { "Parameter sets" } dd { (stored.parameter_sets) } }
+                    @if let Some(elements) = &answer.elements { div { dt { "Elements" } dd { (elements.in_words()) } } }
                     div { dt { "The source took" } dd { (milliseconds(stored.backend_milliseconds)) } }
                 } @else {
                     div { dt { "Last good" } dd { "nothing" } }

@@ -11,7 +11,7 @@ use super::{off_thread, to_json};
 use crate::{
     app::App,
     http::server::error::{ApiError, Code},
-    overview::answers,
+    overview::{answers, elements},
 };
 use domain::{
     document::{self, exact},
@@ -23,6 +23,15 @@ use engine::{cache::NotOne, operators::Operator};
 const DEFAULT_LISTED: usize = 1000;
 /// The largest `limit`.
 const MAX_LISTED: usize = 1_000_000;
+
+/// How many elements of an answer are listed at most: all that one may have.
+const MAX_ELEMENTS: usize = 10_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ShowQuery {
+    elements: Option<usize>,
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -46,9 +55,15 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
 }
 
 /// `GET /admin/answers/{id}`: the answer whose key begins with `id`.
-pub(super) async fn show(app: Arc<App>, id: &str) -> Result<Value, ApiError> {
+pub(super) async fn show(app: Arc<App>, id: &str, uri: &Uri) -> Result<Value, ApiError> {
+    let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
+    let Query(query) = Query::<ShowQuery>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
+    let listed = query.elements.unwrap_or(elements::DEFAULT_LISTED);
+    if listed > MAX_ELEMENTS {
+        return Err(invalid(format!("`elements` is at most {MAX_ELEMENTS}")));
+    }
     let start = super::held::parse_id(id)?;
-    let found = off_thread(move || answers::answer(&app, &start)).await?;
+    let found = off_thread(move || answers::answer(&app, &start, listed)).await?;
     let answer = found.map_err(|why| match why {
         NotOne::None => {
             let message = "no answer has this key; `appset-gateway answers list`, or GET /admin/answers, lists them";

@@ -11,11 +11,16 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use engine::cache::ElementCounts;
+
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// RFC 9211.
 pub(super) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// <https://www.w3.org/TR/server-timing/>
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// How many elements of the answer are in which state.
+pub(super) const ELEMENTS: HeaderName = HeaderName::from_static("x-appset-gateway-elements");
 
 pub(super) const EMPTY: HeaderValue = HeaderValue::from_static("");
 
@@ -78,6 +83,20 @@ pub(super) fn server_timing(total: Duration, backend: Option<Duration>) -> Heade
     if let Some(backend) = backend {
         text.add(", backend;dur=");
         text.milliseconds(backend);
+    }
+    text.value()
+}
+
+/// How many elements of an answer are in which state, as a dictionary of RFC 9651.
+pub(super) fn elements(counts: ElementCounts) -> HeaderValue {
+    let mut text = Text::new();
+    for (index, (state, count)) in counts.by_name().into_iter().enumerate() {
+        if index > 0 {
+            text.add(", ");
+        }
+        text.add(if state == "last_known" { "last-known" } else { state });
+        text.add("=");
+        text.number(count as u64);
     }
     text.value()
 }
@@ -167,6 +186,9 @@ mod tests {
         let longest = Duration::from_millis(u64::MAX) + Duration::from_micros(999);
         let (time, second) = (formatted(longest), u64::MAX);
         assert_eq!(server_timing(longest, Some(longest)), format!("total;dur={time}, backend;dur={time}"));
+        let all =
+            ElementCounts { present: usize::MAX, absent: usize::MAX, last_known: usize::MAX, unknown: usize::MAX };
+        assert_eq!(elements(all), format!("present={second}, absent={second}, last-known={second}, unknown={second}"));
         for code in Code::ALL {
             let expected = format!("appset-gateway; hit; ttl=-{second}; detail={}", code.as_str());
             assert_eq!(stale(Duration::from_secs(second), Some(code.as_str())), expected);

@@ -26,6 +26,8 @@ const SOON: Duration = Duration::from_secs(1);
 struct Unknown {
     id: Arc<str>,
     failure: Failure,
+    /// Whether the answer has what it had last.
+    is_last_known: bool,
     /// Why the answer cannot be made without it; `None` if it can.
     why_needed: Option<&'static str>,
 }
@@ -80,7 +82,7 @@ impl Composed {
                     };
                     let count = if known.is_some() { &mut all.counts.last_known } else { &mut all.counts.unknown };
                     *count += 1;
-                    all.unknown.push(Unknown { id, failure, why_needed });
+                    all.unknown.push(Unknown { id, failure, is_last_known: known.is_some(), why_needed });
                     known
                 }
             };
@@ -155,6 +157,22 @@ impl Composed {
         Ok(RunAnswer { sets, encoded, evidence, lasting, note: None, elements: Some(Arc::new(elements)) })
     }
 
+    /// Warns of the elements that the answer has as they were last, and of those that it has not, once for this run.
+    pub(super) fn warn(&self, gathering: &Gathering<'_>) {
+        if self.unknown.is_empty() {
+            return;
+        }
+        let resolved = gathering.resolved;
+        let last_known = self.named(|each| each.is_last_known);
+        let left_out = self.named(|each| !each.is_last_known);
+        let text = |names: &str| (!names.is_empty()).then(|| names.to_owned());
+        tracing::warn!(
+            route = &*resolved.route.name, application_set = resolved.question.application_set.as_deref(), key = %resolved.key,
+            elements = self.elements.len(), last_known = text(&last_known), left_out = text(&left_out),
+            "elements are unknown: the answer has what they had last, or nothing of those that never were in one"
+        );
+    }
+
     /// The evidence that the list is empty, or that each element is absent.
     fn proofs(&self, list: &Entry) -> Vec<Evidence> {
         let of_elements = self.elements.iter().zip(&self.entries).take(MAX_PROOFS).flat_map(|(element, entry)| {
@@ -198,7 +216,7 @@ fn is_forgotten(known: &Entry, id: &str, last: Option<&Entry>) -> bool {
 impl Gathering<'_> {
     /// The last accepted answer, if it may be served.
     fn last_answer(&self, now: Timestamp) -> Option<Arc<Entry>> {
-        let resolved = &self.run.resolved;
+        let resolved = self.resolved;
         self.known.baseline(resolved).ok()?;
         let keys = [resolved.lineage(), resolved.key];
         keys.iter().find_map(|key| self.known.usable(&resolved.route, key, now)).map(|(entry, _)| entry)

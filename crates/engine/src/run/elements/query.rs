@@ -25,7 +25,7 @@ use domain::{clock::Clock, error::ErrorKind};
 use flight::FlightJoin;
 
 /// How many elements of one answer are queried at a time. The limits of the destinations come on top.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 
 /// So many elements are refused in the same way, and none is answered, that the refusal is not about single elements.
 const MANY: usize = 3;
@@ -76,7 +76,7 @@ impl Gathering<'_> {
         due.sort_by_cached_key(|(_, element)| self.known.answers.get(&element.lineage()).map(|entry| entry.stored_at));
         let (known, clock, is_stopped) = (Arc::clone(self.known), Arc::clone(self.clock), Arc::clone(&stop));
         let task = tokio::spawn(telemetry::trace::carry(query_each(known, clock, due, sender, is_stopped)));
-        self.known.gathering.replace(self.run.resolved.key, task.abort_handle());
+        self.known.gathering.replace(self.resolved.key, task.abort_handle());
         (results, stop)
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         pages::Page,
         routes, sources,
     },
-    overview::{self, answers::RememberedAnswer},
+    overview::{self, answers::RememberedAnswer, elements::DEFAULT_LISTED},
 };
 use domain::generator::Selector;
 use engine::{
@@ -115,7 +115,12 @@ async fn question(request: PageRequest) -> View {
         Some(key) => {
             let gone = || ApiError::new(Code::NotFound, "no answer with this key is remembered any more");
             let start = KeyStart::parse(&key).map_err(|_| gone())?;
-            Some(request.read(move |app| overview::answers::answer(app, &start)).await?.map_err(|_| gone())?)
+            Some(
+                request
+                    .read(move |app| overview::answers::answer(app, &start, DEFAULT_LISTED))
+                    .await?
+                    .map_err(|_| gone())?,
+            )
         }
     };
     let form = match &known {
