@@ -1,11 +1,13 @@
-//! Argo CD's ApplicationSet controller, as its code is: each ApplicationSet is reconciled after its requeue time, and three minutes after an
-//! error. Answers are read as Go reads them. Applications that are missing from an answer are deleted, and it reconciles again when they are gone.
+//! Argo CD's ApplicationSet controller, as its code is (v3.5.1, `applicationset/controllers/applicationset_controller.go`): each ApplicationSet is
+//! reconciled after its requeue time, and three minutes after an error. Answers are read as Go reads them. Applications that are missing from an
+//! answer are deleted. The controller watches the Applications that it owns: it reconciles again when one is gone or updated, also by itself.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
+use fastrand::Rng;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     api::ApiServer,
@@ -19,7 +21,7 @@ use crate::{
 };
 use conformance::evaluate::{Verdict, evaluate};
 
-/// How long after an error the controller asks again.
+/// How long after an error the controller asks again: `ReconcileRequeueOnValidationError`.
 const AFTER_ERROR: Duration = Duration::from_mins(3);
 
 /// The origin of an Application: the digest of its image, if it has one.
@@ -47,26 +49,35 @@ pub struct Controller {
 
 impl Controller {
     /// Reconciles the ApplicationSet of `set` for good.
+    ///
+    /// The queue of controller-runtime (v0.24.1, `priorityqueue.lockedAddWithOpts`) has one item for each ApplicationSet. So an event in place of
+    /// the requeue time moves the next requeue time too.
     pub async fn run(self: Arc<Self>, set: Set) {
         let mut dice = self.seed.dice(("requeue", set));
         sleep(Duration::from_millis(dice.u64(8_000..60_000))).await;
+        // When it sees what it did to Applications.
+        let mut events: Vec<Instant> = Vec::new();
         loop {
             let busy = self.pace.busy().await;
-            let next = match self.generate(set).await {
+            let began = Instant::now();
+            events.retain(|seen| *seen > began);
+            let requeue = match self.generate(set).await {
                 Ok(wanted) => {
                     self.history.count("reconciled");
-                    // It sees that an Application which it owns is gone, a moment or some seconds later.
-                    let gone = Duration::from_millis(5 << dice.u32(..9));
-                    if self.apply(set, wanted) { gone } else { requeue(set) + Duration::from_millis(dice.u64(..2000)) }
+                    let seen = self.apply(set, wanted).events(&mut dice);
+                    events.extend(seen.into_iter().map(|after| Instant::now() + after));
+                    requeue(set)
                 }
                 Err(why) => {
                     self.history.count("reconciled with an error");
                     self.history.say(format!("ApplicationSet {} keeps what it has: {why}", set.name()));
-                    AFTER_ERROR + Duration::from_millis(dice.u64(..2000))
+                    AFTER_ERROR
                 }
             };
             drop(busy);
-            let _ = timeout(next, self.api.annotated(set)).await;
+            let requeue = Instant::now() + requeue + Duration::from_millis(dice.u64(..2000));
+            let next = events.iter().fold(requeue, |next, seen| next.min(*seen));
+            let _ = timeout_at(next, self.api.annotated(set)).await;
         }
     }
 
@@ -107,12 +118,12 @@ impl Controller {
         }
     }
 
-    /// Creates, updates and deletes Applications. Returns whether it deletes any.
-    fn apply(&self, set: Set, wanted: BTreeMap<String, Made>) -> bool {
+    /// Creates, updates and deletes Applications.
+    fn apply(&self, set: Set, wanted: BTreeMap<String, Made>) -> Changed {
         let mut applications = self.applications.lock();
         let own = applications.keys().filter(|(of, _)| *of == set).map(|(_, name)| name.clone());
         let gone: Vec<String> = own.filter(|name| !wanted.contains_key(name)).collect();
-        let (mut done, deletes) = (String::new(), !gone.is_empty());
+        let (mut done, mut changed) = (String::new(), Changed { deleted: gone.len(), updated: 0 });
         for name in gone {
             applications.remove(&(set, name.clone()));
             let _ = write!(done, " deletes {name},");
@@ -128,6 +139,7 @@ impl Controller {
             } else if before.as_ref() != Some(&made) {
                 let _ = write!(done, " updates {name} to {made},");
                 self.history.count("Application updated");
+                changed.updated += 1;
             }
             if before.as_ref() != Some(&made) && set == Set::Previews {
                 self.oracle.deployed(&name, before.as_deref(), &made);
@@ -137,6 +149,22 @@ impl Controller {
         if !done.is_empty() {
             self.history.say(format!("Argo CD, for {}:{}", set.name(), done.trim_end_matches(',')));
         }
-        deletes
+        changed
+    }
+}
+
+/// How many Applications the controller changed.
+struct Changed {
+    deleted: usize,
+    updated: usize,
+}
+
+impl Changed {
+    /// After how long it sees each of its changes, and reconciles for it: `getApplicationOwnsHandler` and `shouldRequeueForApplication`.
+    /// A new Application is no reason. A deleted one is gone a moment or a second later, an update is seen at once.
+    fn events(&self, dice: &mut Rng) -> Vec<Duration> {
+        let gone = (0..self.deleted).map(|_| 9);
+        let updated = (0..self.updated).map(|_| 4);
+        gone.chain(updated).map(|most| Duration::from_millis(5 << dice.u32(..most))).collect()
     }
 }
