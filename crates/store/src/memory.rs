@@ -180,12 +180,16 @@ impl MemoryStore {
             let may_offer = is_recovering && member.copy != CopyState::Empty && !member.has_offered;
             now.since(member.at).is_none_or(|passed| passed < if may_offer { OFFERING } else { LIVE })
         });
-        let before = epoch.replicas.get(&request.replica).and_then(|member| member.answers_until);
+        let earlier = epoch.replicas.get(&request.replica);
+        let before = earlier.and_then(|member| member.answers_until);
+        let has_offered = is_known && request.has_offered;
+        let since = earlier.filter(|member| !member.has_offered && !has_offered).map_or(now, |member| member.since);
         let answers = |is_answering: bool| before.max(is_answering.then(|| now.plus(ANSWERING)));
         let member = Member {
             copy: request.copy,
             live_then: request.live_then,
-            has_offered: is_known && request.has_offered,
+            has_offered,
+            since,
             at: now,
             answers_until: answers(is_known && request.is_serving),
             is_current: request.is_current,

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     api::ApiState,
     fleet::Deployed,
+    link::LinkState,
     plan::{Act, Delivery},
     sources::Trouble,
     truth::Set,
@@ -51,6 +52,22 @@ fn a_damaged_file_of_a_replica_says_nothing_of_what_is_new_to_the_store() {
         Plan { acts, deployed: Deployed::ReplicasWithFiles(2), lasts: 8 * hour, ..Plan::of(Seed(1), Duration::ZERO) };
     let outcome = run_plan(&plan).unwrap();
     assert!(outcome.violation().is_none(), "{}", outcome.describe());
+}
+
+/// Seed 48: the store went back to a backup while a replica got no replies. It was waited for for ten minutes, and then every record counted as lost.
+#[test]
+fn one_replica_without_replies_loses_nothing_of_what_others_have() {
+    let minutes = |minutes: u64| Duration::from_mins(minutes);
+    let acts = vec![
+        (minutes(60), Act::Backup(1108)),
+        (minutes(75), Act::Link(2, LinkState::Slow(134), 1165)),
+        (minutes(80), Act::Open(313)),
+    ];
+    let plan = Plan { acts, deployed: Deployed::Replicas(3), lasts: minutes(130), ..Plan::of(Seed(1), Duration::ZERO) };
+    let outcome = run_plan(&plan).unwrap();
+    assert!(outcome.violation().is_none(), "{}", outcome.describe());
+    let said = outcome.history.last(10_000);
+    assert!(said.contains("the store has lost something") && !said.contains("is lost;"), "{said}");
 }
 
 /// How often a webhook about a list that Argo CD reads every ten minutes leads to a refresh, and what else was said.

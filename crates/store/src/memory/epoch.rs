@@ -49,11 +49,20 @@ pub(super) struct Member {
     /// How many replicas were live when its copy last held all of the store.
     pub(super) live_then: usize,
     pub(super) has_offered: bool,
+    /// Since when it syncs without having offered its copy, or when it synced last.
+    pub(super) since: Timestamp,
     pub(super) at: Timestamp,
     /// Until when it answers.
     pub(super) answers_until: Option<Timestamp>,
     pub(super) is_current: bool,
     pub(super) version: u64,
+}
+
+impl Member {
+    /// Whether it should have offered its copy by now, during a recovery.
+    fn is_mute(&self, now: Timestamp) -> bool {
+        !self.has_offered && now.since(self.since).is_some_and(|passed| passed >= OFFERING)
+    }
 }
 
 impl Epoch {
@@ -109,14 +118,15 @@ impl Epoch {
         known.is_some()
     }
 
-    /// Ends the recovery once every live replica has offered its copy, and the latest copy is among them or none ever held anything. After
-    /// the longest time, a present record may be outdated, and counts as lost like an absent one.
+    /// Ends the recovery once every live replica has offered its copy, and the latest copy is among them or none ever held anything. A replica
+    /// that syncs for a minute and offers nothing gets no replies: it counts as gone. After the longest time, a present record may be
+    /// outdated, and counts as lost like an absent one.
     pub(super) fn recover(&mut self, now: Timestamp) {
         let Some(since) = self.recovering_since else { return };
         let passed = now.since(since).unwrap_or_default();
-        let have_all_offered = self.replicas.values().all(|member| member.has_offered);
+        let have_all_offered = self.replicas.values().all(|member| member.has_offered || member.is_mute(now));
         let is_empty = self.replicas.values().all(|member| member.copy == CopyState::Empty);
-        if passed >= MIN_RECOVERY && have_all_offered && (self.has_latest_copy(passed) || is_empty) {
+        if passed >= MIN_RECOVERY && have_all_offered && (self.has_latest_copy(passed, now) || is_empty) {
             self.recovering_since = None;
         } else if passed >= MAX_RECOVERY {
             (self.recovering_since, self.lost_at) = (None, Some(now));
@@ -130,9 +140,10 @@ impl Epoch {
 
     /// Whether the latest copy is among those of the live replicas. A complete copy is outdated if the replicas that were live beside it
     /// went on: so as many must be there as one of them names. Those that ran when the store failed are waited for for a minute only.
-    fn has_latest_copy(&self, passed: Duration) -> bool {
+    fn has_latest_copy(&self, passed: Duration, now: Timestamp) -> bool {
         let of = |states: &[CopyState]| -> Vec<&Member> {
-            self.replicas.values().filter(|member| states.contains(&member.copy)).collect()
+            let of = self.replicas.values().filter(|member| states.contains(&member.copy) && !member.is_mute(now));
+            of.collect()
         };
         let complete = of(&[CopyState::Complete, CopyState::Filed]);
         let named = complete.iter().map(|member| member.live_then).max();

@@ -58,15 +58,16 @@ if not began and whole(#entries / 2) ~= state[9] then
 end
 
 -- An entry: copy, whether it has offered, when it came, until when the replica answers, the version that it has, whether it is current, how many
--- replicas were live when the copy last was complete.
+-- replicas were live when the copy last was complete, since when the replica syncs without having offered.
 -- A request that was under way for long takes nothing back: the replica answers as long as a later one said.
-local ENTRY = '^(%d) (%d) (%d+) (%d+) (%d+) (%d) (%d+)$'
+local ENTRY = '^(%d) (%d) (%d+) (%d+) (%d+) (%d) (%d+) (%d+)$'
 local offered = is_known and ARGV[7] or '0'
 local function enter(is_answering)
-  local before = string.match(redis.call('HGET', replicas, ARGV[2]) or '', '^%d %d %d+ (%d+)')
+  local _, had_offered, _, before, _, _, _, since = string.match(redis.call('HGET', replicas, ARGV[2]) or '', ENTRY)
   local until_then = tonumber(before or '0')
+  if had_offered ~= '0' or offered == '1' then since = whole(now) end
   if is_answering then until_then = math.max(until_then, now + tonumber(ARGV[12])) end
-  local fields = {ARGV[6], offered, whole(now), whole(until_then), ARGV[3], ARGV[13], ARGV[16]}
+  local fields = {ARGV[6], offered, whole(now), whole(until_then), ARGV[3], ARGV[13], ARGV[16], since}
   redis.call('HSET', replicas, ARGV[2], table.concat(fields, ' '))
 end
 enter(is_known and ARGV[11] == '1')
@@ -74,19 +75,23 @@ local members, all_offered, all_empty, current = 0, true, true, 0
 local complete, named, any_running, any_alone = 0, 0, false, false
 entries = redis.call('HGETALL', replicas)
 for i = 1, #entries, 2 do
-  local copy, has_offered, at, _, _, is_current, live_then = string.match(entries[i + 1], ENTRY)
+  local copy, has_offered, at, _, _, is_current, live_then, since = string.match(entries[i + 1], ENTRY)
   local may_offer = recovering and copy ~= '0' and has_offered == '0'
   if not at or now - tonumber(at) >= tonumber(may_offer and ARGV[14] or ARGV[8]) then
     redis.call('HDEL', replicas, entries[i])
   else
     members = members + 1
     if is_current == '1' then current = current + 1 end
-    all_offered = all_offered and has_offered == '1'
-    if copy == '2' or copy == '4' then
-      complete, named = complete + 1, math.max(named, tonumber(live_then))
-    end
-    any_running, any_alone = any_running or copy == '2', any_alone or copy == '3'
     all_empty = all_empty and copy == '0'
+    -- A replica that syncs for a minute and offers nothing gets no replies: it counts as gone.
+    local is_mute = has_offered == '0' and now - tonumber(since) >= tonumber(ARGV[14])
+    if not is_mute then
+      all_offered = all_offered and has_offered == '1'
+      if copy == '2' or copy == '4' then
+        complete, named = complete + 1, math.max(named, tonumber(live_then))
+      end
+      any_running, any_alone = any_running or copy == '2', any_alone or copy == '3'
+    end
   end
 end
 if began or whole(members) ~= state[9] then redis.call('HSET', KEYS[1], 'members', whole(members)) end

@@ -52,6 +52,28 @@ pub(super) async fn recovers(store: &dyn Store) {
     assert!(reply.changed.is_empty(), "a commit is later than what was offered: {reply:?}");
 }
 
+/// A replica that syncs for a minute and offers nothing gets no replies: a recovery waits for it no longer, unless nobody else has a copy.
+#[tokio::test]
+async fn a_real_server_waits_for_a_replica_without_replies_for_a_minute() {
+    let server = Server::start().await;
+    for (other, ends) in [(CopyState::Complete, true), (CopyState::Empty, false)] {
+        let prefix = format!("{other:?}");
+        let store = server.store_at(&prefix);
+        let mute = SyncRequest { copy: CopyState::Complete, ..request("b", None) };
+        let epoch = store.sync(&mute).await.unwrap().epoch;
+        // As if a minute had passed.
+        server.run(&["hincrby", &format!("{{{prefix}}}:meta"), "recovering", "-60001"]);
+        let of_a = SyncRequest { copy: other, ..request("a", Some(&epoch)) };
+        assert!(store.sync(&of_a).await.unwrap().is_recovering, "b has just come");
+        let before = "local of = string.match(redis.call('HGET', KEYS[1], 'b'), '^%d 0 .* ')";
+        let script = format!("{before} return redis.call('HSET', KEYS[1], 'b', of .. '1')");
+        server.run(&["eval", &script, "1", &format!("{{{prefix}}}:replicas")]);
+        store.sync(&mute).await.unwrap();
+        let reply = store.sync(&of_a).await.unwrap();
+        assert_eq!((!reply.is_recovering, reply.replicas), (ends, 2), "{other:?}: {reply:?}");
+    }
+}
+
 /// Where it is not known which of two baselines is later, the previous state is unknown.
 pub(super) async fn offers(store: &dyn Store) {
     let baseline = |version, content| record(version, Field::Baseline, content);

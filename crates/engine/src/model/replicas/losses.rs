@@ -158,6 +158,46 @@ fn a_replica_that_was_cut_off_waits_for_those_that_went_on() {
     });
 }
 
+/// The requests of a replica arrive, and it gets no replies. The others wait for its copy for a minute, as for one that is gone.
+#[test]
+fn a_replica_without_replies_is_waited_for_for_a_minute() {
+    Replicas::play(3, async |replicas: Replicas| {
+        replicas.links[2].set(LinkState::SilentBack);
+        replicas.store.flush_all();
+        replicas.stage.source.say(list(1), 0);
+        replicas.pass(15).await;
+        assert_eq!(replicas.within_time(replicas.start(0, QUERY)).await, Err("store"));
+        replicas.pass(60).await;
+        for replica in 0..2 {
+            assert_eq!(replicas.ask(replica).await, Err("held"), "nothing is lost: 6 were there");
+        }
+        replicas.links[2].set(LinkState::Works);
+        replicas.stage.source.say(list(6), 0);
+        replicas.pass(400).await;
+        for replica in 0..3 {
+            assert_eq!(replicas.ask(replica).await, Ok(6), "its copy has nothing that the others lack");
+        }
+    });
+}
+
+/// … but if it alone has a copy, nobody else knows that there was nothing.
+#[test]
+fn the_only_copy_is_not_nothing_without_replies() {
+    Replicas::play(1, async |mut replicas: Replicas| {
+        replicas.links[0].set(LinkState::SilentBack);
+        replicas.store.flush_all();
+        replicas.stage.source.say(Says::Nothing, 0);
+        replicas.add();
+        replicas.pass(100).await;
+        assert_eq!(replicas.within_time(replicas.start(1, QUERY)).await, Err("store"));
+        replicas.links[0].set(LinkState::Works);
+        replicas.pass(15).await;
+        for replica in [1, 0] {
+            assert_eq!(replicas.ask(replica).await, Err("held"), "6 were there");
+        }
+    });
+}
+
 /// A file of the only replica is the latest copy: no other replica can have gone on.
 #[test]
 fn the_file_of_the_last_replica_is_the_latest_copy() {
