@@ -40,7 +40,7 @@ pub enum Others {
     None,
     /// There is one, and its hash.
     One(u64),
-    /// There are several.
+    /// There are several, or one that names a question and not what is new there.
     Many,
 }
 
@@ -98,35 +98,28 @@ impl Subjects {
 
     /// The subjects without a digest that concern `question`, with these `parameters` (JSON), about which `evidence` was found.
     pub fn others(&self, parameters: &str, evidence: &[Evidence], question: &Question) -> Others {
-        if self.selectors.select_route_of(question) {
+        // Two events about a list are the same subject, and the first change need not be the news of either.
+        if self.selectors.select(question) || evidence.iter().any(|each| self.reads(&each.query)) {
             return Others::Many;
         }
         let texts = evidence.iter().map(|each| &*each.query).chain([parameters]);
-        let named = texts.flat_map(words).fold(Others::None, |others, word| {
+        texts.flat_map(words).fold(Others::None, |others, word| {
             let commit = self.commit_in(word).map_or(Others::None, |sha| Others::one(("commit", sha)));
             let tags = self.tags_of(word).filter(|(.., reported)| *reported == Reported::Change);
             let images = tags.fold(Others::None, |all, (name, tag, _)| all.and(Others::one(("image", name, tag))));
             others.and(commit).and(images)
-        });
-        let urls = evidence.iter().filter_map(|each| self.url_in(&each.query)).map(|url| Others::one(("url", url)));
-        let selectors = self.selectors.matching(question).map(|selector| Others::one(("selector", selector)));
-        urls.chain(selectors).fold(named, Others::and)
+        })
     }
 
     /// Whether `request` reads one of the URLs, or for something below it.
     fn reads(&self, request: &str) -> bool {
-        self.url_in(request).is_some()
-    }
-
-    /// The URL that `request` reads, or for something below it.
-    fn url_in<'a>(&self, request: &'a str) -> Option<&'a str> {
         if self.urls.is_empty() {
-            return None;
+            return false;
         }
-        let url = request.split_ascii_whitespace().find(|word| word.contains("://"))?;
+        let Some(url) = request.split_ascii_whitespace().find(|word| word.contains("://")) else { return false };
         let url = url.trim_end_matches([',', ':', '/']);
         let ends = url.match_indices('/').map(|(at, _)| at).chain([url.len()]);
-        ends.into_iter().map(|end| &url[..end]).find(|url| self.urls.contains(*url))
+        ends.into_iter().any(|end| self.urls.contains(&url[..end]))
     }
 
     /// How many subjects there are.
@@ -298,8 +291,11 @@ mod tests {
         assert_eq!(count(vec![image("r.example/app:1"), image("R.example/app:1"), pinned("r.example/web:1")]), 1);
         assert_eq!(count(vec![pinned("r.example/app:1"), image("r.example/app:1")]), 1, "one event has no digest");
         assert_eq!(count(vec![image("r.example/app:1"), image("r.example/web:1")]), 2);
-        for one in [commit(), url(), selected("a"), image("r.example/app")] {
+        for one in [commit(), image("r.example/app")] {
             assert_eq!((count(vec![one.clone()]), count(vec![one, image("r.example/web:1")])), (1, 2));
+        }
+        for list in [url(), selected("a")] {
+            assert_eq!(count(vec![list]), 2, "it does not say what is new");
         }
     }
 
