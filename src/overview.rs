@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod elements;
 pub(crate) mod events;
 pub(crate) mod explain;
+mod failure;
 pub(crate) mod held;
 pub(crate) mod routes;
 pub(crate) mod sources;

@@ -3,9 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use std::time::Duration;
-
-use super::{date, elements::AnswerElements, held::HeldAnswer, milliseconds};
+use super::{date, elements::AnswerElements, failure::LastFailure, held::HeldAnswer, milliseconds};
 use crate::app::App;
 use domain::{
     document,
@@ -13,7 +11,6 @@ use domain::{
 };
 use engine::{
     cache::{KeyStart, NotOne},
-    failure::Failure,
     operators::Overview,
 };
 
@@ -78,41 +75,6 @@ pub(crate) struct StoredAnswer {
     pub(crate) backend_milliseconds: f64,
     /// The findings about each item.
     pub(crate) evidence: Vec<Evidence>,
-}
-
-/// Why the last run of a question failed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LastFailure {
-    /// The kind of failure, as in metrics.
-    pub(crate) kind: String,
-    /// The failure.
-    pub(crate) message: String,
-    /// The findings about each item.
-    pub(crate) evidence: Vec<Evidence>,
-    /// How long until the backend is called again, at the earliest. 0: the next call does so.
-    #[serde(rename = "retryInSeconds")]
-    pub(crate) retry_in_seconds: u64,
-}
-
-impl LastFailure {
-    /// The view of `failure`; `left`: how long until the backend is called again.
-    pub(crate) fn of(failure: &Failure, left: Duration) -> Self {
-        Self {
-            kind: failure.as_str().to_owned(),
-            message: failure.to_string(),
-            evidence: failure.evidence().to_vec(),
-            retry_in_seconds: if left.is_zero() { 0 } else { left.as_secs() + 1 },
-        }
-    }
-
-    /// When the source is called again, in words.
-    pub(crate) fn again(&self) -> String {
-        match self.retry_in_seconds {
-            0 => "the next call reads the source again".to_owned(),
-            seconds => format!("the source is read again in {seconds} s at the earliest"),
-        }
-    }
 }
 
 /// One answer, with its parameter sets.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{answers::LastFailure, date};
+use super::{date, failure::LastFailure};
 use domain::{generator::Evidence, units::plural};
 use engine::{
     cache::ElementCounts,

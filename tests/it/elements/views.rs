@@ -165,6 +165,6 @@ async fn an_explanation_has_the_elements_as_they_are_now_and_stores_nothing() {
     }
     let explained = explain().await;
     assert_eq!((counts(&explained), &explained["outcome"]), ([0, 1, 3, 1], &json!("unknown")), "{explained:#}");
-    assert!(explained["because"]["message"].as_str().unwrap().contains("4 of 5 elements are unknown"), "{explained:#}");
+    assert!(explained["because"]["message"].as_str().unwrap().contains("4 of 5 elements unknown"), "{explained:#}");
     assert_eq!(explained["answer"]["isFallback"], true);
 }
