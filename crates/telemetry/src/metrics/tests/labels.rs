@@ -13,13 +13,14 @@ use crate::metrics::{
 const OF_CONFIGURATION: [&str; 6] = ["destination", "hook", "issuer", "request", "route", "version"];
 
 /// The values of labels that no help text lists one by one, as far as they are there from the start.
-const OTHER_VALUES: [(&str, &[&str]); 6] = [
+const OTHER_VALUES: [(&str, &[&str]); 7] = [
     // The other codes of a route are rare or its callers' mistakes, and no alert looks for their increase.
     ("appset_gateway_requests_total", &["ok", "internal"]),
     ("appset_gateway_backend_duration_seconds", &["present", "absent", "unknown"]),
     ("appset_gateway_issuer_key_reads_total", &["ok", "failed"]),
     ("appset_gateway_config_reloads_total", &["ok", "failed"]),
     ("appset_gateway_limit_used_records", &["memory", "baselines", "held", "file", "marks"]),
+    ("appset_gateway_route_elements", &["present", "absent", "last_known", "unknown"]),
     ("appset_gateway_limit_used_bytes", &["memory", "baselines", "held", "file", "marks"]),
 ];
 
@@ -43,6 +44,7 @@ fn series_before_any_event(metrics: &Metrics) -> Vec<String> {
     metrics.hooks.of("h");
     metrics.outbound.begin("registry.example");
     metrics.store.begin("commit");
+    metrics.routes.set_elements("r", &["present", "absent", "last_known", "unknown"].map(|state| (state, 0)));
     for limit in LIMITS {
         metrics.limits.set("r", limit, LimitUse::default());
     }
