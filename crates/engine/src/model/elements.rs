@@ -16,7 +16,7 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use self::source::{COUNT, ElementBackend, ElementSource, Fault, Says};
 use crate::{
@@ -308,7 +308,8 @@ fn stage(source: &Arc<ElementSource>) -> Stage {
     Stage::of(route_of("r", raw, backend, &metrics), metrics)
 }
 
-fn play(setup: Setup, ops: &[Op], seen: &Seen) -> Checked {
+/// Lets `happen` happen to a route with elements.
+fn with_history(setup: Setup, seen: &Seen, happen: impl AsyncFnOnce(&mut History<'_>) -> Checked) -> Checked {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (wall, source) = (Arc::new(Wall::default()), Arc::new(ElementSource::default()));
@@ -331,6 +332,12 @@ fn play(setup: Setup, ops: &[Op], seen: &Seen) -> Checked {
             confirmed: BTreeMap::new(),
             last_error: None,
         };
+        happen(&mut history).await
+    })
+}
+
+fn play(setup: Setup, ops: &[Op], seen: &Seen) -> Checked {
+    with_history(setup, seen, async |history| {
         for (step, op) in ops.iter().enumerate() {
             history.perform(op).await.map_err(|why| format!("step {step}, {op:?}: {why}"))?;
         }
@@ -368,4 +375,25 @@ fn no_element_is_left_out_that_may_be_there_over_restarts() {
 #[test]
 fn no_element_is_left_out_that_may_be_there_by_replicas() {
     agree(Setup::Replicas(2));
+}
+
+#[test]
+fn an_element_that_hangs_makes_the_others_wait_once() {
+    let seen = Seen::default();
+    let result = with_history(Setup::Memory, &seen, async |history| {
+        history.call().await?;
+        history.source.say(0, Says::Unknown(Fault::Hangs));
+        let mut waited = Vec::new();
+        for version in 1..4 {
+            history.source.say(1, Says::Present(version));
+            history.pass(400).await;
+            let began = Instant::now();
+            history.call().await?;
+            waited.push(began.elapsed().as_secs());
+            assert_eq!((history.applications[&0], history.applications[&1]), (0, version), "{waited:?}");
+        }
+        assert!(waited[0] >= 20 && waited[1..].iter().all(|seconds| *seconds <= 2), "{waited:?}");
+        history.settle().await
+    });
+    result.unwrap();
 }

@@ -24,6 +24,8 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// An element that is not known now.
 struct Unknown {
+    /// Its place in the list.
+    place: usize,
     id: Arc<str>,
     failure: Failure,
     /// Whether the answer has what it had last.
@@ -59,7 +61,7 @@ impl Composed {
             unknown: Vec::new(),
             counts: ElementCounts::default(),
         };
-        for (element, found) in all.elements.iter().zip(found) {
+        for (place, (element, found)) in all.elements.iter().zip(found).enumerate() {
             let entry = match found {
                 Ok(entry) => {
                     let count = if entry.encoded.sets() > 0 { &mut all.counts.present } else { &mut all.counts.absent };
@@ -82,7 +84,7 @@ impl Composed {
                     };
                     let count = if known.is_some() { &mut all.counts.last_known } else { &mut all.counts.unknown };
                     *count += 1;
-                    all.unknown.push(Unknown { id, failure, is_last_known: known.is_some(), why_needed });
+                    all.unknown.push(Unknown { place, id, failure, is_last_known: known.is_some(), why_needed });
                     known
                 }
             };
@@ -186,13 +188,16 @@ impl Composed {
     /// How long the answer is fresh: as long as the list and the shortest element. One that is unknown is queried again after its backoff.
     fn lasting(&self, gathering: &Gathering<'_>, list: &Entry) -> Lasting {
         let (mut least, mut is_brief) = gathering.left(list);
-        for (element, entry) in self.elements.iter().zip(&self.entries) {
+        let mut unknown = self.unknown.iter().map(|each| each.place).peekable();
+        for (place, (element, entry)) in self.elements.iter().zip(&self.entries).enumerate() {
             let now = gathering.clock.now();
-            let backoff = gathering.known.failing.backoff(&element.key, now).map(|(_, left)| left);
-            let (left, brief) = match (backoff, entry) {
-                (Some(left), _) => (left.max(SOON), false),
-                (None, Some(entry)) => gathering.left(entry),
-                (None, None) => (SOON, false),
+            let is_unknown = unknown.next_if_eq(&place).is_some();
+            let (left, brief) = match entry {
+                Some(entry) if !is_unknown => gathering.left(entry),
+                _ => {
+                    let backoff = gathering.known.failing.backoff(&element.key, now);
+                    (backoff.map_or(SOON, |(_, left)| left.max(SOON)), false)
+                }
             };
             (least, is_brief) = (least.min(left), is_brief || brief);
         }
@@ -223,7 +228,7 @@ impl Gathering<'_> {
     }
 
     /// What `element` had last, if it may still be served.
-    fn last_known(&self, element: &ResolvedQuery, now: Timestamp) -> Option<Arc<Entry>> {
+    pub(super) fn last_known(&self, element: &ResolvedQuery, now: Timestamp) -> Option<Arc<Entry>> {
         let keys = [element.key, element.lineage()];
         keys.iter().find_map(|key| self.known.usable(&element.route, key, now)).map(|(entry, _)| entry)
     }

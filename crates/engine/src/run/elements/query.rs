@@ -1,6 +1,7 @@
 //! Queries parts of an answer: several at a time, until the deadline of the whole. What is not done by then goes on, so that the next call has it.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -27,6 +28,8 @@ use flight::FlightJoin;
 /// How many elements of one answer are queried at a time. The limits of the destinations come on top.
 pub(super) const AT_ONCE: usize = 64;
 
+/// How long the answer waits for elements that were slow before, once it has all others. Their runs go on, and the next answer has the result.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// So many elements are refused in the same way, and none is answered, that the refusal is not about single elements.
 const MANY: usize = 3;
 
@@ -47,8 +50,16 @@ impl Gathering<'_> {
         let due: Vec<usize> = (0..elements.len()).filter(|index| found[*index].is_none()).collect();
         if !due.is_empty() {
             let (mut unknown, mut of_all, mut known) = (0, 0, 0);
+            let slow: HashSet<usize> = due.iter().copied().filter(|index| self.was_slow(&elements[*index])).collect();
+            let (mut others, mut until) = (due.len() - slow.len(), self.until);
             let (mut results, stop) = self.start(elements, due);
-            while let Ok(Some((index, result))) = timeout_at(self.until, results.recv()).await {
+            loop {
+                if others == 0 {
+                    // Counted once: the minimum only moves it forward.
+                    until = until.min(Instant::now() + PATIENCE);
+                }
+                let Ok(Some((index, result))) = timeout_at(until, results.recv()).await else { break };
+                others -= usize::from(!slow.contains(&index));
                 known += usize::from(result.is_ok());
                 unknown += usize::from(result.is_err());
                 of_all += usize::from(result.as_ref().is_err_and(concerns_all));
@@ -65,6 +76,17 @@ impl Gathering<'_> {
             Some(failure) => Err(failure.clone()),
             None => Ok(found),
         }
+    }
+
+    /// Whether the last run of `element` ended without an answer at its deadline, and the answer can have what it had last.
+    fn was_slow(&self, element: &ResolvedQuery) -> bool {
+        let is_slow = |failure: &Failure| match failure {
+            Failure::Deadline => true,
+            Failure::Backend(error) => error.kind == ErrorKind::Timeout,
+            _ => false,
+        };
+        let last = self.known.failing.get(&element.key);
+        last.is_some_and(|last| is_slow(&last.failure.failure)) && self.last_known(element, self.clock.now()).is_some()
     }
 
     /// Queries the elements at the places `due` in a task of its own. It ends before all are queried if the flag is set.
