@@ -212,10 +212,11 @@ fn why_not_absent(known: &Entry, id: &str, last: Option<&Entry>) -> Option<&'sta
     (known.encoded.sets() == 0 && has_sets).then_some("the last accepted answer has it, and since then it was absent")
 }
 
-/// Whether the element `id` was in the list again only after what is `known` of it: the last accepted answer was made without it.
+/// Whether what is `known` of the element `id` is over: the last accepted answer was made after it, and without it. The element had left the
+/// list, or was left out when it came back.
 fn is_forgotten(known: &Entry, id: &str, last: Option<&Entry>) -> bool {
-    let is_left_out = |last: &Entry| last.elements.as_ref().is_some_and(|elements| !elements.has(id));
-    last.is_some_and(|last| is_left_out(last) && known.stored_at <= last.stored_at)
+    let is_left_out = |last: &Entry| last.elements.as_ref().is_some_and(|elements| !elements.has_sets_of(id));
+    known.encoded.sets() > 0 && last.is_some_and(|last| is_left_out(last) && known.stored_at <= last.stored_at)
 }
 
 impl Gathering<'_> {
