@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{date, failure::LastFailure};
 use domain::{generator::Evidence, units::plural};
 use engine::{
-    cache::ElementCounts,
-    operators::elements::{ElementState, ElementView},
+    cache::{ElementCounts, ElementState},
+    operators::elements::ElementView,
 };
 
 /// How many elements of an answer are listed, unless a request says so.
@@ -99,12 +99,7 @@ impl AnswerElements {
     pub(crate) fn of(views: &[ElementView], limit: usize) -> Self {
         let mut counts = ElementCounts::default();
         for view in views {
-            *match view.state {
-                ElementState::Present => &mut counts.present,
-                ElementState::Absent => &mut counts.absent,
-                ElementState::LastKnown => &mut counts.last_known,
-                ElementState::Unknown => &mut counts.unknown,
-            } += 1;
+            counts.add(view.state);
         }
         let mut sorted: Vec<&ElementView> = views.iter().collect();
         // The sort is stable, so that each group is in the list's order.

@@ -19,12 +19,7 @@ use domain::{
     units::plural,
 };
 use lang::scope::ValueType;
-use source::{Each, MaxUnknown};
-
-/// How many elements are queried at the same time. The limits of the destinations come on top.
-const AT_ONCE: usize = 64;
-/// How many unknown elements an error names.
-const MAX_NAMED: usize = 5;
+use source::{ELEMENTS_AT_ONCE, Each, MaxUnknown, first_named};
 
 /// The configuration of the step.
 #[derive(Debug, Clone, Deserialize)]
@@ -132,7 +127,7 @@ impl Backend for EachPipeline {
         let elements = self.each.elements(sets)?;
         let count = elements.len();
         let fetches = elements.into_iter().map(|element| self.fetch_element(query, element));
-        let outcomes: Vec<_> = stream::iter(fetches).buffered(AT_ONCE).collect().await;
+        let outcomes: Vec<_> = stream::iter(fetches).buffered(ELEMENTS_AT_ONCE).collect().await;
         let (mut sets, mut unknown) = (Vec::new(), Vec::new());
         for outcome in outcomes {
             match outcome {
@@ -168,14 +163,12 @@ impl Backend for EachPipeline {
 /// The error of an answer of which `unknown` elements of `all` are not known, by their labels.
 fn several_unknown(unknown: Vec<(String, BackendError)>, all: usize) -> BackendError {
     let count = unknown.len();
-    let named: Vec<String> =
-        unknown.iter().take(MAX_NAMED).map(|(label, error)| format!("{label}: {}", error.message)).collect();
-    let more = if count > MAX_NAMED { format!("; and {} more", count - MAX_NAMED) } else { String::new() };
+    let named = first_named(count, unknown.iter().map(|(label, error)| format!("{label}: {}", error.message)));
     let evidence = unknown.iter().flat_map(|(label, error)| error.evidence.iter().map(|each| each.clone().by(label)));
     let evidence = evidence.collect();
     let errors: Vec<BackendError> = unknown.into_iter().map(|(_, error)| error).collect();
     let kind = BackendError::kind_of_all(&errors).unwrap_or(domain::error::ErrorKind::Unavailable);
-    let message = format!("{count} of {all} element{} unknown: {}{more}", plural(all), named.join("; "));
+    let message = format!("{count} of {all} element{} unknown: {named}", plural(all));
     BackendError { evidence, ..BackendError::new(kind, message) }
 }
 

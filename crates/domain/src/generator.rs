@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use self::watch::Watch;
 pub use self::{
     note::{BackendNote, Before},
-    part::{Element, Part, label},
+    part::{Element, Part},
     trust::Trust,
 };
 use super::document::exact;
@@ -74,10 +74,16 @@ impl Query {
         }
     }
 
+    /// The element that is queried, if it is one.
+    #[must_use]
+    pub fn element(&self) -> Option<&Element> {
+        self.part.as_ref().and_then(Part::element)
+    }
+
     /// The item of the element that is queried.
     #[must_use]
     pub fn item(&self) -> Option<&Arc<Value>> {
-        self.part.as_ref().and_then(Part::element).map(|element| &element.item)
+        self.element().map(|element| &element.item)
     }
 
     /// How old knowledge from earlier requests may be.

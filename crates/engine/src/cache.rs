@@ -17,7 +17,7 @@ pub mod shares;
 
 pub use answers::Answers;
 pub use disk::{Disk, Medium, Operation, Part, Place, Trouble, Unreadable};
-pub use elements::{ElementCounts, Elements};
+pub use elements::{ElementCounts, ElementState, Elements};
 pub(crate) use entry::question_size;
 pub use entry::{Encoded, Entry, PackedQuestion};
 pub use evicted::EvictedKeys;

@@ -20,6 +20,17 @@ use domain::{
 /// How many elements an answer may have.
 const MAX_ELEMENTS: usize = 10_000;
 
+/// How many elements of one answer are queried at a time. The limits of the destinations come on top.
+pub const ELEMENTS_AT_ONCE: usize = 64;
+/// How many elements a message names.
+const MAX_NAMED: usize = 5;
+
+/// The first of `count` texts, each about an element, and how many more there are.
+pub fn first_named(count: usize, texts: impl Iterator<Item = String>) -> String {
+    let named = texts.take(MAX_NAMED).collect::<Vec<_>>().join("; ");
+    if count > MAX_NAMED { format!("{named}; and {} more", count - MAX_NAMED) } else { named }
+}
+
 /// The parts of a backend that queries one backend for each item of another one's list. The engine remembers each element by itself.
 pub struct Each {
     /// Makes the list.

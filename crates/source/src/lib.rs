@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use self::{
-    each::{Each, MaxUnknown},
+    each::{ELEMENTS_AT_ONCE, Each, MaxUnknown, first_named},
     large::{Load, with_permits_of, work_on},
     nature::Nature,
 };

@@ -39,24 +39,18 @@ impl Part {
 }
 
 impl Element {
-    /// Its key for people: `12`, or `org/shop, 12`.
+    /// Its key for people: `12`, or `org/shop, 12`, without characters that a terminal would interpret.
     #[must_use]
     pub fn label(&self) -> String {
-        label(&self.id)
+        let Ok(Value::Array(values)) = super::super::document::read_back(self.id.as_bytes()) else {
+            return self.id.escape_debug().to_string();
+        };
+        let text = |value: &Value| match value {
+            Value::String(text) => text.escape_debug().to_string(),
+            other => other.to_string(),
+        };
+        values.iter().map(text).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// The element with this `id` for people, without characters that a terminal would interpret.
-#[must_use]
-pub fn label(id: &str) -> String {
-    let Ok(Value::Array(values)) = super::super::document::read_back(id.as_bytes()) else {
-        return id.escape_debug().to_string();
-    };
-    let text = |value: &Value| match value {
-        Value::String(text) => text.escape_debug().to_string(),
-        other => other.to_string(),
-    };
-    values.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Part {
@@ -83,6 +77,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Part>(&text).unwrap(), part);
         assert_eq!(part.to_string(), "element org/shop, 12");
         assert_eq!(serde_json::to_value(Part::List).unwrap(), json!("list"));
+        let label = |id: &str| Element { id: id.into(), item: Arc::default() }.label();
         assert_eq!((label("[\"a\\u001b\"]"), label("x\n")), (r"a\u{1b}".to_owned(), r"x\n".to_owned()));
     }
 }

@@ -16,6 +16,33 @@ pub struct Elements {
     without_sets: Box<[u64]>,
 }
 
+/// The state of an element, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ElementState {
+    /// It is unknown, and the answer has nothing of it.
+    Unknown,
+    /// It is unknown, and the answer has what it had last.
+    LastKnown,
+    /// It provably has no parameter sets.
+    Absent,
+    /// It has parameter sets.
+    Present,
+}
+
+impl ElementState {
+    /// Its name for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::LastKnown => "last known",
+            Self::Absent => "absent",
+            Self::Present => "present",
+        }
+    }
+}
+
 /// How many elements of an answer are in which state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,6 +58,16 @@ pub struct ElementCounts {
 }
 
 impl ElementCounts {
+    /// Counts one more in `state`.
+    pub const fn add(&mut self, state: ElementState) {
+        *match state {
+            ElementState::Present => &mut self.present,
+            ElementState::Absent => &mut self.absent,
+            ElementState::LastKnown => &mut self.last_known,
+            ElementState::Unknown => &mut self.unknown,
+        } += 1;
+    }
+
     /// How many elements there are.
     #[must_use]
     pub const fn all(&self) -> usize {

@@ -2,46 +2,17 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     answer::{Engine, live::live},
-    cache::{Backoff, Entry, Freshness, Key},
+    cache::{Backoff, ElementState, Entry, Freshness, Key},
     failure::{Failed, Failure},
     route::{ResolvedQuery, RouteTable},
     run::Finished,
 };
 use domain::{
     clock::Timestamp,
-    generator::{Evidence, Part, Question},
+    generator::{Element, Evidence, Part, Question},
 };
-
-/// The state of an element, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ElementState {
-    /// It is unknown, and the answer has nothing of it.
-    Unknown,
-    /// It is unknown, and the answer has what it had last.
-    LastKnown,
-    /// It provably has no parameter sets.
-    Absent,
-    /// It has parameter sets.
-    Present,
-}
-
-impl ElementState {
-    /// Its name for people.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::LastKnown => "last known",
-            Self::Absent => "absent",
-            Self::Present => "present",
-        }
-    }
-}
 
 /// An element of an answer.
 #[derive(Debug, Clone)]
@@ -79,11 +50,11 @@ pub struct ElementFailure {
 pub(crate) struct Stored<'a> {
     engine: &'a Engine,
     memory: HashMap<Key, Arc<Entry>>,
-    failing: HashMap<Key, Backoff<Failed>>,
+    pub(super) failing: HashMap<Key, Backoff<Failed>>,
 }
 
 impl Stored<'_> {
-    /// The answer under `key`, in memory or on disk.
+    /// The answer under `key`, in memory or on disk. Unlike `Answers::get`, this counts as no use of the answer.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         let on_disk = || self.engine.answers().disk()?.get(key).ok().flatten().map(Arc::new);
         self.memory.get(key).cloned().or_else(on_disk)
@@ -126,9 +97,8 @@ impl Stored<'_> {
             (None, Some(_)) if sets == 0 => ElementState::Absent,
             (None, Some(_)) => ElementState::Present,
         };
-        let element = resolved.query.part.as_ref().and_then(Part::element);
         ElementView {
-            label: element.map(domain::generator::Element::label).unwrap_or_default(),
+            label: resolved.query.element().map(Element::label).unwrap_or_default(),
             key: resolved.key,
             state,
             sets,
@@ -149,7 +119,7 @@ impl Engine {
     #[must_use]
     pub fn elements(&self, resolved: &ResolvedQuery) -> Option<Vec<ElementView>> {
         let (parts, each) = (resolved.route.parts.as_ref()?, resolved.route.backend.each()?);
-        let (stored, now) = (self.stored_parts(), self.clock.now());
+        let (stored, now) = (self.stored_now(), self.clock.now());
         let list = resolved.of_part(&parts.list, Part::List, None);
         let list = [list.key, list.lineage()].iter().find_map(|key| stored.get(key))?;
         let elements = each.elements(list.encoded.decode()).ok()?.into_iter();
@@ -163,8 +133,8 @@ impl Engine {
         self.elements(&live(routes, question)?)
     }
 
-    /// The stored answers and failures. It reads all in memory, once for all elements of an answer.
-    pub(crate) fn stored_parts(&self) -> Stored<'_> {
+    /// The stored answers and failures. It reads all in memory, once for all that is looked up.
+    pub(crate) fn stored_now(&self) -> Stored<'_> {
         Stored {
             engine: self,
             memory: self.answers().memory().iter().collect(),

@@ -101,7 +101,7 @@ impl Engine {
             let before = Before { own: note(&stored.own), lineage: note(&stored.lineage) };
             return (fetch_in_time(resolved, before).await, None);
         };
-        let known = self.stored_parts();
+        let known = self.stored_now();
         let before = |part: &ResolvedQuery| {
             let of = |key: Key| note(&known.get(&key));
             Before { own: of(part.key), lineage: if part.lineage() == part.key { None } else { of(part.lineage()) } }

@@ -44,21 +44,13 @@ impl Engine {
     /// is one.
     #[must_use]
     pub fn remembered(&self, routes: &RouteTable, limit: usize) -> (Vec<Remembered>, usize) {
-        let failing: HashMap<Key, Failure> =
-            self.known.failing.all().map(|(key, failed)| (key, failed.failure)).collect();
-        let all = self.known_questions(routes);
-        // Not `get`, which counts as a use of the answer.
-        let memory: HashMap<Key, Arc<Entry>> = self.answers().memory().iter().collect();
-        let entry = |key: &Key| {
-            let on_disk = || self.answers().disk()?.get(key).ok().flatten().map(Arc::new);
-            memory.get(key).cloned().or_else(on_disk)
-        };
+        let (stored, all) = (self.stored_now(), self.known_questions(routes));
         let (total, mut left) = (all.len(), MAX_BYTES);
         let mut remembered = Vec::new();
         for (queried_at, resolved) in round_robin(all, |(_, resolved)| resolved.key.route()).into_iter().take(limit) {
             let (key, lineage) = (resolved.key, resolved.lineage());
-            let own = entry(&key);
-            let of_lineage = if lineage == key { None } else { entry(&lineage) };
+            let own = stored.get(&key);
+            let of_lineage = if lineage == key { None } else { stored.get(&lineage) };
             let last = own.as_ref().or(of_lineage.as_ref());
             let Some(rest) = left.checked_sub(last.map_or(0, |entry| entry.encoded.body().len())) else { break };
             left = rest;
@@ -66,7 +58,7 @@ impl Engine {
             remembered.push(Remembered {
                 sets: last.map(|entry| entry.encoded.decode()),
                 before: Before { own: note(&own), lineage: note(&of_lineage) },
-                failing: failing.get(&key).cloned(),
+                failing: stored.failing.get(&key).map(|backoff| backoff.failure.failure.clone()),
                 question: resolved.question,
                 route: resolved.route,
                 key,

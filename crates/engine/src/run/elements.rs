@@ -23,7 +23,7 @@ use crate::{
     state::EngineState,
 };
 use domain::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     error::BackendError,
     generator::{Element, Part, watch::Watch},
 };
@@ -39,6 +39,8 @@ struct Gathering<'a> {
     clock: &'a Arc<dyn Clock>,
     /// When the answer must be made of what is known.
     until: Instant,
+    /// Whether the whole answer is held: a run confirms what is held only by what the sources say now.
+    is_held: bool,
     /// Records the steps of the parts.
     watch: Option<Watch>,
 }
@@ -71,7 +73,8 @@ impl<'a> Gathering<'a> {
         let (deadline, route) = (resolved.query.deadline, &resolved.route);
         let until = deadline.checked_sub(2 * MARGIN.min(route.deadline / 10)).unwrap_or(deadline);
         let watch = resolved.query.watch.as_ref().map(|watch| watch.begin(&route.name, route.kind, None));
-        Gathering { resolved, parts, known, clock, until, watch }
+        let is_held = known.held_of(resolved, clock.now()).is_some();
+        Gathering { resolved, parts, known, clock, until, is_held, watch }
     }
 }
 
@@ -104,22 +107,21 @@ impl Gathering<'_> {
         matches!(state, Freshness::Fresh { .. }).then_some(entry)
     }
 
-    /// Ends the life of the stored answer under `key` if the whole answer is held: a run confirms what is held only by what the sources say
-    /// now.
+    /// Ends the life of the stored answer under `key` if the whole answer is held.
     fn renew_if_held(&self, key: &Key) {
-        if self.known.held_of(self.resolved, self.clock.now()).is_some() {
+        if self.is_held {
             self.known.answers.end_life(key);
         }
     }
 
-    /// How long `entry` is fresh from now on, and whether the backend must be called after that.
-    fn left(&self, entry: &Entry) -> (Duration, bool) {
+    /// How long `entry` is fresh from `now` on, and whether the backend must be called after that.
+    fn left(entry: &Entry, now: Timestamp) -> (Duration, bool) {
         let (lasts, is_brief) = match entry.life {
             Life::For(lasts) => (lasts, false),
             Life::Brief(lasts) => (lasts, true),
             Life::Restored => (Duration::ZERO, false),
         };
-        let age = self.clock.now().since(entry.stored_at).unwrap_or_default();
+        let age = now.since(entry.stored_at).unwrap_or_default();
         (lasts.saturating_sub(age), is_brief)
     }
 }

@@ -8,7 +8,7 @@ use super::super::{
 };
 use crate::overview::elements::{AnswerElements, ElementOf};
 use domain::clock::Timestamp;
-use engine::operators::elements::ElementState;
+use engine::cache::ElementState;
 
 /// All that are listed, the unknown ones first.
 pub(super) fn elements(elements: &AnswerElements, now: Timestamp) -> Markup {

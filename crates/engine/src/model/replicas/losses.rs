@@ -180,7 +180,7 @@ fn a_replica_without_replies_is_waited_for_for_a_minute() {
     });
 }
 
-/// … but if it alone has a copy, nobody else knows that there was nothing.
+/// … but if it alone has a copy, that copy is the only proof that there was nothing.
 #[test]
 fn the_only_copy_is_not_nothing_without_replies() {
     Replicas::play(1, async |mut replicas: Replicas| {

@@ -1,9 +1,9 @@
 //! Makes one answer of a list and of what is known of its elements.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    cache::{ElementCounts, Elements, Encoded, Entry},
+    cache::{ElementCounts, ElementState, Elements, Encoded, Entry},
     failure::Failure,
     route::ResolvedQuery,
     run::{Finished, RunAnswer, elements::Gathering},
@@ -11,36 +11,56 @@ use crate::{
 use domain::{
     clock::Timestamp,
     error::{BackendError, ErrorKind},
-    generator::{Evidence, Lasting, ParameterSet, label},
+    generator::{Element, Evidence, Lasting, ParameterSet},
     units::plural,
 };
-use source::MaxUnknown;
+use source::{MaxUnknown, first_named};
 
-/// How many elements a message names, and of how many the proof of an empty answer is kept.
-const MAX_NAMED: usize = 5;
+/// Of how many elements the proof of an empty answer, or of one that is unknown, is kept.
 const MAX_PROOFS: usize = 100;
 /// When an element is queried again that was not done by the deadline: its run goes on.
 const SOON: Duration = Duration::from_secs(1);
 
-/// An element that is not known now.
+/// An element, and what the answer has of it.
+struct ElementNow {
+    query: Arc<ResolvedQuery>,
+    /// Its answer, or its last known one. `None`: nothing, because it never was known.
+    entry: Option<Arc<Entry>>,
+    /// Why it is not known now.
+    unknown: Option<Unknown>,
+}
+
+/// Why an element is not known now.
 struct Unknown {
-    /// Its place in the list.
-    place: usize,
-    id: Arc<str>,
     failure: Failure,
-    /// Whether the answer has what it had last.
-    is_last_known: bool,
     /// Why the answer cannot be made without it; `None` if it can.
     why_needed: Option<&'static str>,
 }
 
 /// The elements of an answer, with what the answer has of each.
-pub(super) struct Composed {
-    elements: Vec<Arc<ResolvedQuery>>,
-    /// What the answer has of each: its answer, or its last known one. `None`: nothing, because it never was known.
-    entries: Vec<Option<Arc<Entry>>>,
-    unknown: Vec<Unknown>,
-    counts: ElementCounts,
+pub(super) struct Composed(Vec<ElementNow>);
+
+impl ElementNow {
+    fn element(&self) -> Option<&Element> {
+        self.query.query.element()
+    }
+
+    fn label(&self) -> String {
+        self.element().map(Element::label).unwrap_or_default()
+    }
+
+    fn has_sets(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.encoded.sets() > 0)
+    }
+
+    fn state(&self) -> ElementState {
+        match (&self.unknown, &self.entry) {
+            (Some(_), Some(_)) => ElementState::LastKnown,
+            (_, None) => ElementState::Unknown,
+            (None, Some(_)) if self.has_sets() => ElementState::Present,
+            (None, Some(_)) => ElementState::Absent,
+        }
+    }
 }
 
 impl Composed {
@@ -55,53 +75,35 @@ impl Composed {
     ) -> Result<Self, Failure> {
         let now = gathering.clock.now();
         let last = gathering.last_answer(now);
-        let mut all = Self {
-            entries: Vec::with_capacity(elements.len()),
-            elements,
-            unknown: Vec::new(),
-            counts: ElementCounts::default(),
+        let element_now = |(query, found): (Arc<ResolvedQuery>, Finished)| match found {
+            Ok(entry) => ElementNow { query, entry: Some(entry), unknown: None },
+            Err(failure) => {
+                let id = query.query.element().map(|element| &*element.id).unwrap_or_default();
+                let known = gathering.last_known(&query, now).filter(|known| !is_forgotten(known, id, last.as_deref()));
+                let why_needed = match &known {
+                    Some(known) => why_not_absent(known, id, last.as_deref()),
+                    None => gathering.why_needed(&query, id, last.as_deref()),
+                };
+                ElementNow { query, entry: known, unknown: Some(Unknown { failure, why_needed }) }
+            }
         };
-        for (place, (element, found)) in all.elements.iter().zip(found).enumerate() {
-            let entry = match found {
-                Ok(entry) => {
-                    let count = if entry.encoded.sets() > 0 { &mut all.counts.present } else { &mut all.counts.absent };
-                    *count += 1;
-                    Some(entry)
-                }
-                Err(failure) => {
-                    let id = element
-                        .query
-                        .part
-                        .as_ref()
-                        .and_then(|part| part.element())
-                        .map(|element| Arc::clone(&element.id));
-                    let id = id.unwrap_or_default();
-                    let known =
-                        gathering.last_known(element, now).filter(|known| !is_forgotten(known, &id, last.as_deref()));
-                    let why_needed = match &known {
-                        Some(known) => why_not_absent(known, &id, last.as_deref()),
-                        None => gathering.why_needed(element, &id, last.as_deref()),
-                    };
-                    let count = if known.is_some() { &mut all.counts.last_known } else { &mut all.counts.unknown };
-                    *count += 1;
-                    all.unknown.push(Unknown { place, id, failure, is_last_known: known.is_some(), why_needed });
-                    known
-                }
-            };
-            all.entries.push(entry);
-        }
+        let all = Self(elements.into_iter().zip(found).map(element_now).collect());
         all.check(gathering.parts.max_unknown)?;
         Ok(all)
     }
 
+    /// The elements that are not known now, and why.
+    fn unknown(&self) -> impl Iterator<Item = (&ElementNow, &Unknown)> {
+        self.0.iter().filter_map(|element| Some((element, element.unknown.as_ref()?)))
+    }
+
     /// Whether the answer may be made although some elements are unknown.
     fn check(&self, max_unknown: MaxUnknown) -> Result<(), Failure> {
-        let (count, all) = (self.unknown.len(), self.elements.len());
+        let (count, all) = (self.unknown().count(), self.0.len());
         if count == 0 {
             return Ok(());
         }
         let s = plural(all);
-        let needed = self.unknown.iter().find_map(|each| Some((each, each.why_needed?)));
         let message = if max_unknown.is_exceeded(count, all) {
             let limit = match max_unknown {
                 MaxUnknown::Count(limit) if count > limit as usize => format!("more than `maxUnknown: {limit}`"),
@@ -110,94 +112,87 @@ impl Composed {
                 }
                 _ => "more than half".to_owned(),
             };
-            format!("{count} of {all} element{s} unknown, {limit}: {}", self.named(|_| true))
-        } else if let Some((_, why)) = needed {
-            let why_needed = |each: &Unknown| each.why_needed.is_some();
-            format!("{count} of {all} element{s} unknown, and {why}: {}", self.named(why_needed))
+            format!("{count} of {all} element{s} unknown, {limit}: {}", self.named(|_, _| true))
+        } else if let Some(why) = self.unknown().find_map(|(_, unknown)| unknown.why_needed) {
+            let needed = self.named(|_, unknown| unknown.why_needed.is_some());
+            format!("{count} of {all} element{s} unknown, and {why}: {needed}")
         } else {
             return Ok(());
         };
-        let kinds = self.unknown.iter().filter_map(|each| match &each.failure {
+        let kinds = self.unknown().filter_map(|(_, unknown)| match &unknown.failure {
             Failure::Backend(error) => Some(error.kind),
             _ => None,
         });
         // Another question does not help against one item that is invalid.
         let kind = kinds.into_iter().find(|kind| *kind != ErrorKind::InvalidInput).unwrap_or(ErrorKind::Unavailable);
-        let evidence = self.unknown.iter().take(MAX_PROOFS).flat_map(|each| {
-            let label = label(&each.id);
-            each.failure.evidence().iter().map(move |evidence| evidence.clone().by(&label)).collect::<Vec<_>>()
+        let evidence = self.unknown().take(MAX_PROOFS).flat_map(|(element, unknown)| {
+            let label = element.label();
+            unknown.failure.evidence().iter().map(move |evidence| evidence.clone().by(&label))
         });
         let evidence = evidence.collect();
         Err(Failure::Backend(BackendError { evidence, ..BackendError::new(kind, message) }))
     }
 
     /// The first unknown elements that are `meant`, and why they are unknown.
-    fn named(&self, meant: impl Fn(&Unknown) -> bool) -> String {
-        let meant: Vec<&Unknown> = self.unknown.iter().filter(|each| meant(each)).collect();
-        let first = meant.iter().take(MAX_NAMED).map(|each| format!("{}: {}", label(&each.id), each.failure));
-        let mut text = first.collect::<Vec<_>>().join("; ");
-        if meant.len() > MAX_NAMED {
-            let _ = write!(text, "; and {} more", meant.len() - MAX_NAMED);
-        }
-        text
+    fn named(&self, meant: impl Fn(&ElementNow, &Unknown) -> bool) -> String {
+        let meant = || self.unknown().filter(|(element, unknown)| meant(element, unknown));
+        let texts = meant().map(|(element, unknown)| format!("{}: {}", element.label(), unknown.failure));
+        first_named(meant().count(), texts)
     }
 
     /// The answer.
     pub(super) fn answer(self, gathering: &Gathering<'_>, list: &Entry) -> Result<RunAnswer, Failure> {
-        let sets: Vec<ParameterSet> = self.entries.iter().flatten().flat_map(|entry| entry.encoded.decode()).collect();
+        let entries = self.0.iter().filter_map(|element| element.entry.as_ref());
+        let sets: Vec<ParameterSet> = entries.flat_map(|entry| entry.encoded.decode()).collect();
         let encoded = Encoded::encode(&sets).map_err(|error| {
             Failure::Backend(BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))
         })?;
         // An answer without sets has a proof.
         let evidence = if sets.is_empty() { self.proofs(list) } else { Vec::new() };
         let lasting = Some(self.lasting(gathering, list));
-        let elements = self.elements.iter().zip(&self.entries).filter_map(|(element, entry)| {
-            let has_sets = entry.as_ref().is_some_and(|entry| entry.encoded.sets() > 0);
-            Some((&*element.query.part.as_ref()?.element()?.id, has_sets))
-        });
-        let elements = Elements::of(elements, self.counts);
-        Ok(RunAnswer { sets, encoded, evidence, lasting, note: None, elements: Some(Arc::new(elements)) })
+        let mut counts = ElementCounts::default();
+        self.0.iter().for_each(|element| counts.add(element.state()));
+        let ids = self.0.iter().filter_map(|element| Some((&*element.element()?.id, element.has_sets())));
+        let elements = Some(Arc::new(Elements::of(ids, counts)));
+        Ok(RunAnswer { sets, encoded, evidence, lasting, note: None, elements })
     }
 
     /// Warns of the elements that the answer has as they were last, and of those that it has not, once for this run.
     pub(super) fn warn(&self, gathering: &Gathering<'_>) {
-        if self.unknown.is_empty() {
+        if self.unknown().next().is_none() {
             return;
         }
         let resolved = gathering.resolved;
-        let last_known = self.named(|each| each.is_last_known);
-        let left_out = self.named(|each| !each.is_last_known);
+        let last_known = self.named(|element, _| element.entry.is_some());
+        let left_out = self.named(|element, _| element.entry.is_none());
         let text = |names: &str| (!names.is_empty()).then(|| names.to_owned());
         tracing::warn!(
             route = &*resolved.route.name, application_set = resolved.question.application_set.as_deref(), key = %resolved.key,
-            elements = self.elements.len(), last_known = text(&last_known), left_out = text(&left_out),
+            elements = self.0.len(), last_known = text(&last_known), left_out = text(&left_out),
             "elements are unknown: the answer has what they had last, or nothing of those that never were in one"
         );
     }
 
     /// The evidence that the list is empty, or that each element is absent.
     fn proofs(&self, list: &Entry) -> Vec<Evidence> {
-        let of_elements = self.elements.iter().zip(&self.entries).take(MAX_PROOFS).flat_map(|(element, entry)| {
-            let label = element.query.part.as_ref().map(ToString::to_string).unwrap_or_default();
-            let evidence = entry.as_ref().map(|entry| entry.evidence.clone()).unwrap_or_default();
-            evidence.into_iter().map(move |each| each.by(&label)).collect::<Vec<_>>()
+        let of_elements = self.0.iter().take(MAX_PROOFS).flat_map(|element| {
+            let name = format!("element {}", element.label());
+            let evidence = element.entry.iter().flat_map(|entry| &entry.evidence);
+            evidence.map(move |each| each.clone().by(&name))
         });
         list.evidence.iter().cloned().chain(of_elements).collect()
     }
 
     /// How long the answer is fresh: as long as the list and the shortest element. One that is unknown is queried again after its backoff.
     fn lasting(&self, gathering: &Gathering<'_>, list: &Entry) -> Lasting {
-        let (mut least, mut is_brief) = gathering.left(list);
-        let mut unknown = self.unknown.iter().map(|each| each.place).peekable();
-        for (place, (element, entry)) in self.elements.iter().zip(&self.entries).enumerate() {
-            let now = gathering.clock.now();
-            let is_unknown = unknown.next_if_eq(&place).is_some();
-            let (left, brief) = match entry {
-                Some(entry) if !is_unknown => gathering.left(entry),
-                _ => {
-                    let backoff = gathering.known.failing.backoff(&element.key, now);
-                    (backoff.map_or(SOON, |(_, left)| left.max(SOON)), false)
-                }
+        let now = gathering.clock.now();
+        let (mut least, mut is_brief) = Gathering::left(list, now);
+        for element in &self.0 {
+            let (left, brief) = if let (None, Some(entry)) = (&element.unknown, &element.entry) {
+                Gathering::left(entry, now)
+            } else {
+                let backoff = gathering.known.failing.backoff(&element.query.key, now);
+                (backoff.map_or(SOON, |(_, left)| left.max(SOON)), false)
             };
             (least, is_brief) = (least.min(left), is_brief || brief);
         }
@@ -237,7 +232,7 @@ impl Gathering<'_> {
     /// Why the answer cannot be made without the element `id`, of which nothing is known: an Application of it may exist. `None` if none can.
     fn why_needed(&self, element: &ResolvedQuery, id: &str, last: Option<&Entry>) -> Option<&'static str> {
         let Some(elements) = last.and_then(|last| last.elements.as_ref()) else {
-            return Some("the first answer needs all of them, since nobody knows which Applications there are");
+            return Some("the first answer needs all of them, since there may be Applications of each");
         };
         if !elements.has(id) {
             // No accepted answer had it since it came into the list.

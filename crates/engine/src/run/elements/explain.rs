@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::{StreamExt as _, stream};
 
-use super::{Composed, Gathering, of_list, query::AT_ONCE};
+use super::{Composed, Gathering, of_list};
 use crate::{
     cache::{Entry, LastServed, MadeUnder, PackedQuestion},
     failure::Failure,
@@ -19,6 +19,7 @@ use domain::{
     clock::{Clock, Timestamp},
     generator::{Before, Part},
 };
+use source::ELEMENTS_AT_ONCE;
 
 /// An answer, and the elements that it would be made of.
 pub(crate) struct PartsNow {
@@ -43,7 +44,7 @@ pub(crate) async fn query_parts(
         Err(failure) => return PartsNow { answer: Err(failure), elements: None },
     };
     let fetches: Vec<_> = elements.iter().map(|element| fetch_now(element, before(element), &**clock)).collect();
-    let found: Vec<Finished> = stream::iter(fetches).buffered(AT_ONCE).collect().await;
+    let found: Vec<Finished> = stream::iter(fetches).buffered(ELEMENTS_AT_ONCE).collect().await;
     let all = elements.iter().cloned().zip(found.iter().cloned()).collect();
     let composed = Composed::of(&gathering, elements, found);
     PartsNow { answer: composed.and_then(|composed| composed.answer(&gathering, &list)), elements: Some(all) }

@@ -24,9 +24,7 @@ use crate::{
 };
 use domain::{clock::Clock, error::ErrorKind};
 use flight::FlightJoin;
-
-/// How many elements of one answer are queried at a time. The limits of the destinations come on top.
-pub(super) const AT_ONCE: usize = 64;
+use source::ELEMENTS_AT_ONCE;
 
 /// How long the answer waits for elements that were slow before, once it has all others. Their runs go on, and the next answer has the result.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -122,7 +120,7 @@ async fn query_each(
             }
         }
     };
-    stream::iter(due).for_each_concurrent(AT_ONCE, query_one).await;
+    stream::iter(due).for_each_concurrent(ELEMENTS_AT_ONCE, query_one).await;
 }
 
 /// Queries the part `resolved`: joins its run, or starts one, unless the last one failed just now.
