@@ -3,24 +3,31 @@
 
 mod address;
 mod connection;
+mod long;
 mod probe;
 mod reply;
+mod requests;
+mod scripts;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redis::{FromRedisValue, RedisError, Script, ScriptInvocation, Value};
+use redis::{FromRedisValue, RedisError, ScriptInvocation, Value};
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout},
 };
 
-use self::connection::{Connection, Connector};
 pub(crate) use self::{address::Address, probe::StoreProbe};
+use self::{
+    connection::{Connection, Connector},
+    long::LongFields,
+    scripts::{NamedScript, Scripts},
+};
 use super::{
-    ANSWERING, Commit, Committed, CopyState, Field, LEASE, LIVE, Lease, MAX_INVALIDATIONS, MAX_RECOVERY, MIN_RECOVERY,
-    OFFERING, Offer, Page, RecordKey, Store, StoreConfig, StoreError, SyncReply, SyncRequest,
+    Commit, Committed, Field, LEASE, Lease, MAX_INVALIDATIONS, Offer, Page, RecordKey, Store, StoreConfig, StoreError,
+    SyncReply, SyncRequest,
 };
 use domain::file::base_dir::BaseDir;
 use telemetry::metrics::StoreMetrics;
@@ -32,11 +39,8 @@ const BULK: u32 = 10;
 /// The longest timeout of these. Each replica must notice a new epoch within the shortest recovery.
 const MAX_BULK: Duration = Duration::from_secs(2);
 
-/// A script and its name for messages.
-struct NamedScript {
-    name: &'static str,
-    script: Script,
-}
+/// How often records are read again whose chunks were replaced meanwhile.
+const MAX_READS: usize = 3;
 
 /// A store on a Valkey or Redis server, behind Sentinels, or in a cluster.
 pub struct RedisStore {
@@ -50,36 +54,8 @@ pub struct RedisStore {
     /// For [`Store::wait`], which blocks its connection, with the id of the last change that it saw.
     watch: Mutex<(Option<Connection>, String)>,
     scripts: Scripts,
+    long: LongFields,
     metrics: Option<StoreMetrics>,
-}
-
-struct Scripts {
-    sync: NamedScript,
-    begin: NamedScript,
-    renew: NamedScript,
-    commit: NamedScript,
-    invalidate: NamedScript,
-    register: NamedScript,
-    offer: NamedScript,
-    note: NamedScript,
-    notes: NamedScript,
-    claim: NamedScript,
-    name_key: NamedScript,
-    page: NamedScript,
-    replace: NamedScript,
-}
-
-macro_rules! script {
-    ($name:literal) => {
-        NamedScript {
-            name: $name,
-            script: Script::new(concat!(
-                include_str!("redis/common.lua"),
-                "\n",
-                include_str!(concat!("redis/", $name, ".lua"))
-            )),
-        }
-    };
 }
 
 impl fmt::Debug for RedisStore {
@@ -100,21 +76,8 @@ impl RedisStore {
             wake: format!("{base_key}wake"),
             main: Mutex::default(),
             watch: Mutex::new((None, "$".to_owned())),
-            scripts: Scripts {
-                sync: script!("sync"),
-                begin: script!("begin"),
-                renew: script!("renew"),
-                commit: script!("commit"),
-                invalidate: script!("invalidate"),
-                register: script!("register"),
-                offer: script!("offer"),
-                note: script!("note"),
-                notes: script!("notes"),
-                claim: script!("claim"),
-                name_key: script!("name_key"),
-                page: script!("page"),
-                replace: script!("replace"),
-            },
+            scripts: Scripts::default(),
+            long: LongFields::default(),
             metrics: None,
         }
     }
@@ -122,11 +85,7 @@ impl RedisStore {
     /// Counts requests in `metrics`.
     #[must_use]
     pub fn counted(self, metrics: StoreMetrics) -> Self {
-        let Scripts { sync, begin, renew, commit, invalidate, register, offer, note, notes, claim, .. } = &self.scripts;
-        let Scripts { name_key, page, replace, .. } = &self.scripts;
-        let all =
-            [sync, begin, renew, commit, invalidate, register, offer, note, notes, claim, name_key, page, replace];
-        for script in all {
+        for script in self.scripts.all() {
             metrics.begin(script.name);
         }
         Self { metrics: Some(metrics), ..self }
@@ -189,35 +148,16 @@ const fn millis(time: Duration) -> u64 {
 #[async_trait]
 impl Store for RedisStore {
     async fn sync(&self, request: &SyncRequest) -> Result<SyncReply, StoreError> {
-        let copy = match request.copy {
-            CopyState::Empty => 0,
-            CopyState::Partial => 1,
-            CopyState::Complete => 2,
-            CopyState::Alone => 3,
-            CopyState::Filed => 4,
-        };
-        let reply: Value = self
-            .run(&self.scripts.sync, self.bulk(), |script| {
-                script
-                    .arg(request.epoch.as_deref().unwrap_or_default())
-                    .arg(&request.replica)
-                    .arg(request.version)
-                    .arg(request.invalidation)
-                    .arg(request.highest)
-                    .arg(copy)
-                    .arg(u8::from(request.has_offered))
-                    .arg(millis(LIVE))
-                    .arg(millis(MIN_RECOVERY))
-                    .arg(millis(MAX_RECOVERY))
-                    .arg(u8::from(request.is_serving))
-                    .arg(millis(ANSWERING))
-                    .arg(u8::from(request.is_current))
-                    .arg(millis(OFFERING))
-                    .arg(u8::from(request.suspects))
-                    .arg(request.live_then);
-            })
-            .await?;
-        reply::sync(reply).ok_or_else(|| StoreError::Unavailable("its answer to `sync` cannot be read".to_owned()))
+        let mut reply = self.sync_once(request).await?;
+        for _ in 1..MAX_READS {
+            if self.complete(&reply.epoch, &mut reply.changed, false).await? {
+                return Ok(reply);
+            }
+            // Another commit replaced chunks meanwhile.
+            reply = self.sync_once(request).await?;
+        }
+        self.complete(&reply.epoch, &mut reply.changed, true).await?;
+        Ok(reply)
     }
 
     async fn wait(&self) -> Result<(), StoreError> {
@@ -268,24 +208,17 @@ impl Store for RedisStore {
     }
 
     async fn commit(&self, epoch: &str, commit: &Commit) -> Result<Committed, StoreError> {
-        let version: u64 = self
-            .run(&self.scripts.commit, self.timeout, |script| {
-                let (replica, question) =
-                    commit.lease.as_ref().map_or(("", &[][..]), |(replica, question)| (replica, &question[..]));
-                script.arg(epoch).arg(commit.invalidation).arg(replica).arg(question).arg(commit.expected.len());
-                for (key, version) in &commit.expected {
-                    script.arg(&key[..]).arg(version);
-                }
-                script.arg(commit.writes.len());
-                for write in &commit.writes {
-                    let content = write.content.as_deref();
-                    let (has, content) = (u8::from(content.is_some()), content.unwrap_or_default());
-                    script.arg(&write.key[..]).arg(write.field as usize).arg(has).arg(content);
-                }
-            })
-            .await?;
+        let mut arguments = self.arguments(commit, false);
+        let mut version = self.commit_once(epoch, commit, &arguments).await?;
+        if version < 0 {
+            arguments = self.arguments(commit, true);
+            version = self.commit_once(epoch, commit, &arguments).await?;
+        }
         if version > 0 {
-            return Ok(Committed::Stored(version));
+            for (write, argument) in commit.writes.iter().zip(arguments) {
+                self.long.is_there((write.key, write.field), argument);
+            }
+            return Ok(Committed::Stored(version.unsigned_abs()));
         }
         if let Some(metrics) = &self.metrics {
             metrics.conflicts.inc();
@@ -316,8 +249,7 @@ impl Store for RedisStore {
             for (key, record) in &offer.records {
                 script.arg(&key[..]).arg(record.version);
                 for field in Field::ALL {
-                    let content = record.get(field);
-                    script.arg(u8::from(content.is_some())).arg(content.map_or(&[][..], |content| &content[..]));
+                    self.long.argument((*key, field), record.get(field), true).fill(script);
                 }
             }
         })
@@ -365,7 +297,10 @@ impl Store for RedisStore {
                 script.arg(epoch).arg(after);
             })
             .await?;
-        reply::page(reply).ok_or_else(|| StoreError::Unavailable("its answer to `page` cannot be read".to_owned()))
+        let unreadable = || StoreError::Unavailable("its answer to `page` cannot be read".to_owned());
+        let mut page = reply::page(reply).ok_or_else(unreadable)?;
+        self.complete(epoch, &mut page.records, true).await?;
+        Ok(page)
     }
 
     async fn replace(
@@ -378,7 +313,8 @@ impl Store for RedisStore {
         self.run(&self.scripts.replace, self.timeout, |script| {
             script.arg(epoch).arg(&key[..]).arg(version);
             for (field, content) in fields {
-                script.arg(*field as usize).arg(&content[..]);
+                script.arg(*field as usize);
+                self.long.argument((key, *field), Some(content), true).fill(script);
             }
         })
         .await

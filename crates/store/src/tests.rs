@@ -1,6 +1,7 @@
 //! What every store must do. The store in memory and a real server are tried alike, so that what the model finds with the former holds
 //! for the real one.
 
+mod long;
 mod offers;
 mod pages;
 mod pieces;

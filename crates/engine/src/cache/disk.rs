@@ -6,9 +6,11 @@
 //! was in a file that is damaged or gone. It then has a mark of loss ([`marks`]), and reading it is an error. [`mod@start`] decides at
 //! each start what was lost.
 
+mod change;
 mod file;
 mod journal;
 mod kind;
+mod long;
 mod marks;
 mod medium;
 pub(crate) mod record;
@@ -28,7 +30,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};
 use serde::{
     Serialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -43,7 +45,8 @@ use crate::cache::{
     disk::{
         file::File,
         journal::Journal,
-        kind::{Change, RecordKind},
+        kind::RecordKind,
+        long::{KnownChunks, whole},
         marks::Marks,
         record::{Head, decode, encode},
         sizes::{Limits, Sizes},
@@ -65,8 +68,8 @@ const COPY: Key = Key::of_bytes([0; 32]);
 type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
 /// The records of a kind; `None` if none was ever written.
-fn records(database: &Database, kind: RecordKind) -> Result<Option<Readable>, redb::Error> {
-    match database.begin_read()?.open_table(kind.table()) {
+fn records(transaction: &ReadTransaction, kind: RecordKind) -> Result<Option<Readable>, redb::Error> {
+    match transaction.open_table(kind.table()) {
         Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
         table => Ok(Some(table?)),
     }
@@ -85,6 +88,7 @@ pub struct Disk {
     queue: Sender<Order>,
     metrics: DiskMetrics,
     sizes: Arc<Mutex<Sizes>>,
+    chunks: Arc<KnownChunks>,
     throttle: Arc<Throttle>,
     /// The limit of the held answers, in bytes: their records then use at most half of the file's limit.
     held_limit: u64,
@@ -126,6 +130,7 @@ impl Disk {
         journal.limit(limits.journal);
         let (file, journal, marks) = (Arc::new(file), Arc::new(Mutex::new(journal)), Arc::new(marks));
         let sizes = Arc::new(Mutex::new(Sizes::new(limits.records)));
+        let chunks = Arc::<KnownChunks>::default();
         let held_limit = (limits.records / 4).max(64 * 1024);
         // The journal bounds how much may wait.
         let (queue, orders) = channel();
@@ -138,6 +143,7 @@ impl Disk {
             limits,
             metrics: metrics.clone(),
             sizes: Arc::clone(&sizes),
+            chunks: Arc::clone(&chunks),
             compacted: None,
             throttle: Throttle::default(),
         };
@@ -152,7 +158,7 @@ impl Disk {
             writer.run(&orders);
         });
         spawned.map_err(|error| Trouble::Other(format!("no thread to write with: {error}")))?;
-        Ok(Self { file, journal, marks, queue, metrics, sizes, throttle: Arc::default(), held_limit })
+        Ok(Self { file, journal, marks, queue, metrics, sizes, chunks, throttle: Arc::default(), held_limit })
     }
 
     /// How many bytes of held answers the file may hold.
@@ -194,8 +200,11 @@ impl Disk {
         decode: impl Fn(&[u8]) -> Option<(u64, T)>,
     ) -> Result<Option<T>, Unreadable> {
         let found = self.attempt(|database| {
-            let Some(table) = records(database, kind)? else { return Ok(None) };
-            Ok(table.get(key.as_bytes())?.map(|record| decode(record.value())))
+            let transaction = database.begin_read()?;
+            let Some(table) = records(&transaction, kind)? else { return Ok(None) };
+            let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
+            let chunks = records(&transaction, RecordKind::Chunk)?;
+            Ok(Some(whole((kind, *key), record.value(), chunks.as_ref())?.and_then(|record| decode(&record))))
         })?;
         let (stamp, content) = match found {
             Some(Some((stamp, content))) => (Some(stamp), Some(content)),
@@ -273,13 +282,15 @@ impl Disk {
     /// All records of a kind, except lost ones.
     fn read_all<H: DeserializeOwned, T>(&self, kind: RecordKind, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
         let read = |database: &Database| {
-            let Some(table) = records(database, kind)? else { return Ok(Vec::new()) };
+            let transaction = database.begin_read()?;
+            let Some(table) = records(&transaction, kind)? else { return Ok(Vec::new()) };
+            let chunks = records(&transaction, RecordKind::Chunk)?;
             let mut all = Vec::new();
             for row in table.iter()? {
                 let (key, record) = row?;
                 let key = Key::of_bytes(*key.value());
-                let record = record.value();
-                match record::open(record) {
+                let record = whole((kind, key), record.value(), chunks.as_ref())?.unwrap_or_default();
+                match record::open(&record) {
                     Some((stamp, ..)) if self.marks.is_lost(kind, &key, Some(stamp)) => {}
                     Some((_, head, _)) => all.push(made(key, head, record.len())),
                     None => self.damaged(&key),
@@ -335,38 +346,6 @@ impl Disk {
         }
     }
 
-    /// Appends a change to the journal and wakes the writer. `draft` is a record to seal, `None` a removal.
-    fn change(&self, kind: RecordKind, key: Key, draft: Option<Vec<u8>>) {
-        // The lock is held until the writer has the order, so that journal and database see changes in the same order.
-        let mut journal = self.journal.lock();
-        if !journal.admit(draft.as_ref().map_or(0, Vec::len)) {
-            return self.lose(kind, &key);
-        }
-        let mut change = Change::new(kind, key, draft, self.marks.next());
-        if let Err(error) = journal.append(&change) {
-            if self.throttle.is_due() {
-                tracing::error!(%error, "the journal of last good answers cannot be written; until the database has them, they count as lost");
-            }
-            self.lose(kind, &key);
-            // If the database stores it, it must be later than its mark.
-            change.renew(self.marks.next());
-        }
-        if self.queue.send(Order::Change(change)).is_err() {
-            self.lose(kind, &key);
-        }
-    }
-
-    /// Marks the record under `key` as lost.
-    fn lose(&self, kind: RecordKind, key: &Key) {
-        self.metrics.errors.inc();
-        self.metrics.lost.inc();
-        if let Err(error) = self.marks.set(kind, key, true)
-            && self.throttle.is_due()
-        {
-            tracing::error!(%error, "a lost answer cannot be marked; after a kill it would count as none");
-        }
-    }
-
     /// Makes every selected answer stale until its backend was called, and waits until that is written. Returns the selected
     /// answers.
     #[must_use]
@@ -380,7 +359,7 @@ impl Disk {
     #[cfg(test)]
     pub(crate) fn damage(&self, key: &Key) {
         for kind in [RecordKind::Answer, RecordKind::Baseline] {
-            let change = Change { kind, key: *key, stamp: self.marks.next(), record: Some(b"damaged".to_vec()) };
+            let change = kind::Change { kind, key: *key, stamp: self.marks.next(), record: Some(b"damaged".to_vec()) };
             self.queue.send(Order::Change(change)).unwrap();
         }
         self.flush(Duration::from_secs(10));

@@ -13,6 +13,18 @@ local function record_of(key)
   return base .. 'r:' .. key
 end
 
+-- The chunks of a long field, by their ids. The field itself has MARK, then the hash and the length of its content (40 bytes), then the ids
+-- of its chunks (12 bytes each).
+local MARK = '\0chunks\0'
+local function chunks_of(key, field)
+  return base .. 'c:' .. key .. field
+end
+
+-- Removes the record under `key`, with its chunks.
+local function remove(key)
+  redis.call('DEL', record_of(key), chunks_of(key, 0), chunks_of(key, 1), chunks_of(key, 2), chunks_of(key, 3))
+end
+
 -- Removes what somebody else wrote under `key`, if it is of another kind. Returns whether there is something.
 local function of_kind(key, kind)
   local found = redis.call('TYPE', key).ok
@@ -83,7 +95,7 @@ end
 -- Makes the record under `key` one that nobody can read: what it held is unknown.
 local function make_unreadable(key)
   local record, number = record_of(key), whole(next_number())
-  redis.call('DEL', record)
+  remove(key)
   redis.call('HSET', record, 'v', number, '0', '', '1', '', '2', '')
   note(key, number)
   return number
@@ -100,4 +112,46 @@ local function version_of(key)
   end
   if version == false and not listed and redis.call('EXISTS', record) == 0 then return false end
   return make_unreadable(key)
+end
+
+-- Reads a field from the arguments: '1' or '0' for none, content, number of chunks, (id, chunk)… Returns it, and where the next argument is.
+local function read_field(at)
+  local field = {content = ARGV[at] == '1' and ARGV[at + 1], ids = {}, chunks = {}}
+  local count = tonumber(ARGV[at + 2])
+  for chunk = at + 3, at + 1 + 2 * count, 2 do field.chunks[ARGV[chunk]] = ARGV[chunk + 1] end
+  if field.content and string.sub(field.content, 1, #MARK) == MARK then
+    for id = #MARK + 41, #field.content, 12 do field.ids[string.sub(field.content, id, id + 11)] = true end
+  end
+  return field, at + 3 + 2 * count
+end
+
+-- Whether chunks of `field` are neither in the arguments nor there.
+local function lacks_chunks(key, name, field)
+  local chunks, there = chunks_of(key, name), {}
+  if next(field.ids) and of_kind(chunks, 'hash') then
+    for _, id in ipairs(redis.call('HKEYS', chunks)) do there[id] = true end
+  end
+  for id in pairs(field.ids) do
+    if not there[id] and not field.chunks[id] then return true end
+  end
+  return false
+end
+
+-- Writes a field with its chunks, or removes it. Chunks that it does not have any more leave.
+local function write_field(key, name, field)
+  local chunks = chunks_of(key, name)
+  if field.content then
+    redis.call('HSET', record_of(key), name, field.content)
+  else
+    redis.call('HDEL', record_of(key), name)
+  end
+  if not next(field.ids) then
+    redis.call('DEL', chunks)
+    return
+  end
+  of_kind(chunks, 'hash')
+  for id, chunk in pairs(field.chunks) do redis.call('HSET', chunks, id, chunk) end
+  for _, id in ipairs(redis.call('HKEYS', chunks)) do
+    if not field.ids[id] then redis.call('HDEL', chunks, id) end
+  end
 end

@@ -1,10 +1,13 @@
--- ARGV: epoch, '1' for the copy of a gateway without a store, (key, version, then for each of four fields: '1' or '0', content)…
+-- ARGV: epoch, '1' for the copy of a gateway without a store, (key, version, then each of four fields as `read_field` reads it)…
 -- Fills absent records, and replaces earlier versions that no commit of this epoch has changed. 'o' is the version that was offered.
 if is_other_epoch(false) then return OTHER_EPOCH end
 local is_alone, since = ARGV[2] == '1', before_epoch()
 local is_recovering = redis.call('HGET', KEYS[1], 'recovering') ~= ''
-for at = 3, #ARGV, 10 do
-  local key, offered = ARGV[at], tonumber(ARGV[at + 1])
+local at = 3
+while at < #ARGV do
+  local key, offered, fields = ARGV[at], tonumber(ARGV[at + 1]), {}
+  at = at + 2
+  for name = 0, 3 do fields[name], at = read_field(at) end
   local record = record_of(key)
   of_kind(record, 'hash')
   local current = redis.call('HMGET', record, 'v', 'o', '1')
@@ -12,7 +15,7 @@ for at = 3, #ARGV, 10 do
   local is_lone = current[2] == 'alone'
   local known = tonumber(current[2] or '') or version
   local is_before = version and (current[2] or version <= since)
-  local differs = (current[3] or '') ~= (ARGV[at + 4] == '1' and ARGV[at + 5] or '')
+  local differs = (current[3] or '') ~= (fields[1].content or '')
   if not version and not is_recovering and redis.call('ZSCORE', index, key) then
     -- Somebody removed it, and other replicas may know a later one.
     make_unreadable(key)
@@ -23,11 +26,9 @@ for at = 3, #ARGV, 10 do
   elseif not version or (is_before and not is_lone and known < offered) then
     local highest = math.max(tonumber(redis.call('HGET', KEYS[1], 'highest') or '0'), offered) + 1
     redis.call('HSET', KEYS[1], 'highest', whole(highest))
-    redis.call('DEL', record)
+    remove(key)
     redis.call('HSET', record, 'v', whole(highest), 'o', is_alone and 'alone' or whole(offered))
-    for field = 0, 3 do
-      if ARGV[at + 2 + 2 * field] == '1' then redis.call('HSET', record, whole(field), ARGV[at + 3 + 2 * field]) end
-    end
+    for name = 0, 3 do write_field(key, name, fields[name]) end
     note(key, whole(highest))
   elseif redis.call('ZSCORE', written, key) then
     -- The list of versions may lack it.

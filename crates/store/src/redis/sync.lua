@@ -123,7 +123,7 @@ if is_known and not recovering then
   if #old > 0 then
     keeping_sizes(function()
       for _, key in ipairs(old) do
-        redis.call('DEL', record_of(key))
+        remove(key)
         redis.call('ZREM', index, key)
         redis.call('ZREM', written, key)
       end

@@ -2,7 +2,7 @@
 
 {{/* The rights of the gateway's user: those of docs/replicas.md. */}}
 {{- define "appset-gateway.storeRights" -}}
--@all +eval +evalsha +script|load +info +time +ping +select +cluster|slots +hset +hget +hmget +hgetall +hvals +hincrby +hdel +set +get +del +exists +type +pttl +pexpire +zadd +zrangebyscore +zscore +zcard +zrem +rpush +ltrim +lrange +xadd +xread
+-@all +eval +evalsha +script|load +info +time +ping +select +cluster|slots +hset +hget +hmget +hgetall +hvals +hkeys +hincrby +hdel +set +get +del +exists +type +pttl +pexpire +zadd +zrangebyscore +zscore +zcard +zrem +rpush +ltrim +lrange +xadd +xread
 {{- end -}}
 
 {{/* The ports of a store that somebody else runs, as a YAML list. With Sentinel, the servers have the usual port. */}}

@@ -9,7 +9,7 @@ pub(super) type Records = TableDefinition<'static, &'static [u8; 32], &'static [
 
 /// The subject of a record. Each kind has a table of its own. A new kind needs a variant, a row in each function here,
 /// its rank in an eviction ([`super::sizes`]), and nothing in the journal, the marks of loss or the writer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum RecordKind {
     /// The last good answer to a question or of a lineage.
     Answer,
@@ -21,11 +21,14 @@ pub(super) enum RecordKind {
     Copy,
     /// The requesters of a question, and the answer that each was served.
     Requesters,
+    /// A chunk of a long record of any other kind ([`super::long`]).
+    Chunk,
 }
 
 impl RecordKind {
-    /// All of them.
-    pub(super) const ALL: [Self; 5] = [Self::Answer, Self::Held, Self::Baseline, Self::Copy, Self::Requesters];
+    /// All of them: chunks come before the records that need them.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Chunk, Self::Answer, Self::Held, Self::Baseline, Self::Copy, Self::Requesters];
 
     /// Its table.
     pub(super) const fn table(self) -> Records {
@@ -35,6 +38,7 @@ impl RecordKind {
             Self::Baseline => TableDefinition::new("baselines"),
             Self::Copy => TableDefinition::new("copy"),
             Self::Requesters => TableDefinition::new("askers"),
+            Self::Chunk => TableDefinition::new("chunks"),
         }
     }
 
@@ -46,7 +50,13 @@ impl RecordKind {
             Self::Baseline => 3,
             Self::Copy => 4,
             Self::Requesters => 5,
+            Self::Chunk => 6,
         }
+    }
+
+    /// Whether a mark says that such a record is lost. Nothing depends on requesters, and a record whose chunks are missing cannot be read.
+    pub(super) const fn has_marks(self) -> bool {
+        !matches!(self, Self::Requesters | Self::Chunk)
     }
 
     /// The kind with this number.

@@ -2,6 +2,8 @@
 //!
 //! `version 3 (1 byte) | SHA-256 of what follows (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
 //!
+//! A long record is stored in chunks ([`super::long`]): its version is 4, and a [`chunks::Index`] of what follows the stamp is in the place of that.
+//!
 //! Numbers are little endian. The *stamp* is the time at which the record was made, by [`super::marks::Marks::next`]: a record is accepted
 //! if it was made after the latest mark of loss for its key. A record that does not fit its checksum is damaged, and what it held is
 //! unknown.
@@ -9,6 +11,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use chunks::Index;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
@@ -19,6 +22,8 @@ use domain::{
 };
 
 const VERSION: u8 = 3;
+/// The version of a record that has an index in the place of its content.
+const LONG: u8 = 4;
 /// Version and checksum, in bytes.
 const PREFIX: usize = 9;
 /// The stamp, in bytes.
@@ -94,26 +99,56 @@ pub(super) fn seal(draft: &mut [u8], stamp: u64) {
     draft[1..PREFIX].copy_from_slice(&sum);
 }
 
-/// The stamp of a record that is whole.
+/// The draft of the record with `index` in the place of its content.
+pub(super) fn draft_of_index(index: &Index) -> Vec<u8> {
+    let mut record = vec![0; PREFIX + STAMP];
+    record[0] = LONG;
+    record.extend(index.to_bytes());
+    record
+}
+
+/// The content of a draft, after the stamp.
+pub(super) fn drafted(draft: &[u8]) -> &[u8] {
+    draft.get(PREFIX + STAMP..).unwrap_or_default()
+}
+
+/// The stamp and the index of a long record.
+#[must_use]
+pub(super) fn index(record: &[u8]) -> Option<(u64, Index)> {
+    let (stamp, index) = content(record, LONG)?;
+    Some((stamp, Index::parse(index)?))
+}
+
+/// The record with this stamp and content.
+#[must_use]
+pub(super) fn of_content(stamp: u64, content: &[u8]) -> Vec<u8> {
+    let mut record = vec![0; PREFIX + STAMP];
+    record[0] = VERSION;
+    record.extend_from_slice(content);
+    seal(&mut record, stamp);
+    record
+}
+
+/// The stamp of a record that is whole, or of one with an index.
 #[must_use]
 pub(super) fn stamp(record: &[u8]) -> Option<u64> {
-    content(record).map(|(stamp, _)| stamp)
+    content(record, VERSION).or_else(|| content(record, LONG)).map(|(stamp, _)| stamp)
 }
 
 /// The stamp, the head and the body of a record that is whole.
 #[must_use]
 pub(super) fn open<H: DeserializeOwned>(record: &[u8]) -> Option<(u64, H, &[u8])> {
-    let (stamp, content) = content(record)?;
+    let (stamp, content) = content(record, VERSION)?;
     let (length, rest) = content.split_first_chunk::<4>()?;
     let (head, body) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
     Some((stamp, serde_json::from_slice(head).ok()?, body))
 }
 
-/// The stamp of a record that is whole, and the rest after it.
-fn content(record: &[u8]) -> Option<(u64, &[u8])> {
-    let (&version, rest) = record.split_first()?;
+/// The stamp of a record of this version that is whole, and the rest after it.
+fn content(record: &[u8], version: u8) -> Option<(u64, &[u8])> {
+    let (&own, rest) = record.split_first()?;
     let (sum, content) = rest.split_first_chunk::<8>()?;
-    if version != VERSION || *sum != checksum(content) {
+    if own != version || *sum != checksum(content) {
         return None;
     }
     content.split_first_chunk::<STAMP>().map(|(stamp, rest)| (u64::from_le_bytes(*stamp), rest))

@@ -5,7 +5,10 @@
 
 use crate::cache::{
     Key, RouteId, Shares, Usage,
-    disk::kind::{Change, RecordKind},
+    disk::{
+        kind::{Change, RecordKind},
+        long::size_of,
+    },
     shares::OfRoute,
 };
 
@@ -13,7 +16,7 @@ const MIB: u64 = 1024 * 1024;
 /// The database stores records in pages of this size, and a large one in a row of 2, 4, 8, … pages.
 const PAGE: u64 = 4096;
 /// The size of a record's key, and of the database's own notes about it, in bytes.
-const BESIDE: u64 = 32 + 24;
+pub(super) const BESIDE: u64 = 32 + 24;
 
 /// The parts of `cache.disk`.
 ///
@@ -77,7 +80,7 @@ impl Sizes {
             let id = (change.kind, change.key);
             let before = self.of_kind(change.kind).and_then(|shares| shares.weight_of(&id));
             plan.before.push((id, before));
-            self.set(id, change.record.as_ref().map(|record| stored_size(record.len())));
+            self.set(id, change.record.as_deref().map(size_of));
         }
         self.evict(&mut plan);
         plan
@@ -116,13 +119,13 @@ impl Sizes {
         }
     }
 
-    /// The records of one kind. `None` for the single record about a shared store.
+    /// The records of one kind. `None` for the single record about a shared store, and for chunks, which count with their records.
     fn of_kind(&mut self, kind: RecordKind) -> Option<&mut Shares<Id, ()>> {
         match kind {
             RecordKind::Answer | RecordKind::Requesters => Some(&mut self.answers),
             RecordKind::Baseline => Some(&mut self.baselines),
             RecordKind::Held => Some(&mut self.held),
-            RecordKind::Copy => None,
+            RecordKind::Copy | RecordKind::Chunk => None,
         }
     }
 

@@ -182,7 +182,7 @@ fn is_of_own_form(database: &Database) -> Result<bool, redb::Error> {
         return Ok(true);
     }
     for kind in RecordKind::ALL {
-        if records(database, kind)?.is_some_and(|table| !table.is_empty().unwrap_or_default()) {
+        if records(&transaction, kind)?.is_some_and(|table| !table.is_empty().unwrap_or_default()) {
             return Ok(false);
         }
     }
@@ -212,6 +212,7 @@ impl Parts {
             let _ = self.file.reopen();
             lost.extend(recovered.changes.iter().map(|change| (change.kind, change.key)));
         }
+        lost.retain(|(kind, _)| kind.has_marks());
         let marked = self.marks.set_all(&lost);
         metrics.lost.inc_by(lost.len() as u64);
         let cleared = marked.and_then(|()| self.marks.sync()).and_then(|()| self.journal.clear());

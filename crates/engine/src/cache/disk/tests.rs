@@ -1,10 +1,11 @@
 mod journal;
+mod long;
 
 use std::path::Path;
 
 use serde_json::json;
 
-use super::*;
+use super::{kind::Change, *};
 use crate::cache::{Encoded, Life, MadeUnder, PackedQuestion, Revision};
 use domain::{
     clock::{SystemClock, Timestamp},

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use redb::{Database, ReadableTable, Table, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 
 use crate::cache::{
     Key,
@@ -17,10 +17,11 @@ use crate::cache::{
         file::File,
         journal::Journal,
         kind::{Change, RecordKind},
+        long::{self, KnownChunks},
         marks::Marks,
-        record::{self, Head, draft, open, seal},
+        record::{self, Head, draft, open},
         records,
-        sizes::{Id, Limits, Plan, Sizes, stored_size},
+        sizes::{Id, Limits, Plan, Sizes},
         start::{FORM, META, OWN_FORM, STAMP},
         throttle::Throttle,
     },
@@ -56,6 +57,11 @@ impl Order {
     }
 }
 
+/// The records that `batch` changes.
+fn changed(batch: &[Order]) -> impl Iterator<Item = Id> {
+    batch.iter().filter_map(Order::change).map(|change| (change.kind, change.key))
+}
+
 type Records<'a> = Table<'a, &'static [u8; 32], &'static [u8]>;
 type Expired = (SyncSender<Vec<(Key, Question)>>, Vec<(Key, Question)>);
 
@@ -70,6 +76,7 @@ pub(super) struct Writer {
     pub metrics: DiskMetrics,
     /// Locked for moments only, never during a transaction.
     pub sizes: Arc<Mutex<Sizes>>,
+    pub chunks: Arc<KnownChunks>,
     /// When the file was last compacted.
     pub(crate) compacted: Option<Instant>,
     pub(crate) throttle: Throttle,
@@ -81,6 +88,7 @@ impl Writer {
         let file = Arc::clone(&self.file);
         let ready = file.with(|database| {
             drop_unused(database, self.last)?;
+            long::sweep_all(database)?;
             self.count(database)?;
             let mut plan = Plan::default();
             self.sizes.lock().evict(&mut plan);
@@ -118,12 +126,13 @@ impl Writer {
     /// Reads the sizes of the records in an existing file, and how long ago they were written.
     fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
         let mut found = Vec::new();
+        let transaction = database.begin_read()?;
         for kind in RecordKind::ALL {
-            let Some(table) = records(database, kind)? else { continue };
+            let Some(table) = records(&transaction, kind)? else { continue };
             for row in table.iter()? {
                 let (key, record) = row?;
                 let id = (kind, Key::of_bytes(*key.value()));
-                found.push((record::stamp(record.value()), stored_size(record.value().len()), id));
+                found.push((record::stamp(record.value()), long::size_of(record.value()), id));
             }
         }
         found.sort_unstable_by_key(|(stamp, ..)| *stamp);
@@ -222,13 +231,15 @@ impl Writer {
                         None => _ = table.remove(key.as_bytes())?,
                     },
                     Order::Expire(selector, reply) if kind == RecordKind::Answer => {
-                        expired.push((reply.clone(), expire(&mut table, selector)?));
+                        expired.push((reply.clone(), expire(&transaction, &mut table, selector)?));
                     }
                     Order::Change(_) | Order::Expire(..) | Order::Used(_) | Order::Flush(_) => {}
                 }
             }
         }
         self.evict(&transaction, victims)?;
+        let records = changed(batch).filter(|(kind, _)| *kind != RecordKind::Chunk);
+        long::sweep(&transaction, &records.chain(victims.iter().copied()).collect())?;
         {
             let mut meta = transaction.open_table(META)?;
             meta.insert(STAMP, self.marks.last())?;
@@ -245,8 +256,8 @@ impl Writer {
         for kind in RecordKind::ALL {
             let mut table = transaction.open_table(kind.table())?;
             for (_, key) in victims.iter().filter(|(of, _)| *of == kind) {
-                // Nothing depends on the requesters.
-                if kind != RecordKind::Requesters {
+                self.chunks.forget(&(kind, *key));
+                if kind.has_marks() {
                     self.marks.set(kind, key, false).map_err(redb::Error::Io)?;
                 }
                 table.remove(key.as_bytes())?;
@@ -257,9 +268,10 @@ impl Writer {
 
     /// Marks the changes of `batch` as lost. Returns whether the marks are written.
     fn lose(&self, batch: &[Order]) -> bool {
-        let changed: Vec<Id> = batch.iter().filter_map(Order::change).map(|change| (change.kind, change.key)).collect();
-        self.metrics.lost.inc_by(changed.len() as u64);
-        self.marks.set_all(&changed).and_then(|()| self.marks.sync()).is_ok()
+        self.chunks.forget_all();
+        let lost: Vec<Id> = changed(batch).filter(|(kind, _)| kind.has_marks()).collect();
+        self.metrics.lost.inc_by(lost.len() as u64);
+        self.marks.set_all(&lost).and_then(|()| self.marks.sync()).is_ok()
     }
 
     /// Logs the error, at most once a minute, and opens the file again, so that later changes may be written.
@@ -288,21 +300,30 @@ fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
 }
 
 /// An expired record keeps its age: only its head changes.
-fn expire(answers: &mut Records<'_>, selector: &Selector) -> Result<Vec<(Key, Question)>, redb::Error> {
+fn expire(
+    transaction: &WriteTransaction,
+    answers: &mut Records<'_>,
+    selector: &Selector,
+) -> Result<Vec<(Key, Question)>, redb::Error> {
     let mut expired = Vec::new();
-    for row in answers.iter()? {
-        let (key, record) = row?;
-        let Some((stamp, head, body)) = open::<Head>(record.value()) else { continue };
-        let question = head.question.clone();
-        if selector.selects(&question)
-            && let Some(mut record) = draft(&Head { is_over: true, ..head }, body)
-        {
-            seal(&mut record, stamp);
-            expired.push((Key::of_bytes(*key.value()), question, record));
+    {
+        let chunks = transaction.open_table(RecordKind::Chunk.table())?;
+        for row in answers.iter()? {
+            let (key, record) = row?;
+            let key = Key::of_bytes(*key.value());
+            let Some(record) = long::whole((RecordKind::Answer, key), record.value(), Some(&chunks))? else { continue };
+            let Some((stamp, head, body)) = open::<Head>(&record) else { continue };
+            let question = head.question.clone();
+            if selector.selects(&question)
+                && let Some(draft) = draft(&Head { is_over: true, ..head }, body)
+            {
+                expired.push((key, question, draft, stamp));
+            }
         }
     }
-    for (key, _, record) in &expired {
+    for (key, _, draft, stamp) in &mut expired {
+        let record = long::rewrite(transaction, (RecordKind::Answer, *key), std::mem::take(draft), *stamp)?;
         answers.insert(key.as_bytes(), record.as_slice())?;
     }
-    Ok(expired.into_iter().map(|(key, question, _)| (key, question)).collect())
+    Ok(expired.into_iter().map(|(key, question, ..)| (key, question)).collect())
 }

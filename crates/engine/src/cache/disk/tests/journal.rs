@@ -77,7 +77,13 @@ fn records_of_a_damaged_journal_are_lost() {
 fn a_record_above_the_limit_of_the_journal_is_lost_until_it_is_written_again() {
     let (folder, path) = new_store_path();
     let disk = open(&path, 1 << 30);
-    let large = |n: u8| entry(&n.to_string().repeat(1 << 20));
+    let large = |n: u8| {
+        entry(
+            &(0..1 << 15)
+                .map(|at: u32| Key::of_bytes([n; 32]).spread(Timestamp(at.into())).to_string())
+                .collect::<String>(),
+        )
+    };
     disk.put(key(30), &entry("old"));
     disk.flush(Duration::from_secs(10));
     // The writer waits for the database.

@@ -1,0 +1,205 @@
+//! Long fields, such as an answer with thousands of parameter sets: the server has them in chunks, so that a change of one set sends and reads
+//! the chunk with it. A chunk that is missing makes the field unreadable, as one that somebody removed.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use chunks::{ChunkId, Cut, Index, MIN_LENGTH};
+use moka::sync::Cache;
+use redis::ScriptInvocation;
+
+use super::super::{Field, Record, RecordKey};
+
+/// What a long field begins with, as in `common.lua`.
+const MARK: &[u8] = b"\0chunks\0";
+/// How many bytes of long fields are remembered, so that only changes are sent and read.
+const MAX_REMEMBERED: u64 = 64 * 1024 * 1024;
+
+/// A field of a record.
+type Place = (RecordKey, Field);
+
+/// A content and its chunks.
+#[derive(Debug)]
+struct Long {
+    content: Bytes,
+    cut: Cut,
+}
+
+/// The long fields that the server had when this replica last wrote or read them.
+pub(super) struct LongFields {
+    known: Cache<Place, Arc<Long>>,
+}
+
+/// A field as the scripts read it.
+pub(super) struct Argument {
+    content: Option<Bytes>,
+    chunks: Vec<(ChunkId, Bytes)>,
+    /// To remember once the server has it.
+    long: Option<Arc<Long>>,
+}
+
+/// The chunks of a field that are not known here.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub place: Place,
+    pub ids: Vec<ChunkId>,
+}
+
+impl Argument {
+    /// Adds it to the arguments of `script`.
+    pub(super) fn fill(&self, script: &mut ScriptInvocation<'_>) {
+        let content = self.content.as_deref();
+        script.arg(u8::from(content.is_some())).arg(content.unwrap_or_default()).arg(self.chunks.len());
+        for (id, chunk) in &self.chunks {
+            script.arg(&id.as_bytes()[..]).arg(&chunk[..]);
+        }
+    }
+}
+
+impl Long {
+    fn of(content: &Bytes) -> Self {
+        Self { content: content.clone(), cut: Cut::of(content) }
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = (ChunkId, Bytes)> {
+        self.cut.chunks.iter().map(|(id, range)| (*id, self.content.slice(range.clone())))
+    }
+}
+
+impl Default for LongFields {
+    fn default() -> Self {
+        let length = |_: &Place, long: &Arc<Long>| u32::try_from(long.content.len()).unwrap_or(u32::MAX);
+        Self { known: Cache::builder().weigher(length).max_capacity(MAX_REMEMBERED).build() }
+    }
+}
+
+impl LongFields {
+    /// The content of the field at `place` for a script, with its chunks: those that the server may lack, or `all`.
+    pub(super) fn argument(&self, place: Place, content: Option<&Bytes>, all: bool) -> Argument {
+        let long = content.filter(|content| content.len() >= MIN_LENGTH || content.starts_with(MARK));
+        let Some(long) = long.map(|content| Arc::new(Long::of(content))) else {
+            return Argument { content: content.cloned(), chunks: Vec::new(), long: None };
+        };
+        let known = self.known.get(&place).filter(|_| !all);
+        let mut there: HashSet<ChunkId> = known.iter().flat_map(|known| &known.cut.chunks).map(|(id, _)| *id).collect();
+        let chunks = long.chunks().filter(|(id, _)| there.insert(*id)).collect();
+        let content = [MARK, &long.cut.index().to_bytes()].concat();
+        Argument { content: Some(content.into()), chunks, long: Some(long) }
+    }
+
+    /// Remembers that the server has `argument` at `place`.
+    pub(super) fn is_there(&self, place: Place, argument: Argument) {
+        match argument.long {
+            Some(long) => self.known.insert(place, long),
+            None => self.known.invalidate(&place),
+        }
+    }
+
+    /// What must be read, so that [`Self::complete`] can make the long fields of `records`.
+    pub(super) fn missing(&self, records: &[(RecordKey, Record)]) -> Vec<Missing> {
+        let mut all = Vec::new();
+        for (place, index) in long_fields(records) {
+            let known = self.known.get(&place);
+            let mut there: HashSet<ChunkId> =
+                known.iter().flat_map(|known| &known.cut.chunks).map(|(id, _)| *id).collect();
+            let ids: Vec<ChunkId> =
+                index.iter().flat_map(|index| &index.ids).filter(|id| there.insert(**id)).copied().collect();
+            if !ids.is_empty() {
+                all.push(Missing { place, ids });
+            }
+        }
+        all
+    }
+
+    /// Puts the contents of long fields into `records`, made of what is known and of the chunks that were `found`. A field that cannot be made
+    /// is unreadable. Returns whether there is none.
+    pub(super) fn complete(
+        &self,
+        records: &mut [(RecordKey, Record)],
+        mut found: HashMap<Place, HashMap<ChunkId, Bytes>>,
+    ) -> bool {
+        let mut is_complete = true;
+        for (place, index) in long_fields(records) {
+            let known = self.known.get(&place);
+            let mut chunks = found.remove(&place).unwrap_or_default();
+            chunks.extend(known.iter().flat_map(|known| known.chunks()));
+            let content = index.and_then(|index| index.join(&chunks)).map(Bytes::from);
+            is_complete &= content.is_some();
+            match &content {
+                Some(content) => self.known.insert(place, Arc::new(Long::of(content))),
+                None => self.known.invalidate(&place),
+            }
+            for (_, record) in records.iter_mut().filter(|(key, _)| *key == place.0) {
+                record.set(place.1, Some(content.clone().unwrap_or_default()));
+            }
+        }
+        is_complete
+    }
+}
+
+/// The long fields of `records`, and the index of each; `None` if it cannot be read.
+fn long_fields(records: &[(RecordKey, Record)]) -> Vec<(Place, Option<Index>)> {
+    let fields = records.iter().flat_map(|(key, record)| Field::ALL.map(|field| ((*key, field), record.get(field))));
+    let long = fields.filter_map(|(place, content)| Some((place, content?.strip_prefix(MARK)?)));
+    long.map(|(place, index)| (place, Index::parse(index))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = ([1; 32], Field::Answer);
+
+    fn long(changed: usize) -> Bytes {
+        let lines =
+            (0..4000_usize).map(|n| format!("{} {n}\n", (n + usize::from(n == changed)).wrapping_mul(2_654_435_761)));
+        lines.collect::<String>().into()
+    }
+
+    fn sent(argument: &Argument) -> usize {
+        argument.chunks.iter().map(|(_, chunk)| chunk.len()).sum()
+    }
+
+    #[test]
+    fn only_changes_are_sent_and_read() {
+        let (writer, reader) = (LongFields::default(), LongFields::default());
+        let first = writer.argument(PLACE, Some(&long(1)), false);
+        assert_eq!(sent(&first), long(1).len());
+        let chunks = first.chunks.iter().cloned().collect();
+        let record = |argument: &Argument| {
+            let mut record = Record::new(1);
+            record.set(Field::Answer, argument.content.clone());
+            vec![(PLACE.0, record)]
+        };
+        let mut records = record(&first);
+        assert_eq!(reader.missing(&records)[0].ids.len(), first.chunks.len());
+        assert!(reader.complete(&mut records, HashMap::from([(PLACE, chunks)])));
+        assert_eq!(records[0].1.get(Field::Answer), Some(&long(1)));
+        writer.is_there(PLACE, first);
+
+        let second = writer.argument(PLACE, Some(&long(2000)), false);
+        assert!((1..=4).contains(&second.chunks.len()), "{}", second.chunks.len());
+        assert_eq!(sent(&writer.argument(PLACE, Some(&long(2000)), true)), long(2000).len());
+        let mut records = record(&second);
+        let missing = reader.missing(&records);
+        assert_eq!(missing[0].ids, second.chunks.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        // Without them, it is unreadable.
+        assert!(!reader.complete(&mut records.clone(), HashMap::new()));
+        let chunks = writer.argument(PLACE, Some(&long(2000)), true).chunks.into_iter().collect();
+        assert!(reader.complete(&mut records, HashMap::from([(PLACE, chunks)])));
+        assert_eq!(records[0].1.get(Field::Answer), Some(&long(2000)));
+    }
+
+    #[test]
+    fn a_short_field_that_looks_long_is_not_taken_for_one() {
+        let fields = LongFields::default();
+        let content = Bytes::from_static(b"\0chunks\0 and more");
+        let argument = fields.argument(PLACE, Some(&content), false);
+        assert_eq!(argument.chunks.len(), 1);
+        let plain = fields.argument(PLACE, Some(&Bytes::from_static(b"short")), false);
+        assert_eq!((plain.content.as_deref(), plain.chunks.len()), (Some(&b"short"[..]), 0));
+    }
+}
