@@ -4,6 +4,7 @@ mod agreement;
 mod faults;
 mod keys;
 mod links;
+mod long;
 mod rollout;
 mod servers;
 mod tampering;
@@ -93,6 +94,7 @@ struct Options {
     more: Vec<Value>,
     /// Further sections, as text.
     extra: String,
+    server: Value,
 }
 
 impl Options {
@@ -106,7 +108,7 @@ impl Options {
             "cache": {"ttl": ttl, "staleIfError": "1h"},
             "guard": {"identity": ["name"]},
         });
-        Self { store, route, more: Vec::new(), extra: String::new() }
+        Self { store, route, more: Vec::new(), extra: String::new(), server: server() }
     }
 
     fn guard(mut self, guard: Value) -> Self {
@@ -117,13 +119,18 @@ impl Options {
     fn text(&self) -> String {
         let routes: Vec<&Value> = [&self.route].into_iter().chain(&self.more).collect();
         let cache = json!({"path": "answers.redb", "shared": self.store});
-        let server = json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s"});
+        let server = &self.server;
         let hash = auth::hash_token(TOKEN);
         let caller = json!({"name": "argocd", "sha256": hash});
         let operator = json!({"name": "operator", "role": "admin", "file": "admin-token"});
         let auth = json!({"tokens": [caller, operator]});
         format!("server: {server}\nauth: {auth}\ncache: {cache}\nroutes: {}\n{}", json!(routes), self.extra)
     }
+}
+
+/// The listeners of a replica.
+fn server() -> Value {
+    json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s"})
 }
 
 /// The usual store of a test: one server, with time for the slow machines that tests run on.

@@ -167,9 +167,9 @@ fn several_unknown(unknown: Vec<(String, BackendError)>, all: usize) -> BackendE
     let evidence = unknown.iter().flat_map(|(label, error)| error.evidence.iter().map(|each| each.clone().by(label)));
     let evidence = evidence.collect();
     let errors: Vec<BackendError> = unknown.into_iter().map(|(_, error)| error).collect();
-    let kind = BackendError::kind_of_all(&errors).unwrap_or(domain::error::ErrorKind::Unavailable);
     let message = format!("{count} of {all} element{} unknown: {named}", plural(all));
-    BackendError { evidence, ..BackendError::new(kind, message) }
+    let error = BackendError::of_all(&errors, evidence).unwrap_or_else(|| BackendError::unavailable(""));
+    BackendError { message, ..error }
 }
 
 /// The backend of an element: its sets also have the item.

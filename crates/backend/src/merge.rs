@@ -114,9 +114,10 @@ fn all(results: Vec<Result<Outcome, BackendError>>) -> Result<Vec<Outcome>, Back
             Err(error) => errors.push(error),
         }
     }
-    let Some(first) = errors.first() else { return Ok(outcomes) };
-    let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    if errors.is_empty() {
+        return Ok(outcomes);
+    }
     let learned = outcomes.into_iter().flat_map(|outcome| outcome.evidence);
     let evidence = learned.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
-    Err(BackendError { kind: first.kind, message: messages.join("; "), evidence })
+    BackendError::of_all(&errors, evidence).map_or(Ok(Vec::new()), Err)
 }

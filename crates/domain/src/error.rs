@@ -17,6 +17,9 @@ pub struct BackendError {
     pub message: String,
     /// The evidence for each item, if there are several.
     pub evidence: Vec<Evidence>,
+    /// When another attempt may help, if that is known, such as when a destination gets requests again. `None`: after the usual backoff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_in: Option<Duration>,
 }
 
 /// Kinds of failure.
@@ -63,7 +66,7 @@ impl ErrorKind {
 impl BackendError {
     /// An error of the kind `kind`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), evidence: Vec::new() }
+        Self { kind, message: message.into(), evidence: Vec::new(), retry_in: None }
     }
 
     /// The source cannot be reached or failed.
@@ -92,12 +95,23 @@ impl BackendError {
         self.kind == ErrorKind::InvalidInput
     }
 
-    /// The kind of several `errors` together: `InvalidInput` if one has it, since only another request can help then; else the
-    /// kind of the first. `None` without errors.
+    /// Several `errors` as one, without their evidence, which becomes `evidence`. `None` without errors. Its kind is `InvalidInput` if one
+    /// has it, since only another request can help then; else that of the first.
     #[must_use]
-    pub fn kind_of_all(errors: &[Self]) -> Option<ErrorKind> {
-        let invalid = errors.iter().find(|error| error.is_invalid_input());
-        invalid.or_else(|| errors.first()).map(|error| error.kind)
+    pub fn of_all(errors: &[Self], evidence: Vec<Evidence>) -> Option<Self> {
+        let decider = errors.iter().find(|error| error.is_invalid_input()).or_else(|| errors.first())?;
+        let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+        // All of them must be over.
+        let retry_in = errors.iter().map(|error| error.retry_in).collect::<Option<Vec<_>>>();
+        let retry_in = retry_in.and_then(|all| all.into_iter().max());
+        Some(Self { kind: decider.kind, message: messages.join("; "), evidence, retry_in })
+    }
+
+    /// The error, after which another attempt may help in `time`.
+    #[must_use]
+    pub fn retried_in(mut self, time: Option<Duration>) -> Self {
+        self.retry_in = time;
+        self
     }
 
     /// The error with `context` before its message: `image front: …`.
@@ -105,5 +119,21 @@ impl BackendError {
     pub fn within(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_errors_are_over_when_all_are() {
+        let after = |seconds| BackendError::unavailable("x").retried_in(Some(Duration::from_secs(seconds)));
+        let all = |errors: &[BackendError]| BackendError::of_all(errors, Vec::new());
+        assert_eq!(all(&[after(2), after(5)]).unwrap().retry_in, Some(Duration::from_secs(5)));
+        let failed = BackendError::timeout("y");
+        let both = all(&[failed, after(5)]).unwrap();
+        assert_eq!((both.kind, &*both.message, both.retry_in), (ErrorKind::Timeout, "y; x", None));
+        assert!(all(&[]).is_none());
     }
 }

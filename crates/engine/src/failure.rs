@@ -58,6 +58,15 @@ impl Failure {
         }
     }
 
+    /// The failure, after which another run may help in `time`.
+    #[must_use]
+    pub(crate) fn retried_in(self, time: Option<Duration>) -> Self {
+        match self {
+            Self::Backend(error) => Self::Backend(error.retried_in(time)),
+            other => other,
+        }
+    }
+
     /// How long the source wants no calls.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {

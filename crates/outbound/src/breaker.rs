@@ -15,6 +15,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 /// The longest pause that an answer may demand. It is short because one answer stops all calls to the destination.
 const LONGEST_DEMANDED: Duration = Duration::from_mins(10);
+/// When a call that comes while another one probes the destination may try again.
+const PROBED: Duration = Duration::from_secs(1);
 
 /// The breaker of one destination.
 #[derive(Debug, Default)]
@@ -167,12 +169,14 @@ impl Open {
 impl BreakerState {
     fn check(&self, now: Timestamp) -> Result<(), BackendError> {
         let Some(open) = &self.open else { return Ok(()) };
-        if open.left(now).is_none() && !open.is_probed {
+        let left = open.left(now);
+        if left.is_none() && !open.is_probed {
             return Ok(());
         }
         // The text has no counts or waits, so it stays the same. Argo CD writes a condition again if its text changes.
         let since = self.first.map(|first| format!(" since {}", first.to_date())).unwrap_or_default();
-        Err(BackendError::unavailable(format!("no request sent: it failed{since} (last: {})", self.why)))
+        let error = BackendError::unavailable(format!("no request sent: it failed{since} (last: {})", self.why));
+        Err(error.retried_in(Some(left.unwrap_or(PROBED))))
     }
 
     fn note(&mut self, end: End, is_probe: bool, now: Timestamp) {
@@ -231,8 +235,9 @@ mod tests {
         breaker.enter(NOW).unwrap().end(End::Unclear("it broke off".into()), NOW);
         assert!(breaker.check(NOW).is_ok());
         fail(&breaker, 1, NOW);
-        let message = breaker.enter(NOW).unwrap_err().message;
-        assert_eq!(message, "no request sent: it failed since 1994-11-06T08:49:37Z (last: cannot connect)");
+        let refused = breaker.enter(NOW).unwrap_err();
+        assert_eq!(refused.message, "no request sent: it failed since 1994-11-06T08:49:37Z (last: cannot connect)");
+        assert_eq!(refused.retry_in, Some(SHORTEST), "then it gets a request again");
     }
 
     #[test]

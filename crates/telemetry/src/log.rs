@@ -99,10 +99,11 @@ pub(super) fn subscriber(config: LogConfig, sink: &Arc<Sink>) -> impl Subscriber
 }
 
 /// Where the gateway's own lines come from: its crates, and two kinds of lines.
-pub const OWN_TARGETS: [&str; 24] = [
+pub const OWN_TARGETS: [&str; 25] = [
     "argocd",
     "auth",
     "backend",
+    "chunks",
     "clouds",
     "cmp",
     "conformance",

@@ -45,7 +45,7 @@ impl Fleet {
             "cache": {"ttl": ttl, "staleIfError": "1h"}, "deadline": "5s",
             "guard": {"onEmpty": "allow", "maxShrink": "100%"}});
         let extra = format!("registries: {}\n", json!({fake.host(): {"plainHttp": true}}));
-        let options = Options { store: store_at(&network.url()), route, more: Vec::new(), extra };
+        let options = Options { store: store_at(&network.url()), route, more: Vec::new(), extra, server: server() };
         let fleet = Self { options, fake, spare: Key::new(), network, _store: store };
         fleet.list();
         fleet

@@ -298,14 +298,15 @@ fn join_results(
             Err(error) => errors.push(error),
         }
     }
-    let Some(kind) = BackendError::kind_of_all(&errors) else { return Ok(verdicts) };
-    let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    if errors.is_empty() {
+        return Ok(verdicts);
+    }
     let of_verdicts = verdicts.into_iter().flat_map(|verdict| {
         let name = verdict.name;
         verdict.evidence.into_iter().map(move |each| each.of(&name))
     });
     let evidence = of_verdicts.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
-    Err(BackendError { kind, message: messages.join("; "), evidence })
+    BackendError::of_all(&errors, evidence).map_or(Ok(Vec::new()), Err)
 }
 
 impl std::fmt::Debug for Images {

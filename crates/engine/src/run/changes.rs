@@ -340,11 +340,16 @@ impl Run {
     }
 }
 
-/// The backoff after `failure`. A held answer is confirmed again at the time that the guard's rules set.
+/// The backoff after `failure`. A held answer is confirmed again at the time that the guard's rules set. What was refused because its destination
+/// gets no requests is tried when it does again.
 fn delay_after(failure: &Failure, now: Timestamp) -> Delay {
     if let Some(least) = failure.retry_after() {
         return Delay::AtLeast(least);
     }
-    let due = if let Failure::Held(held) = failure { held.due_at() } else { None };
-    due.map_or(Delay::Usual, |due| Delay::AtMost(due.since(now).unwrap_or_default()))
+    let most = match failure {
+        Failure::Held(held) => held.due_at().map(|due| due.since(now).unwrap_or_default()),
+        Failure::Backend(error) => error.retry_in,
+        _ => None,
+    };
+    most.map_or(Delay::Usual, Delay::AtMost)
 }

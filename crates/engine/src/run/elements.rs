@@ -31,6 +31,9 @@ use domain::{
 /// Of how many elements the steps of a watched query are recorded.
 const MAX_WATCHED: usize = 50;
 
+/// When an element is queried again that was not done by the deadline: its run goes on. No part is queried again sooner.
+const SOON: Duration = Duration::from_secs(1);
+
 /// What the run of a whole answer needs to make it of its parts.
 struct Gathering<'a> {
     resolved: &'a ResolvedQuery,
@@ -98,7 +101,13 @@ impl Gathering<'_> {
             Some(entry) => Ok(entry),
             None => query::query(self.known, self.clock, &resolved, self.until).await,
         };
-        found.map_err(of_list)
+        found.map_err(|failure| of_list(failure).retried_in(self.due_again([&resolved.key])))
+    }
+
+    /// When the backoff of one of the parts under `keys` is over. `None` if none has one, such as while all still run.
+    fn due_again<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> Option<Duration> {
+        let now = self.clock.now();
+        keys.into_iter().filter_map(|key| Some(self.known.failing.backoff(key, now)?.1.max(SOON))).min()
     }
 
     /// The stored answer to `resolved`, if it is fresh.

@@ -8,15 +8,15 @@ use std::{
 
 use bytes::Bytes;
 use chunks::{ChunkId, Cut, Index, MIN_LENGTH};
-use moka::sync::Cache;
 use redis::ScriptInvocation;
 
 use super::super::{Field, Record, RecordKey};
+use domain::bounded_cache::Recent;
 
 /// What a long field begins with, as in `common.lua`.
 const MARK: &[u8] = b"\0chunks\0";
 /// How many bytes of long fields are remembered, so that only changes are sent and read.
-const MAX_REMEMBERED: u64 = 64 * 1024 * 1024;
+const MAX_REMEMBERED: usize = 64 * 1024 * 1024;
 
 /// A field of a record.
 type Place = (RecordKey, Field);
@@ -30,7 +30,7 @@ struct Long {
 
 /// The long fields that the server had when this replica last wrote or read them.
 pub(super) struct LongFields {
-    known: Cache<Place, Arc<Long>>,
+    known: Recent<Place, Arc<Long>>,
 }
 
 /// A field as the scripts read it.
@@ -71,8 +71,7 @@ impl Long {
 
 impl Default for LongFields {
     fn default() -> Self {
-        let length = |_: &Place, long: &Arc<Long>| u32::try_from(long.content.len()).unwrap_or(u32::MAX);
-        Self { known: Cache::builder().weigher(length).max_capacity(MAX_REMEMBERED).build() }
+        Self { known: Recent::weighed(MAX_REMEMBERED, |_, long| long.content.len()) }
     }
 }
 
@@ -93,8 +92,8 @@ impl LongFields {
     /// Remembers that the server has `argument` at `place`.
     pub(super) fn is_there(&self, place: Place, argument: Argument) {
         match argument.long {
-            Some(long) => self.known.insert(place, long),
-            None => self.known.invalidate(&place),
+            Some(long) => _ = self.known.insert(place, long),
+            None => _ = self.known.remove(&place),
         }
     }
 
@@ -129,8 +128,8 @@ impl LongFields {
             let content = index.and_then(|index| index.join(&chunks)).map(Bytes::from);
             is_complete &= content.is_some();
             match &content {
-                Some(content) => self.known.insert(place, Arc::new(Long::of(content))),
-                None => self.known.invalidate(&place),
+                Some(content) => _ = self.known.insert(place, Arc::new(Long::of(content))),
+                None => _ = self.known.remove(&place),
             }
             for (_, record) in records.iter_mut().filter(|(key, _)| *key == place.0) {
                 record.set(place.1, Some(content.clone().unwrap_or_default()));

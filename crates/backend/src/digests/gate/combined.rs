@@ -84,11 +84,8 @@ impl Rule {
         match decider {
             Ok(Some(decider)) => Ok(CiVerdict { evidence, ..decider }),
             Ok(None) => {
-                let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
-                let error = match BackendError::kind_of_all(&errors) {
-                    Some(kind) => BackendError::new(kind, messages.join("; ")),
-                    None => BackendError::invalid_output("no gate gave an answer"),
-                };
+                let none = || BackendError::invalid_output("no gate gave an answer");
+                let error = BackendError::of_all(&errors, Vec::new()).unwrap_or_else(none);
                 Err(BackendError { evidence, ..error })
             }
             Err(error) => Err(BackendError { evidence, ..error }),

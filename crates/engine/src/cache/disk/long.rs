@@ -17,7 +17,7 @@ use crate::cache::{
     disk::{
         kind::RecordKind,
         record::{self, draft, draft_of_index, drafted},
-        sizes::{BESIDE, Id, stored_size},
+        sizes::Id,
     },
 };
 
@@ -158,13 +158,4 @@ pub(super) fn sweep_all(database: &Database) -> Result<(), redb::Error> {
     }
     transaction.commit()?;
     Ok(())
-}
-
-/// About how many bytes the record uses in the database, with its chunks.
-pub(super) fn size_of(record: &[u8]) -> u64 {
-    let chunks = record::index(record).map_or(0, |(_, index)| {
-        // A chunk has a row of pages of its own, which is half empty at worst.
-        index.length + index.length / 2 + BESIDE * index.ids.len() as u64
-    });
-    stored_size(record.len()) + chunks
 }

@@ -7,7 +7,7 @@ use crate::cache::{
     Key, RouteId, Shares, Usage,
     disk::{
         kind::{Change, RecordKind},
-        long::size_of,
+        record,
     },
     shares::OfRoute,
 };
@@ -16,7 +16,7 @@ const MIB: u64 = 1024 * 1024;
 /// The database stores records in pages of this size, and a large one in a row of 2, 4, 8, … pages.
 const PAGE: u64 = 4096;
 /// The size of a record's key, and of the database's own notes about it, in bytes.
-pub(super) const BESIDE: u64 = 32 + 24;
+const BESIDE: u64 = 32 + 24;
 
 /// The parts of `cache.disk`.
 ///
@@ -148,8 +148,17 @@ impl Sizes {
     }
 }
 
+/// About how many bytes the record uses in the database, with its chunks.
+pub(super) fn size_of(record: &[u8]) -> u64 {
+    let chunks = record::index(record).map_or(0, |(_, index)| {
+        // A chunk has a row of pages of its own, which is half empty at worst.
+        index.length + index.length / 2 + BESIDE * index.ids.len() as u64
+    });
+    stored_size(record.len()) + chunks
+}
+
 /// About how many bytes a record of `length` bytes uses in the database. Pages with small records are two thirds full.
-pub(super) fn stored_size(length: usize) -> u64 {
+fn stored_size(length: usize) -> u64 {
     let size = length as u64 + BESIDE;
     if size > PAGE / 3 { size.div_ceil(PAGE).next_power_of_two() * PAGE } else { size + size / 2 }
 }

@@ -21,7 +21,7 @@ use crate::cache::{
         marks::Marks,
         record::{self, Head, draft, open},
         records,
-        sizes::{Id, Limits, Plan, Sizes},
+        sizes::{Id, Limits, Plan, Sizes, size_of},
         start::{FORM, META, OWN_FORM, STAMP},
         throttle::Throttle,
     },
@@ -132,7 +132,7 @@ impl Writer {
             for row in table.iter()? {
                 let (key, record) = row?;
                 let id = (kind, Key::of_bytes(*key.value()));
-                found.push((record::stamp(record.value()), long::size_of(record.value()), id));
+                found.push((record::stamp(record.value()), size_of(record.value()), id));
             }
         }
         found.sort_unstable_by_key(|(stamp, ..)| *stamp);

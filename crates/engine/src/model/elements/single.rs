@@ -45,3 +45,33 @@ fn an_element_that_comes_back_unknown_is_not_what_it_was_before() {
     });
     result.unwrap();
 }
+
+#[test]
+fn elements_whose_destination_gets_no_requests_go_on_as_soon_as_it_does() {
+    // Some elements, and more than half, so that the whole answer fails.
+    for count in [2, 5] {
+        let seen = Seen::default();
+        let result = with_history(Setup::Memory, &seen, async |history| {
+            history.call().await?;
+            for element in 0..count {
+                history.source.say(element, Says::Unknown(Fault::Refused));
+            }
+            history.pass(400).await;
+            for _ in 0..60 {
+                history.call().await?;
+                history.pass(3).await;
+            }
+            for element in 0..count {
+                history.source.say(element, Says::Present(2));
+            }
+            history.pass(12).await;
+            history.call().await?;
+            // A stale answer may come first.
+            history.pass(1).await;
+            history.call().await?;
+            assert_eq!(history.applications[&0], 2, "{count}: {:?}", history.applications);
+            history.settle().await
+        });
+        result.unwrap();
+    }
+}

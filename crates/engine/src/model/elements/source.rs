@@ -1,6 +1,6 @@
 //! The sources of the list and of the elements, and what was read from them.
 
-use std::{collections::BTreeMap, future::pending, panic::resume_unwind, sync::Arc};
+use std::{collections::BTreeMap, future::pending, panic::resume_unwind, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ pub(super) enum Fault {
     Throttled,
     Hangs,
     Crashes,
+    /// No request is sent for 5 s, since others failed.
+    Refused,
 }
 
 /// What an element's source says.
@@ -196,14 +198,15 @@ pub(super) fn element(element: u8) -> Element {
 
 async fn fail<T>(fault: Fault) -> Result<T, BackendError> {
     let kind = match fault {
-        Fault::Unavailable => ErrorKind::Unavailable,
+        Fault::Unavailable | Fault::Refused => ErrorKind::Unavailable,
         Fault::Denied => ErrorKind::Denied,
         Fault::Throttled => ErrorKind::Throttled { retry_after: None },
         Fault::Hangs => return pending().await,
         // A panic without output on stderr.
         Fault::Crashes => resume_unwind(Box::new("as meant by this test")),
     };
-    Err(BackendError::new(kind, "as meant by this test"))
+    let retry_in = (fault == Fault::Refused).then_some(Duration::from_secs(5));
+    Err(BackendError::new(kind, "as meant by this test").retried_in(retry_in))
 }
 
 fn item(element: u8) -> Map<String, Value> {

@@ -1,12 +1,15 @@
 //! Makes one answer of a list and of what is known of its elements.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
     cache::{ElementCounts, ElementState, Elements, Encoded, Entry},
     failure::Failure,
     route::ResolvedQuery,
-    run::{Finished, RunAnswer, elements::Gathering},
+    run::{
+        Finished, RunAnswer,
+        elements::{Gathering, SOON},
+    },
 };
 use domain::{
     clock::Timestamp,
@@ -18,8 +21,6 @@ use source::{MaxUnknown, first_named};
 
 /// Of how many elements the proof of an empty answer, or of one that is unknown, is kept.
 const MAX_PROOFS: usize = 100;
-/// When an element is queried again that was not done by the deadline: its run goes on.
-const SOON: Duration = Duration::from_secs(1);
 
 /// An element, and what the answer has of it.
 struct ElementNow {
@@ -88,7 +89,8 @@ impl Composed {
             }
         };
         let all = Self(elements.into_iter().zip(found).map(element_now).collect());
-        all.check(gathering.parts.max_unknown)?;
+        let due_again = || gathering.due_again(all.unknown().map(|(element, _)| &element.query.key));
+        all.check(gathering.parts.max_unknown).map_err(|failure| failure.retried_in(due_again()))?;
         Ok(all)
     }
 
@@ -191,8 +193,7 @@ impl Composed {
             let (left, brief) = if let (None, Some(entry)) = (&element.unknown, &element.entry) {
                 Gathering::left(entry, now)
             } else {
-                let backoff = gathering.known.failing.backoff(&element.query.key, now);
-                (backoff.map_or(SOON, |(_, left)| left.max(SOON)), false)
+                (gathering.due_again([&element.query.key]).unwrap_or(SOON), false)
             };
             (least, is_brief) = (least.min(left), is_brief || brief);
         }
