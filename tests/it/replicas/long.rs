@@ -70,7 +70,7 @@ impl Replica {
             "POST /hooks/builds HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let reply = exchange(self.gateway.hooks.unwrap(), head.as_bytes()).await;
+        let reply = exchange_admin(self.gateway.hooks.unwrap(), head.as_bytes()).await;
         assert_eq!(reply.status, 202, "{}", reply.text());
     }
 
