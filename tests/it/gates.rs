@@ -116,7 +116,7 @@ pub(crate) async fn ask_with(
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("apps".into(), Arc::clone(&parameters), deadline);
     let context = Context::of_input(&query, &Evaluator::none());
-    gate.check(GateQuery { context: &context, parameters: &parameters, deadline, may_reuse }).await
+    gate.check(GateQuery { context: &context, parameters: &parameters, item: None, deadline, may_reuse }).await
 }
 
 /// Asks `gate` about [`HEAD`], without cached verdicts.

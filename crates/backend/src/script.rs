@@ -43,7 +43,7 @@ use self::{
     worker::Pool,
 };
 use super::{
-    Backend, Building, KindConfig, Nature,
+    Backend, Building, ITEM, KindConfig, Nature,
     mapping::{self, Inputs},
 };
 use domain::{
@@ -276,6 +276,9 @@ impl Script {
         let mut variables = Variables::default().value("items", Value::Array(items));
         if expression.mentions("params") {
             variables = variables.value("params", Value::Object((*query.parameters).clone()));
+        }
+        if let Some(item) = query.item() {
+            variables = variables.value(ITEM, Arc::clone(item));
         }
         let (deadline, invalid) = (query.deadline, BackendError::invalid_output);
         let value = mapping::evaluate(&self.evaluator, expression, Inputs { variables, load }, deadline, invalid).await;

@@ -151,6 +151,7 @@ async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<
     gate.check(GateQuery {
         context: &Context::of_input(&query, &Evaluator::none()),
         parameters: &parameters,
+        item: None,
         deadline,
         may_reuse,
     })

@@ -22,6 +22,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use self::{
@@ -155,6 +156,8 @@ pub struct GateQuery<'a> {
     pub context: &'a Context,
     /// The parameters, for expressions.
     pub parameters: &'a Arc<Parameters>,
+    /// The list's item below `each`, for expressions.
+    pub item: Option<&'a Arc<Value>>,
     /// When the answer must be here.
     pub deadline: Instant,
     /// Whether a remembered verdict may be used. Otherwise CI is called.

@@ -160,6 +160,7 @@ impl Images {
         let of_commit = GateQuery {
             context,
             parameters: &query.parameters,
+            item: query.item(),
             deadline: query.deadline,
             may_reuse: !query.reuses_for().is_zero(),
         };

@@ -14,7 +14,7 @@ use super::{
     names, worker,
     worker::Pool,
 };
-use crate::{BuildContext, Building, ITEMS};
+use crate::{BuildContext, Building, ITEM, ITEMS};
 use domain::{
     file::base_dir::BaseDir,
     secret::{PLACEHOLDER, TextOrSecret, literal},
@@ -28,7 +28,7 @@ impl Script {
         let context = building.context;
         check_settings(config, building);
         let parameters = config.parameters.as_deref().map(|source| {
-            let scope = context.scope.only(&["params"]).with(ITEMS, ValueType::List(Box::default()));
+            let scope = context.scope.only(&["params", ITEM]).with(ITEMS, ValueType::List(Box::default()));
             Expression::build_objects(source, &scope, &building.path.key("parameters"), building.problems)
         });
         let help = "name a program: `command: [python3, branches.py]`";

@@ -35,7 +35,7 @@ pub struct Config {
     /// The format of the program's stdin and stdout.
     #[serde(default)]
     pub protocol: Protocol,
-    /// A CEL expression over `items` (the list from the program) and `params`. It returns the list of objects. Without it, the
+    /// A CEL expression over `items` (the list from the program), `params` and, below `each`, `item`. It returns the list of objects. Without it, the
     /// items are used unchanged.
     #[serde(default)]
     pub parameters: Option<String>,

@@ -15,7 +15,7 @@ use super::{
     remembered,
 };
 use crate::{
-    Building,
+    Building, ITEM,
     credential::{self, Credential},
     digests::commit::Commit,
     mapping::{self, Inputs},
@@ -64,7 +64,7 @@ pub struct Config {
     /// The full commit in request, a template. Without it the verdict is bound to no commit.
     #[serde(default)]
     pub sha: Option<String>,
-    /// A CEL expression over `params`, `status`, `headers` and `body` that gives `"passed"`, `"pending"` or `"failed"`.
+    /// A CEL expression over `params`, `status`, `headers`, `body` and, below `each`, `item` that gives `"passed"`, `"pending"` or `"failed"`.
     /// `body` is null when the answer is not JSON. It sees 200 and 201, and if it looks at `status` also the 4xx that may
     /// be about the commit, such as 404. All other answers are errors: redirects, other 2xx, 401, 403, 407, 408, 429 and 5xx.
     pub verdict: String,
@@ -134,7 +134,7 @@ impl Generic {
         let request = Request::build(parts, context.base, &building.path, building.problems);
         building.note_reads(request.as_ref().is_some_and(Request::reads_application_set));
         let sha = config.sha.as_deref().map(|sha| building.key("sha").template(sha));
-        let scope = context.scope.only(&["params"]).with_all(&["body", "status", "headers"]);
+        let scope = context.scope.only(&["params", ITEM]).with_all(&["body", "status", "headers"]);
         let Building { path, problems, .. } = building;
         let verdict = Expression::build(&config.verdict, &scope, &path.key("verdict"), problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
@@ -181,8 +181,16 @@ impl Generic {
 pub struct GenericRequest {
     commit: Option<Commit>,
     call: Call,
+    inputs: VerdictInputs,
+}
+
+/// What the verdict knows beside the answer.
+#[derive(Debug)]
+struct VerdictInputs {
     /// Empty if the verdict does not use `params`.
     parameters: Arc<Parameters>,
+    /// The list's item below `each`, if the verdict uses it.
+    item: Option<Arc<Value>>,
 }
 
 #[async_trait]
@@ -196,12 +204,15 @@ impl System for Generic {
         };
         let mut call = self.request.call(query.context, MAX_REPLY_BYTES, query.deadline).await?;
         call.revalidate = call.method == http::Method::GET;
-        let parameters =
-            if self.reading.verdict.mentions("params") { Arc::clone(query.parameters) } else { Arc::default() };
-        Ok(GenericRequest { commit, call, parameters })
+        let verdict = &self.reading.verdict;
+        let inputs = VerdictInputs {
+            parameters: if verdict.mentions("params") { Arc::clone(query.parameters) } else { Arc::default() },
+            item: query.item.filter(|_| verdict.mentions(ITEM)).cloned(),
+        };
+        Ok(GenericRequest { commit, call, inputs })
     }
 
-    fn write_key(GenericRequest { commit, call, parameters }: &GenericRequest, key: &mut RequestKey) {
+    fn write_key(GenericRequest { commit, call, inputs }: &GenericRequest, key: &mut RequestKey) {
         key.add_optional(commit.as_ref().map(Commit::as_str));
         key.add(call.method.as_str());
         key.add(call.url.as_str());
@@ -212,7 +223,8 @@ impl System for Generic {
             key.add_optional((!value.is_sensitive()).then_some(value));
         }
         key.add_optional(call.body.as_ref());
-        let parameters: BTreeMap<&String, &Value> = parameters.iter().collect();
+        key.add_optional(inputs.item.as_ref().map(|item| item.to_string()));
+        let parameters: BTreeMap<&String, &Value> = inputs.parameters.iter().collect();
         for (name, value) in parameters {
             key.add(name);
             key.add(value.to_string());
@@ -228,7 +240,7 @@ impl System for Generic {
             None => self.client.fetch(call).await?,
         };
         let (status, secrets) = (reply.status, reply.secrets.clone());
-        let state = self.read(reply, &request.parameters, deadline).await;
+        let state = self.read(reply, &request.inputs, deadline).await;
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
         let answered = format!("{status}, the verdict is {}", state.as_str());
         let evidence = vec![match state {
@@ -252,12 +264,7 @@ impl System for Generic {
 }
 
 impl Generic {
-    async fn read(
-        &self,
-        reply: Reply,
-        parameters: &Arc<Parameters>,
-        deadline: Instant,
-    ) -> Result<CiState, BackendError> {
+    async fn read(&self, reply: Reply, inputs: &VerdictInputs, deadline: Instant) -> Result<CiState, BackendError> {
         self.reading.check_status(&reply)?;
         let load = Load::Bytes(reply.body.len());
         let reading = Arc::clone(&self.reading);
@@ -269,7 +276,10 @@ impl Generic {
         if verdict.mentions("headers") {
             variables = variables.value("headers", Value::from(headers_of(&reply)));
         }
-        variables = variables.value("params", Value::Object((**parameters).clone()));
+        variables = variables.value("params", Value::Object((*inputs.parameters).clone()));
+        if let Some(item) = &inputs.item {
+            variables = variables.value(ITEM, Arc::clone(item));
+        }
         let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
         let verdict = mapping::evaluate(&self.evaluator, verdict, Inputs { variables, load }, deadline, invalid);
         state_of(verdict.await?, &reply)

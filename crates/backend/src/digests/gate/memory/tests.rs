@@ -98,7 +98,7 @@ impl GateContext {
     async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<CiState, BackendError> {
         let (context, parameters) = (Context::here(minijinja::Value::UNDEFINED), Arc::default());
         let deadline = Instant::now() + patience;
-        let query = GateQuery { context: &context, parameters: &parameters, deadline, may_reuse };
+        let query = GateQuery { context: &context, parameters: &parameters, item: None, deadline, may_reuse };
         self.gate.check(query).await.map(|verdict| verdict.state)
     }
 
