@@ -168,3 +168,42 @@ async fn an_explanation_has_the_elements_as_they_are_now_and_stores_nothing() {
     assert!(explained["because"]["message"].as_str().unwrap().contains("4 of 5 elements unknown"), "{explained:#}");
     assert_eq!(explained["answer"]["isFallback"], true);
 }
+
+/// What an element had before it left the list is over. When it comes back and fails, all views say that nothing of it is in the answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_that_comes_back_is_shown_without_its_old_sets() {
+    let (app, source) = gateway().await;
+    app.ask("previews", json!({})).await;
+    let ask = async || {
+        app.clock.advance(Duration::from_secs(12));
+        numbers(&app.ask("previews", json!({})).await)
+    };
+    source.elements.lock().unwrap().remove(&2);
+    for _ in 0..4 {
+        app.clock.advance(Duration::from_mins(6));
+        ask().await;
+    }
+    assert_eq!(ask().await, ["1", "3"], "its loss is accepted");
+    source.set(2, Says::Fails);
+    assert_eq!(ask().await, ["1", "3"]);
+
+    let answer = view(&app, "answers").await["answers"][0].clone();
+    assert_eq!(answer["elements"], json!({"present": 2, "absent": 1, "lastKnown": 0, "unknown": 1}));
+    let shown = view(&app, &format!("answers/{}", answer["key"].as_str().unwrap())).await["elements"].clone();
+    let element = &shown["list"][0];
+    assert_eq!(
+        (&element["key"], &element["state"], &element["parameterSets"]),
+        (&json!("2"), &json!("unknown"), &json!(0))
+    );
+    assert_eq!(element.get("confirmedAt"), None, "{element:#}");
+    let question = json!({"route": "previews", "applicationSet": "test", "input": {}});
+    let explained = app.operate("/admin/explain", Some(question)).await.json();
+    assert_eq!((&explained["elements"]["lastKnown"], &explained["elements"]["unknown"]), (&json!(0), &json!(1)));
+    let alert = view(&app, "status").await["alerts"][0].clone();
+    let message = alert["message"].as_str().unwrap();
+    assert!(message.starts_with("element 2: no answer of it can be served: "), "{message}");
+
+    source.set(2, Says::Present);
+    app.clock.advance(Duration::from_mins(2));
+    assert_eq!(ask().await, ["1", "2", "3"]);
+}

@@ -12,6 +12,7 @@ use crate::{
     cache::{Entry, Freshness, Key},
     failure::Failure,
     route::{ResolvedQuery, Route, RouteTable},
+    run::elements::is_forgotten,
 };
 use domain::{
     clock::Timestamp,
@@ -84,7 +85,7 @@ impl Engine {
         let mut failing: Vec<FailingQuestion> = failed
             .into_iter()
             .map(|(resolved, backoff)| FailingQuestion {
-                fallback: fallbacks.get(&resolved.key).copied(),
+                fallback: fallbacks.get(&resolved.key).map(|entry| entry.stored_at),
                 key: resolved.key,
                 whole: resolved.whole_key(),
                 failed_at: backoff.since,
@@ -96,13 +97,15 @@ impl Engine {
         failing
     }
 
-    /// When the answers were stored that may be served in place of new ones to `resolved`, by key. A question's own answer comes before its
-    /// lineage's. An invalid question belongs to no lineage.
-    fn fallbacks(&self, resolved: &[(&ResolvedQuery, bool)], now: Timestamp) -> HashMap<Key, Timestamp> {
+    /// The answers that may be served in place of new ones to `resolved`, by key. A question's own answer comes before its
+    /// lineage's. An invalid question belongs to no lineage. What an element had before it left the list is over.
+    fn fallbacks(&self, resolved: &[(&ResolvedQuery, bool)], now: Timestamp) -> HashMap<Key, Arc<Entry>> {
         let keys = |(resolved, is_invalid): &(&ResolvedQuery, bool)| {
             [resolved.key, if *is_invalid { resolved.key } else { resolved.lineage() }]
         };
-        let wanted: HashSet<Key> = resolved.iter().flat_map(keys).collect();
+        let of_whole =
+            |(resolved, _): &(&ResolvedQuery, bool)| resolved.query.part.is_some().then(|| resolved.whole_key());
+        let wanted: HashSet<Key> = resolved.iter().flat_map(keys).chain(resolved.iter().filter_map(of_whole)).collect();
         // Without contact, a replica answers nothing.
         if wanted.is_empty() || !self.may_run() {
             return HashMap::new();
@@ -111,13 +114,16 @@ impl Engine {
         let entries: HashMap<Key, _> = self.answers().memory().iter().filter(|(key, _)| wanted.contains(key)).collect();
         let usable = |each: &(&ResolvedQuery, bool)| {
             let resolved = each.0;
-            let stored_at = keys(each).into_iter().find_map(|key| {
+            let usable = keys(each).into_iter().find_map(|key| {
                 let entry = entries.get(&key)?;
                 let of = (entry.made_under, entry.stored_at, entry.life);
                 let state = self.known.state(&resolved.route, &key, of, now);
-                (state != Freshness::Expired).then_some(entry.stored_at)
+                (state != Freshness::Expired).then_some(entry)
             })?;
-            Some((resolved.key, stored_at))
+            let last = of_whole(each).and_then(|whole| entries.get(&whole));
+            let is_over = |id: &str| is_forgotten(usable, id, last.map(|last| &**last));
+            let is_over = resolved.query.element().is_some_and(|element| is_over(&element.id));
+            (!is_over).then(|| (resolved.key, Arc::clone(usable)))
         };
         resolved.iter().filter_map(usable).collect()
     }

@@ -6,8 +6,8 @@ use crate::{
     answer::{Engine, live::live},
     cache::{Backoff, ElementState, Entry, Freshness, Key},
     failure::{Failed, Failure},
-    route::{ResolvedQuery, RouteTable},
-    run::Finished,
+    route::{ResolvedQuery, Route, RouteTable},
+    run::{Finished, elements::is_forgotten},
 };
 use domain::{
     clock::Timestamp,
@@ -60,18 +60,45 @@ impl Stored<'_> {
         self.memory.get(key).cloned().or_else(on_disk)
     }
 
-    /// The answer to `resolved`, or else of its lineage, if it may be served at `now`.
-    fn usable(&self, resolved: &ResolvedQuery, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
-        [resolved.key, resolved.lineage()].into_iter().find_map(|key| {
-            let entry = self.get(&key)?;
-            let of = (entry.made_under, entry.stored_at, entry.life);
-            let state = self.engine.known.state(&resolved.route, &key, of, now);
-            (state != Freshness::Expired).then_some((entry, state))
-        })
+    /// What the element that `resolved` is about had last, if it may still be served at `now`. `last` is the last accepted answer.
+    fn last_known(
+        &self,
+        resolved: &ResolvedQuery,
+        last: Option<&Entry>,
+        now: Timestamp,
+    ) -> Option<(Arc<Entry>, Freshness)> {
+        let id = resolved.query.element().map(|element| &*element.id).unwrap_or_default();
+        let is_over = |entry: &Entry, state| !matches!(state, Freshness::Fresh { .. }) && is_forgotten(entry, id, last);
+        self.usable(resolved, now).filter(|(entry, state)| !is_over(entry, *state))
     }
 
-    /// The element that `resolved` is about, of which its backend says `found` now; else as it is stored.
-    pub(crate) fn view(&self, resolved: &ResolvedQuery, found: Option<&Finished>, now: Timestamp) -> ElementView {
+    /// The last accepted answer to `whole`, if it may be served at `now`.
+    pub(crate) fn last_answer(&self, whole: &ResolvedQuery, now: Timestamp) -> Option<Arc<Entry>> {
+        self.engine.known.baseline(whole).ok()?;
+        let keys = [whole.lineage(), whole.key];
+        keys.into_iter().find_map(|key| self.usable_under(&whole.route, key, now)).map(|(entry, _)| entry)
+    }
+
+    /// The answer to `resolved`, or else of its lineage, if it may be served at `now`.
+    fn usable(&self, resolved: &ResolvedQuery, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
+        let keys = [resolved.key, resolved.lineage()];
+        keys.into_iter().find_map(|key| self.usable_under(&resolved.route, key, now))
+    }
+
+    fn usable_under(&self, route: &Route, key: Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
+        let entry = self.get(&key)?;
+        let state = self.engine.known.state(route, &key, (entry.made_under, entry.stored_at, entry.life), now);
+        (state != Freshness::Expired).then_some((entry, state))
+    }
+
+    /// The element that `resolved` is about, of which its backend says `found` now; else as it is stored. `last` is the last accepted answer.
+    pub(crate) fn view(
+        &self,
+        resolved: &ResolvedQuery,
+        found: Option<&Finished>,
+        last: Option<&Entry>,
+        now: Timestamp,
+    ) -> ElementView {
         let backoff = self.failing.get(&resolved.key);
         let failing = |failure: &Failure| ElementFailure {
             failure: failure.clone(),
@@ -82,10 +109,9 @@ impl Stored<'_> {
             Some(found) => found.as_ref().err().map(failing),
             None => backoff.map(|backoff| failing(&backoff.failure.failure)),
         };
-        let stored = || self.usable(resolved, now);
         let (entry, freshness) = match found {
             Some(Ok(entry)) => (Some(Arc::clone(entry)), None),
-            _ => stored().map_or((None, None), |(entry, state)| (Some(entry), Some(state))),
+            _ => self.last_known(resolved, last, now).map_or((None, None), |(entry, state)| (Some(entry), Some(state))),
         };
         let sets = entry.as_ref().map_or(0, |entry| entry.encoded.sets());
         // An answer to another item of the element is what it had last.
@@ -123,8 +149,9 @@ impl Engine {
         let list = resolved.of_part(&parts.list, Part::List, None);
         let list = [list.key, list.lineage()].iter().find_map(|key| stored.get(key))?;
         let elements = each.elements(list.encoded.decode()).ok()?.into_iter();
+        let last = stored.last_answer(resolved, now);
         let element = |element| resolved.of_part(&parts.element, Part::Element(element), None);
-        Some(elements.map(|each| stored.view(&element(each), None, now)).collect())
+        Some(elements.map(|each| stored.view(&element(each), None, last.as_deref(), now)).collect())
     }
 
     /// The same for `question`, which one of `routes` answers.

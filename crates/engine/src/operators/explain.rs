@@ -108,7 +108,8 @@ impl Engine {
         };
         let PartsNow { answer, elements } = query_parts((&self.known, &self.clock), resolved, parts, before).await;
         let now = self.clock.now();
-        let view = |(element, found): &(Arc<ResolvedQuery>, _)| known.view(element, Some(found), now);
+        let last = known.last_answer(resolved, now);
+        let view = |(element, found): &(Arc<ResolvedQuery>, _)| known.view(element, Some(found), last.as_deref(), now);
         (answer, elements.map(|elements| elements.iter().map(view).collect()))
     }
 

@@ -9,7 +9,10 @@ mod compose;
 mod explain;
 mod query;
 
-pub(crate) use self::explain::{PartsNow, query_parts};
+pub(crate) use self::{
+    compose::is_forgotten,
+    explain::{PartsNow, query_parts},
+};
 
 use std::{sync::Arc, time::Duration};
 

@@ -210,7 +210,7 @@ fn why_not_absent(known: &Entry, id: &str, last: Option<&Entry>) -> Option<&'sta
 
 /// Whether what is `known` of the element `id` is over: the last accepted answer was made after it, and without it. The element had left the
 /// list, or was left out when it came back.
-fn is_forgotten(known: &Entry, id: &str, last: Option<&Entry>) -> bool {
+pub(crate) fn is_forgotten(known: &Entry, id: &str, last: Option<&Entry>) -> bool {
     let is_left_out = |last: &Entry| last.elements.as_ref().is_some_and(|elements| !elements.has_sets_of(id));
     known.encoded.sets() > 0 && last.is_some_and(|last| is_left_out(last) && known.stored_at <= last.stored_at)
 }
