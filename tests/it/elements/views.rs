@@ -207,3 +207,15 @@ async fn an_element_that_comes_back_is_shown_without_its_old_sets() {
     app.clock.advance(Duration::from_mins(2));
     assert_eq!(ask().await, ["1", "2", "3"]);
 }
+
+/// Operators expect the number of answers to callers, however many parts these have.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalidation_counts_answers_and_not_their_parts() {
+    let (app, source) = gateway().await;
+    app.ask("previews", json!({})).await;
+    let requests = source.upstream.requests().len();
+    let reply = app.operate("/admin/answers/invalidate", Some(json!({"route": "previews"}))).await;
+    assert_eq!(reply.json()["answers"], 1, "{}", reply.text());
+    assert_eq!(numbers(&app.ask("previews", json!({})).await), ["1", "2", "3"]);
+    assert_eq!(source.upstream.requests().len() - requests, 5, "the list and each of four elements are asked again");
+}

@@ -1,6 +1,9 @@
 //! Makes the sources of stored answers be called again.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     answer::{Engine, live::live_under},
@@ -13,7 +16,7 @@ use domain::generator::{Question, Selector};
 /// The effect of an invalidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalidated {
-    /// Answers that now wait for a call of their backend.
+    /// Answers to callers that now wait for a call of their backend. The parts of one, such as its elements, are not counted beside it.
     pub answers: usize,
     /// Runs that were cut off: later callers do not get their answers.
     pub runs: usize,
@@ -24,8 +27,9 @@ impl Engine {
     pub(crate) fn expire(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
         let (mut expired, runs) = self.expire_in_memory(routes, selector);
         expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
-        let is_own = |(key, question): &(&Key, &Question)| live_under(routes, question, key).is_some();
-        Invalidated { answers: expired.iter().filter(is_own).count(), runs }
+        let whole = |(key, question): (&Key, &Question)| Some(live_under(routes, question, key)?.whole_key());
+        let wholes: HashSet<Key> = expired.iter().filter_map(whole).collect();
+        Invalidated { answers: wholes.len(), runs }
     }
 
     /// The same without the file, which may be large. Returns the expired answers, and how many runs were cut off.
