@@ -21,7 +21,7 @@ pub use elements::{ElementCounts, ElementState, Elements};
 pub(crate) use entry::question_size;
 pub use entry::{Encoded, Entry, PackedQuestion};
 pub use evicted::EvictedKeys;
-pub use failing::{Backoff, Delay, Failed, Failing};
+pub use failing::{Backoff, Delay, Failed, Failing, Subject};
 pub use key::{Key, KeyPrefix, MadeUnder, Revision, RouteId};
 pub use key_start::{KeyStart, KeyStartError, NotOne};
 pub use last_served::LastServed;

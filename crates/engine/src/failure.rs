@@ -1,11 +1,12 @@
 //! Why a question has no new answer.
 
-use std::{fmt, time::Duration};
+use std::{fmt, hash::BuildHasher as _, time::Duration};
 
+use foldhash::quality::FixedState;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cache::{self, question_size},
+    cache::{self, Subject, question_size},
     guard::Held,
 };
 use domain::{
@@ -101,7 +102,21 @@ pub(crate) struct Failed {
     pub failure: Failure,
 }
 
+impl Failed {
+    /// The subject of `question`, if it is an element: the same for each item that it has.
+    pub(crate) fn subject_of(question: &Question) -> Option<Subject> {
+        let element = question.part.as_ref()?.element()?;
+        let parameters = serde_json::to_string(&*question.parameters).ok()?;
+        let of_whole = (&*question.route, question.application_set.as_deref(), parameters);
+        Some(Subject(FixedState::default().hash_one((of_whole, &*element.id))))
+    }
+}
+
 impl cache::Failed for Failed {
+    fn subject(&self) -> Option<Subject> {
+        Self::subject_of(&self.question)
+    }
+
     fn weight(&self) -> usize {
         let of_failure = match &self.failure {
             Failure::Backend(error) => {

@@ -123,13 +123,27 @@ async fn an_event_that_comes_again_is_counted_and_one_that_has_expired_is_writte
 /// An element that is unknown for more than an hour is one event, and another one once it is known again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_element_that_stays_unknown_is_a_warning_once() {
+    stays_unknown(|_| 1).await;
+}
+
+/// New commits are new questions about the same element.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_that_stays_unknown_over_new_commits_is_a_warning_once() {
+    stays_unknown(|lists| lists).await;
+}
+
+/// `commit_of` is the commit of the failing element in a list, by how often the list was read before.
+async fn stays_unknown(commit_of: fn(usize) -> usize) {
     let api = ApiServer::start(SERVICE_TOKEN).await;
     api.add("argocd", "a", "gateway");
     let is_failing = Arc::new(AtomicBool::new(false));
-    let fails = Arc::clone(&is_failing);
+    let (fails, lists) = (Arc::clone(&is_failing), AtomicUsize::new(0));
     let source = Upstream::start(move |request| {
         vec![Step::Send(match &*request.target {
-            "/list" => json_response(r#"[{"number":1},{"number":2},{"number":3}]"#),
+            "/list" => {
+                let commit = commit_of(lists.fetch_add(1, Ordering::SeqCst));
+                json_response(format!(r#"[{{"number":1}},{{"number":2,"commit":{commit}}},{{"number":3}}]"#))
+            }
             "/element/2" if fails.load(Ordering::SeqCst) => response(500, "", "no"),
             _ => json_response(r#"[{"digest":"x"}]"#),
         })]

@@ -1,7 +1,7 @@
 //! Backoff: after a failure, the backend is not called for the question for a while, so that callers do not overload a source in
 //! trouble. A stored failure never replaces a last good answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -20,12 +20,30 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The failures, by question. Routes share their limit; those of the greatest user that were read longest ago are evicted first.
 #[derive(Debug, Clone)]
-pub struct Failing<F: Failed>(Arc<Mutex<Shares<Key, Backoff<F>>>>);
+pub struct Failing<F: Failed>(Arc<Mutex<Records<F>>>);
 
 /// The record of a failure.
 pub trait Failed: Clone + Send + Sync + 'static {
     /// About how much memory it takes, in bytes.
     fn weight(&self) -> usize;
+
+    /// The subject of the question, if questions with other keys may have the same one, such as an element whose item changes. The last
+    /// failure about a subject replaces those before, and its row goes on.
+    fn subject(&self) -> Option<Subject> {
+        None
+    }
+}
+
+/// What questions with different keys are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Subject(pub u64);
+
+/// The stored failures.
+#[derive(Debug)]
+struct Records<F> {
+    by_key: Shares<Key, Backoff<F>>,
+    /// The key of the last failure about each subject.
+    by_subject: HashMap<Subject, Key>,
 }
 
 /// How long a backoff should last.
@@ -77,7 +95,33 @@ impl<F> Backoff<F> {
 
 impl<F: Failed> Default for Failing<F> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Shares::new(MAX_BYTES))))
+        Self(Arc::new(Mutex::new(Records { by_key: Shares::new(MAX_BYTES), by_subject: HashMap::new() })))
+    }
+}
+
+impl<F: Failed> Records<F> {
+    fn put(&mut self, key: Key, backoff: Backoff<F>, weight: u64) {
+        if let Some(subject) = backoff.failure.subject() {
+            let before = self.by_subject.insert(subject, key).filter(|before| *before != key);
+            before.iter().for_each(|before| _ = self.by_key.remove(before));
+        }
+        for (key, evicted) in self.by_key.insert(key, backoff, weight) {
+            self.forget_subject(&key, &evicted);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(removed) = self.by_key.remove(key) {
+            self.forget_subject(key, &removed);
+        }
+    }
+
+    fn forget_subject(&mut self, key: &Key, removed: &Backoff<F>) {
+        if let Some(subject) = removed.failure.subject()
+            && self.by_subject.get(&subject) == Some(key)
+        {
+            self.by_subject.remove(&subject);
+        }
     }
 }
 
@@ -97,13 +141,30 @@ impl<F: Failed> Failing<F> {
 
     /// All questions whose last run failed, with their backoffs, which may be over.
     pub fn backoffs(&self) -> impl Iterator<Item = (Key, Backoff<F>)> {
-        let backoffs: Vec<_> = self.0.lock().iter().map(|(key, backoff)| (*key, backoff.clone())).collect();
+        let backoffs: Vec<_> = self.0.lock().by_key.iter().map(|(key, backoff)| (*key, backoff.clone())).collect();
         backoffs.into_iter()
     }
 
     /// The last failure of `key`, whether its backoff is over or not.
     pub(crate) fn get(&self, key: &Key) -> Option<Backoff<F>> {
-        self.0.lock().get(key).cloned()
+        self.0.lock().by_key.get(key).cloned()
+    }
+
+    /// The last failure about `subject`.
+    pub(crate) fn about(&self, subject: Subject) -> Option<Backoff<F>> {
+        let mut records = self.0.lock();
+        let key = *records.by_subject.get(&subject)?;
+        records.by_key.get(&key).cloned()
+    }
+
+    /// Forgets the failures about `subject`, because something was known of it at `at`.
+    pub(crate) fn recovered_at(&self, subject: Subject, at: Timestamp) {
+        let mut records = self.0.lock();
+        if let Some(key) = records.by_subject.get(&subject).copied()
+            && records.by_key.peek(&key).is_some_and(|backoff| backoff.since <= at)
+        {
+            records.remove(&key);
+        }
     }
 
     /// All questions whose last run failed, and how long their backoffs last from `now`. Zero: the backoff is over.
@@ -129,7 +190,7 @@ impl<F: Failed> Failing<F> {
     }
 
     /// The backoff after one more failure. The first is one second, and each next one is twice as long, up to a minute, plus or
-    /// minus a tenth.
+    /// minus a tenth. A failure about a subject continues the row of the last one about it.
     #[must_use]
     pub fn next(&self, key: &Key, failure: F, delay: Delay, now: Timestamp) -> Backoff<F> {
         let before = self.get(key);
@@ -142,26 +203,25 @@ impl<F: Failed> Failing<F> {
             Delay::AtMost(max) => usual.min(max),
         };
         // A clock that was put back must not make a failure older than its row.
-        let first = before.map_or(now, |before| before.began().min(now));
+        let row = before.or_else(|| self.about(failure.subject()?));
+        let first = row.map_or(now, |row| row.began().min(now));
         Backoff { times, failure, since: now, first: Some(first), lasts }
     }
 
     /// How often in a row `key` has failed.
     pub fn times(&self, key: &Key) -> u32 {
-        self.0.lock().get(key).map_or(0, |backoff| backoff.times)
+        self.0.lock().by_key.get(key).map_or(0, |backoff| backoff.times)
     }
 
     /// Starts the backoff of `key`.
     pub fn put(&self, key: Key, backoff: Backoff<F>) {
         let weight = (size_of::<(Key, Backoff<F>)>() + backoff.failure.weight()) as u64;
-        let left = self.0.lock().insert(key, backoff, weight);
-        drop(left);
+        self.0.lock().put(key, backoff, weight);
     }
 
     /// Forgets the failures of `key`, because a run has succeeded.
     pub fn recovered(&self, key: &Key) {
-        let removed = self.0.lock().remove(key);
-        drop(removed);
+        self.0.lock().remove(key);
     }
 }
 
@@ -254,6 +314,49 @@ mod tests {
         let old: Backoff<String> =
             serde_json::from_str(r#"{"times":2,"failure":"why","since":7,"lasts":{"secs":1,"nanos":0}}"#).unwrap();
         assert_eq!((old.began(), old.lasted()), (Timestamp(7), Duration::ZERO), "a record without the first one");
+    }
+
+    #[derive(Debug, Clone)]
+    struct OfSubject(u64);
+
+    impl Failed for OfSubject {
+        fn weight(&self) -> usize {
+            1_000_000
+        }
+
+        fn subject(&self) -> Option<Subject> {
+            Some(Subject(self.0))
+        }
+    }
+
+    #[test]
+    fn the_row_of_a_subject_goes_on_under_another_key() {
+        let (failing, key) = (Failing::default(), |n| Key::of_bytes([n; 32]));
+        let fail = |n, subject, at| {
+            failing.put(key(n), failing.next(&key(n), OfSubject(subject), Delay::Usual, Timestamp(at)));
+        };
+        fail(1, 7, 1000);
+        fail(1, 7, 61_000);
+        fail(2, 7, 121_000);
+        let of_next = failing.get(&key(2)).unwrap();
+        assert_eq!((of_next.times, of_next.lasted()), (1, Duration::from_mins(2)), "it is queried again soon");
+        assert!(failing.get(&key(1)).is_none(), "nobody asks for the item before");
+        fail(3, 8, 121_000);
+        assert_eq!(failing.get(&key(3)).unwrap().lasted(), Duration::ZERO, "another subject");
+
+        failing.recovered_at(Subject(7), Timestamp(120_000));
+        assert!(failing.about(Subject(7)).is_some(), "that was before the last failure");
+        failing.recovered_at(Subject(7), Timestamp(122_000));
+        assert!(failing.get(&key(2)).is_none());
+        fail(2, 7, 181_000);
+        assert_eq!(failing.get(&key(2)).unwrap().lasted(), Duration::ZERO, "a new row");
+        failing.recovered(&key(2));
+        assert!(failing.about(Subject(7)).is_none());
+
+        (10..60).for_each(|n| fail(n, u64::from(n), 200_000));
+        let (stored, subjects) = (failing.backoffs().count(), failing.0.lock().by_subject.len());
+        assert!(stored < 20, "{stored}");
+        assert_eq!(stored, subjects, "with an evicted failure its subject is forgotten");
     }
 
     #[test]

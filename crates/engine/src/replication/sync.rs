@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::{
     answer::Engine,
     cache::{Entry, Key, Life, Revision},
+    failure::Failed,
     guard::{Baseline, Held},
     replica::{
         Replica,
@@ -239,7 +240,15 @@ impl Engine {
             // A replica with other keys failed. That says nothing about this one, nor ends a backoff of this one.
             Some(of) if !of.counts(routes) => {}
             Some(of) => known.failing.put(key, of.backoff),
-            None => known.failing.recovered(&key),
+            None => {
+                known.failing.recovered(&key);
+                // The answer to an item of an element ends the failures of another item before.
+                if let Some(entry) = &entry
+                    && let Some(subject) = Failed::subject_of(&entry.question.open())
+                {
+                    known.failing.recovered_at(subject, entry.stored_at);
+                }
+            }
         }
         if !is_readable {
             tracing::error!(%key, "a record in the shared store cannot be read; what it held is unknown");

@@ -217,7 +217,7 @@ impl Run {
                 }
                 self.log_failure(&failure);
                 if is_part {
-                    let before = known.failing.get(&self.resolved.key);
+                    let before = self.last_failure(known);
                     known.notices.element_failed(&self.resolved, before.as_ref(), &backoff, &failure);
                 } else if !matches!(failure, Failure::Held(_)) {
                     known.notices.failed(self.resolved.key, &self.resolved.question, backoff.times, &failure);
@@ -237,7 +237,7 @@ impl Run {
             (self.resolved.key, self.resolved.lineage(), answer);
         let is_part = self.resolved.question.part.is_some();
         if is_part {
-            known.notices.element_known(&self.resolved, known.failing.get(&key).as_ref());
+            known.notices.element_known(&self.resolved, self.last_failure(known).as_ref());
         } else {
             known.notices.recovered(key, &self.resolved.question, known.failing.times(&key));
         }
@@ -263,9 +263,18 @@ impl Run {
             }
             if is_current {
                 known.failing.recovered(&key);
+                if let Some(subject) = Failed::subject_of(&self.resolved.question) {
+                    known.failing.recovered_at(subject, entry.stored_at);
+                }
             }
         });
         entry
+    }
+
+    /// The last failure about this question, or else about another item of its element.
+    fn last_failure(&self, known: &EngineState) -> Option<Backoff<Failed>> {
+        let of_element = || known.failing.about(Failed::subject_of(&self.resolved.question)?);
+        known.failing.get(&self.resolved.key).or_else(of_element)
     }
 
     fn log_end_of_hold(&self, why: &str, held: &Held) {
