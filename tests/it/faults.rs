@@ -4,6 +4,7 @@
 
 mod board;
 mod catalogue;
+mod elements;
 mod expected;
 mod foreign;
 mod kind;
@@ -75,7 +76,8 @@ fn write_table(summary: &str, faults: &[Fault], outcomes: &[Outcome], wrong: usi
          *good* is the last good answer, by `Cache-Status`: `hit`, `stale`, or what its `detail` says. *nothing* is an empty \
          list that was meant, for a question that never had an answer, or after three runs that agree. Everything else is \
          an error: status and code. In the column *held* the source first proves that it has nothing, then comes the fault, and \
-         then nothing again.\n\n| fault |"
+         then nothing again. The last four kinds are routes with `each`: *others* is an answer in which the elements that the fault \
+         does not affect have their next version, and the affected ones are as they were last.\n\n| fault |"
     );
     for (state, kind) in columns() {
         write!(text, " {}, {} |", state.name(), kind.name()).unwrap();

@@ -118,7 +118,8 @@ impl Board {
             self.advance(Duration::from_secs(2));
         }
         let names: Vec<&str> = missing.iter().map(|cell| &*self.cells[*cell].route).collect();
-        panic!("no good answer to begin with: {names:?}");
+        let first = self.reply(&self.cells[missing[0]], &json!({})).await.map(|reply| reply.text());
+        panic!("no good answer to begin with: {names:?}, such as {first:?}");
     }
 
     /// Changes the mode of all sources. With a fault, the gateway's ailment begins.
@@ -240,6 +241,9 @@ fn route(cell: &Cell) -> Value {
     match cell.kind {
         Kind::Digests | Kind::Gate | Kind::Signature => route["output"] = json!({"app": "{{ app.digest }}"}),
         Kind::List | Kind::Tag => route["output"] = json!({"app": "{{ tag }}@{{ digest }}"}),
+        kind if kind.has_elements() => {
+            route["output"] = json!({"name": "{{ item.name }}", "version": "{{ version }}"});
+        }
         _ => {}
     }
     if cell.codes.contains(&TIMEOUT) {

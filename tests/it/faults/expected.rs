@@ -46,6 +46,8 @@ impl Worth {
 pub(super) enum Because {
     /// The source fails.
     AtFault,
+    /// The same, while an answer is held: only what is known now may confirm it or end it.
+    AtFaultHeld,
     /// The same for another question that follows at once. A source that asked for a pause is not asked.
     AtFaultStill,
     /// No answer: the source has just failed, and pauses.
@@ -91,10 +93,13 @@ impl Expected<'_> {
         let description = match reply.verdict() {
             Verdict::Parameters(sets) => {
                 let sets = serde_json::to_string(&sets).unwrap();
-                if sets != self.kind.good() {
+                if sets == self.kind.good() {
+                    format!("good, {}", cache_status(reply))
+                } else if self.kind.is_partial() && sets == self.kind.moved_on() {
+                    format!("others, {}", cache_status(reply))
+                } else {
                     return Err(Found { what: format!("200 {sets}"), is_success: true });
                 }
-                format!("good, {}", cache_status(reply))
             }
             Verdict::ExplicitlyEmpty if self.is_nothing() => format!("nothing, {}", cache_status(reply)),
             Verdict::Error { status: Some(status), condition } => {
@@ -106,12 +111,22 @@ impl Expected<'_> {
             other => return Err(Found { what: format!("{} {other:?}", reply.status), is_success: true }),
         };
         let is_held = matches!(self.because, Because::Held | Because::HeldStill);
-        let codes = if is_held { &[HELD] } else { self.codes };
+        let codes = match self.codes {
+            _ if is_held && self.is_probed_by_one() => &[HELD, FAILED],
+            _ if is_held => &[HELD][..],
+            [TIMEOUT] if self.may_have_opened_a_breaker() => &[TIMEOUT, FAILED],
+            codes => codes,
+        };
         let must = |code: &&str| match self.worth {
             _ if self.is_nothing() && self.because == Because::Resting => "nothing, hit".to_owned(),
             _ if self.is_nothing() => "nothing, stored".to_owned(),
             Worth::Fresh => "good, hit".to_owned(),
             Worth::Stale if self.because != Because::Resting => "good, stale".to_owned(),
+            // All elements were known, so the answer is made without those that fail now.
+            Worth::Stale | Worth::IfError if self.kind.is_partial() && self.because == Because::Resting => {
+                "others, hit".to_owned()
+            }
+            Worth::IfError if self.kind.is_partial() && self.because == Because::AtFault => "others, stored".to_owned(),
             // The last build is an answer of its own.
             _ if *code == UNSIGNED && self.because == Because::Resting => "good, hit".to_owned(),
             _ if *code == UNSIGNED => "good, stored".to_owned(),
@@ -124,7 +139,9 @@ impl Expected<'_> {
         }
         let may_ask = self.worth != Worth::Fresh && self.because != Because::Resting && !self.is_spared();
         match asked {
-            Some(0) if may_ask => wrong(format!("{description}, but the source was not asked")),
+            Some(0) if may_ask && !self.may_have_opened_a_breaker() => {
+                wrong(format!("{description}, but the source was not asked"))
+            }
             Some(1..) if !may_ask => wrong(format!("{description}, but the source was asked")),
             _ => Ok(description),
         }
@@ -134,6 +151,20 @@ impl Expected<'_> {
     fn is_nothing(&self) -> bool {
         let is_never_built = self.codes.contains(&UNSIGNED) && !self.is_known;
         is_never_built || (self.codes.contains(&HELD) && (!self.is_known || self.because == Because::HeldStill))
+    }
+
+    /// Whether so many elements failed at one destination just now that the HTTP client may ask it nothing more.
+    fn may_have_opened_a_breaker(&self) -> bool {
+        self.kind == Kind::AllElements
+            && !self.is_known
+            && matches!(self.because, Because::AtFaultStill | Because::Resting)
+    }
+
+    /// Whether the HTTP client may have stopped asking the destination of several elements. When it asks again, one of them goes first, and the
+    /// others are unknown in this run.
+    fn is_probed_by_one(&self) -> bool {
+        let is_open = self.kind == Kind::AllElements || (self.kind == Kind::SomeElements && self.is_paused);
+        is_open && self.because == Because::HeldStill && matches!(self.codes, [FAILED] | [TIMEOUT])
     }
 
     /// Whether the HTTP client withholds this question from the source.

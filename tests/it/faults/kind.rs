@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{
+    elements::sets,
     rendition::{JSON, MANIFEST, OCI, UNKNOWN, digest},
     signed,
 };
@@ -36,10 +37,18 @@ pub(super) enum Kind {
     Gate,
     /// `digests` with `signature`; the requests for the signatures of a new image have the fault, and its tag works.
     Signature,
+    /// `http` within `each`; one of five elements has the fault.
+    OneElement,
+    /// The same; two of five.
+    SomeElements,
+    /// The same; all.
+    AllElements,
+    /// The same; the list has the fault, and the elements work.
+    ElementList,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Script,
         Self::Worker,
         Self::Pipeline,
@@ -50,6 +59,10 @@ impl Kind {
         Self::Tag,
         Self::Gate,
         Self::Signature,
+        Self::OneElement,
+        Self::SomeElements,
+        Self::AllElements,
+        Self::ElementList,
     ];
 
     /// The name in the table.
@@ -61,6 +74,10 @@ impl Kind {
             Self::Tag => "tag",
             Self::Gate => "gate",
             Self::Signature => "signature",
+            Self::OneElement => "one-element",
+            Self::SomeElements => "some-elements",
+            Self::AllElements => "all-elements",
+            Self::ElementList => "list-of-elements",
             _ => self.backend(),
         }
     }
@@ -69,7 +86,9 @@ impl Kind {
     pub(super) const fn backend(self) -> &'static str {
         match self {
             Self::Script | Self::Worker => "script",
-            Self::Pipeline => "pipeline",
+            Self::Pipeline | Self::OneElement | Self::SomeElements | Self::AllElements | Self::ElementList => {
+                "pipeline"
+            }
             Self::Http | Self::Plugin => "http",
             Self::Digests | Self::List | Self::Tag | Self::Gate | Self::Signature => "digests",
         }
@@ -83,6 +102,7 @@ impl Kind {
                 let sets = TAGS.map(|tag| format!(r#"{{"app":"{tag}@{}"}}"#, digest(MANIFEST)));
                 format!("[{}]", sets.join(","))
             }
+            _ if self.has_elements() => sets(|_| "1"),
             _ => SETS.to_owned(),
         }
     }

@@ -105,7 +105,9 @@ impl Fault {
             // What it printed is its line, or not; that it has ended says less.
             Kind::Worker if self.script.code != TIMEOUT => vec![FAILED, INVALID],
             Kind::Worker => vec![TIMEOUT, INVALID],
-            Kind::Http => vec![self.http.code],
+            Kind::Http | Kind::OneElement | Kind::SomeElements | Kind::AllElements | Kind::ElementList => {
+                vec![self.http.code]
+            }
             Kind::Plugin => vec![self.plugin.code],
             // Who lists a tag, and denies to have it, is not accepted.
             Kind::Tag if self.digests.code == HELD => vec![FAILED],

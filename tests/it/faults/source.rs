@@ -36,8 +36,8 @@ pub(super) enum Source {
     Wire {
         mode: Arc<AtomicU8>,
         upstream: Upstream,
-        /// The registry beside a gate, which never has a fault.
-        registry: Option<Upstream>,
+        /// Another part of the source, which never has a fault: the registry beside a gate, or the other elements.
+        beside: Option<Upstream>,
         wire: Wire,
         is_lenient: bool,
         is_wrapped: bool,
@@ -55,6 +55,9 @@ impl Source {
             Kind::Digests | Kind::Tag | Kind::Signature => fault.digests.does.clone(),
             Kind::List => fault.list.does.clone(),
             Kind::Gate => fault.gate.does.clone(),
+            Kind::OneElement | Kind::SomeElements | Kind::AllElements | Kind::ElementList => {
+                return Self::start_elements(fault, kind).await;
+            }
         };
         let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
         let (current_mode, plays) = (Arc::clone(&mode), wire.clone());
@@ -68,8 +71,8 @@ impl Source {
             _ => kind.nothing(request),
         })
         .await;
-        let registry = if kind == Kind::Gate { Some(Self::registry_beside(&mode).await) } else { None };
-        Self::Wire { mode, upstream, registry, wire, is_lenient: fault.is_lenient, is_wrapped }
+        let beside = if kind == Kind::Gate { Some(Self::registry_beside(&mode).await) } else { None };
+        Self::Wire { mode, upstream, beside, wire, is_lenient: fault.is_lenient, is_wrapped }
     }
 
     /// A registry that has the image, or provably has none.
@@ -133,7 +136,10 @@ impl Source {
                 let images = json!({"app": {"image": format!("{}/org/app:1", upstream.address)}});
                 json!({"digests": {"images": images, "signature": {"any": [{"key": {"file": KEY_FILE}}]}}})
             }
-            (Self::Wire { upstream, registry: Some(registry), .. }, _) => {
+            (Self::Wire { upstream, beside: Some(beside), is_wrapped, .. }, kind) if kind.has_elements() => {
+                Self::elements_backend(kind, upstream, beside, *is_wrapped)
+            }
+            (Self::Wire { upstream, beside: Some(registry), .. }, _) => {
                 let gate = json!({"url": format!("http://{}/builds/1", upstream.address), "verdict": "body.result"});
                 let images = json!({"app": {"image": format!("{}/org/app:1", registry.address)}});
                 json!({"digests": {"images": images, "gate": {"http": gate}}})
@@ -173,9 +179,9 @@ impl Source {
 
     /// The host of the registry, and its options in the configuration.
     pub(super) fn registry(&self) -> Option<(String, Value)> {
-        let Self::Wire { upstream, registry, is_lenient, .. } = self else { return None };
+        let Self::Wire { upstream, beside, is_lenient, .. } = self else { return None };
         Some((
-            registry.as_ref().unwrap_or(upstream).address.to_string(),
+            beside.as_ref().unwrap_or(upstream).address.to_string(),
             json!({"plainHttp": true, "deniedMeansMissing": is_lenient}),
         ))
     }

@@ -61,7 +61,7 @@ impl State {
             // A held answer pauses as well, and the gate caches its verdict.
             board.advance(Duration::from_mins(11));
         }
-        board.ask(&same, Because::AtFault).await;
+        board.ask(&same, if self == Self::Held { Because::AtFaultHeld } else { Because::AtFault }).await;
         match self {
             Self::Fresh | Self::StaleIfError | Self::Expired => {}
             Self::StaleWhileRevalidating => board.ask(&same, Because::Resting).await,

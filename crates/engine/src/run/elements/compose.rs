@@ -123,6 +123,7 @@ impl Composed {
         };
         let kinds = self.unknown().filter_map(|(_, unknown)| match &unknown.failure {
             Failure::Backend(error) => Some(error.kind),
+            Failure::Deadline => Some(ErrorKind::Timeout),
             _ => None,
         });
         // Another question does not help against one item that is invalid.
