@@ -367,12 +367,12 @@ fn fault(dice: &mut Rng) -> Act {
     }
 }
 
-/// A lie is shorter than the guard's confirmations take, or is another one each time.
+/// A lie is shorter than the guard's confirmations take, or is another one each time, or comes and goes.
 fn lie(dice: &mut Rng) -> Act {
     let set = any(dice);
-    let trouble = [Trouble::LosesAll, Trouble::LosesMost, Trouble::LosesMost, Trouble::Wavers][dice.usize(..4)];
+    let trouble = [Trouble::LosesAll, Trouble::LosesMost, Trouble::Wavers, Trouble::Flaps][dice.usize(..4)];
     let lasts = match (trouble, set) {
-        (Trouble::Wavers, Set::Tenants | Set::Regions) => dice.u64(60..1800),
+        (Trouble::Wavers | Trouble::Flaps, Set::Tenants | Set::Regions) => dice.u64(60..1800),
         (_, Set::Tenants) => dice.u64(5..110),
         (_, Set::Regions) => dice.u64(5..340),
         (_, Set::Edges | Set::Previews) => dice.u64(60..5400),

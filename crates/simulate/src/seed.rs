@@ -6,7 +6,7 @@ use fastrand::Rng;
 use foldhash::quality::FixedState;
 
 /// The version of the simulation. A change of the course that follows from a seed makes another one, so that no seed is misread.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A seed of this version. It is written as `VERSION-NUMBER`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

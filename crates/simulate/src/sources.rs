@@ -40,12 +40,14 @@ pub enum Trouble {
     LosesMost,
     /// It loses something else each time.
     Wavers,
+    /// It loses the same each third time, as behind a proxy with a bad server, and tells the truth in between.
+    Flaps,
 }
 
 impl Trouble {
     /// Whether its answer is wrong.
     pub const fn is_lie(self) -> bool {
-        matches!(self, Self::LosesAll | Self::LosesMost | Self::Wavers)
+        matches!(self, Self::LosesAll | Self::LosesMost | Self::Wavers | Self::Flaps)
     }
 }
 
@@ -105,6 +107,8 @@ impl Sources {
     fn lie(trouble: Trouble, mut sets: Vec<ParameterSet>, then: usize, call: u64) -> Vec<ParameterSet> {
         let kept = match trouble {
             Trouble::LosesAll => 0,
+            // Three wrong ones in a row would be confirmed. These do not come, also if some answers are lost.
+            Trouble::Flaps if !call.is_multiple_of(3) => sets.len(),
             // It loses more than the guard's limit of 30 %, also of a list to which something came that nobody has seen yet.
             _ => sets.len().min(then) * 4 / 10,
         };

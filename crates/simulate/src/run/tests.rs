@@ -54,7 +54,7 @@ fn a_damaged_file_of_a_replica_says_nothing_of_what_is_new_to_the_store() {
     assert!(outcome.violation().is_none(), "{}", outcome.describe());
 }
 
-/// Seed 43: another change of a list was taken for the news of a webhook, and the news, which its source had later, was not looked for any more.
+/// Seed 3-43: another change of a list was taken for the news of a webhook, and the news, which its source had later, was not looked for any more.
 #[test]
 fn a_webhook_about_a_list_is_followed_although_something_else_is_new() {
     let (at, minute) = (Duration::from_mins(62), Duration::from_mins(1));
@@ -65,7 +65,7 @@ fn a_webhook_about_a_list_is_followed_although_something_else_is_new() {
     assert_eq!(outcome.history.counts().get("refresh"), Some(&2), "{}", outcome.history.last(10_000));
 }
 
-/// Seed 48: the store went back to a backup while a replica got no replies. It was waited for for ten minutes, and then every record counted as lost.
+/// Seed 3-48: the store went back to a backup while a replica got no replies. It was waited for for ten minutes, and then every record counted as lost.
 #[test]
 fn one_replica_without_replies_loses_nothing_of_what_others_have() {
     let minutes = |minutes: u64| Duration::from_mins(minutes);
