@@ -149,9 +149,9 @@ impl Engine {
         let list = resolved.of_part(&parts.list, Part::List, None);
         let list = [list.key, list.lineage()].iter().find_map(|key| stored.get(key))?;
         let elements = each.elements(list.encoded.decode()).ok()?.into_iter();
-        let last = stored.last_answer(resolved, now);
+        let accepted = stored.last_answer(resolved, now);
         let element = |element| resolved.of_part(&parts.element, Part::Element(element), None);
-        Some(elements.map(|each| stored.view(&element(each), None, last.as_deref(), now)).collect())
+        Some(elements.map(|each| stored.view(&element(each), None, accepted.as_deref(), now)).collect())
     }
 
     /// The same for `question`, which one of `routes` answers.

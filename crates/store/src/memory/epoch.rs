@@ -123,7 +123,11 @@ impl Epoch {
     /// outdated, and counts as lost like an absent one.
     pub(super) fn recover(&mut self, now: Timestamp) {
         let Some(since) = self.recovering_since else { return };
-        let passed = now.since(since).unwrap_or_default();
+        // The store's clock was put back: the recovery begins anew, and does not wait until the clock is where it was.
+        let passed = now.since(since).unwrap_or_else(|| {
+            self.recovering_since = Some(now);
+            Duration::ZERO
+        });
         let have_all_offered = self.replicas.values().all(|member| member.has_offered || member.is_mute(now));
         let is_empty = self.replicas.values().all(|member| member.copy == CopyState::Empty);
         if passed >= MIN_RECOVERY && have_all_offered && (self.has_latest_copy(passed, now) || is_empty) {

@@ -45,6 +45,11 @@ if began then
   redis.call('DEL', replicas)
 end
 if recovering == '' then recovering = false end
+-- The store's clock was put back: the recovery begins anew, and does not wait until the clock is where it was.
+if recovering and tonumber(recovering) > now then
+  recovering = whole(now)
+  redis.call('HSET', KEYS[1], 'recovering', recovering)
+end
 local is_known = epoch == ARGV[1]
 highest = math.max(highest, tonumber(ARGV[5]))
 redis.call('HSET', KEYS[1], 'highest', whole(highest))

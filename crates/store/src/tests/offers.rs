@@ -74,6 +74,20 @@ async fn a_real_server_waits_for_a_replica_without_replies_for_a_minute() {
     }
 }
 
+/// A recovery does not wait until a clock that was put back is where it was.
+#[tokio::test]
+async fn a_real_server_whose_clock_is_put_back_ends_its_recovery() {
+    let server = Server::start().await;
+    let (store, meta) = (server.store(), "{appset-gateway}:meta");
+    let epoch = store.sync(&request("a", None)).await.unwrap().epoch;
+    // As if the clock had been an hour ahead then.
+    server.run(&["hincrby", meta, "recovering", "3600000"]);
+    assert!(store.sync(&request("a", Some(&epoch))).await.unwrap().is_recovering, "it begins anew");
+    let after = MIN_RECOVERY.as_millis() + 1;
+    server.run(&["hincrby", meta, "recovering", &format!("-{after}")]);
+    assert!(!store.sync(&request("a", Some(&epoch))).await.unwrap().is_recovering);
+}
+
 /// Where it is not known which of two baselines is later, the previous state is unknown.
 pub(super) async fn offers(store: &dyn Store) {
     let baseline = |version, content| record(version, Field::Baseline, content);

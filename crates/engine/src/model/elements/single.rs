@@ -75,3 +75,15 @@ fn elements_whose_destination_gets_no_requests_go_on_as_soon_as_it_does() {
         result.unwrap();
     }
 }
+
+/// The clock of the store is put back before its first recovery was seen to end.
+#[test]
+fn a_store_whose_clock_is_put_back_ends_its_recovery() {
+    let seen = Seen::default();
+    let result = with_history(Setup::Replicas(2), &seen, async |history| {
+        history.perform(&Op::Jump(-7200)).await?;
+        history.perform(&Op::Element(0, Says::Present(1))).await?;
+        history.settle().await
+    });
+    result.unwrap();
+}
