@@ -62,7 +62,7 @@ pub enum ApiState {
 pub struct ApiServer {
     history: Arc<History>,
     state: Mutex<ApiState>,
-    annotated: [Notify; 4],
+    annotated: [Notify; Set::COUNT],
     requests: AtomicU64,
     /// A second, and how many requests it had.
     second: Mutex<(u64, u64)>,

@@ -84,6 +84,7 @@ impl Controller {
     /// The Applications that the generators of `set` want, by name.
     async fn generate(&self, set: Set) -> Result<BTreeMap<String, Made>, String> {
         if set != Set::Previews {
+            // The plugin generator alone.
             return self.ask(set, json!({"set": set.name()})).await;
         }
         let branches: Vec<(String, String)> = {
@@ -141,8 +142,8 @@ impl Controller {
                 self.history.count("Application updated");
                 changed.updated += 1;
             }
-            if before.as_ref() != Some(&made) && set == Set::Previews {
-                self.oracle.deployed(&name, before.as_deref(), &made);
+            if before.as_ref() != Some(&made) && set.has_digests() {
+                self.oracle.deployed(set, &name, before.as_deref(), &made);
             }
         }
         drop(applications);

@@ -109,6 +109,11 @@ impl ProcessLink {
         Self { store, machine, is_dead: Arc::default(), history }
     }
 
+    /// The events of the run.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
     /// Ends the process: nothing comes through any more.
     pub fn end(&self) {
         self.is_dead.store(true, Ordering::Relaxed);

@@ -1,9 +1,13 @@
 //! Judges the actions of Argo CD by the truth alone. The gateway's own records and reasons do not count here.
 
+mod elements;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
+pub use self::elements::Failing;
+use self::elements::FailingElement;
 use crate::{
     history::{History, Invariant, shown},
     settings::{Settings, requeue},
@@ -44,6 +48,8 @@ struct Noted {
     faults: usize,
     /// When the last fault ended.
     calm_since: Duration,
+    /// The element that fails alone, or did last.
+    failing: Option<FailingElement>,
 }
 
 /// A fault that lasts until this is dropped. The time until which missing Applications are excused begins then.
@@ -117,7 +123,7 @@ impl Oracle {
     /// Judges whether what webhooks reported is there, long before Argo CD asks by itself.
     fn judge_reported(&self, applications: &BTreeMap<(Set, String), String>) {
         let (now, mut noted) = (self.history.now(), self.noted.lock());
-        let (faults, calm_since) = (noted.faults, noted.calm_since);
+        let (faults, calm_since, noted_failing) = (noted.faults, noted.calm_since, noted.failing.clone());
         let truth = self.truth.lock();
         let mut late = Vec::new();
         noted.reported.retain(|(set, name, at)| {
@@ -125,7 +131,9 @@ impl Oracle {
             // With what is gone and held, what is new is held too.
             let may_be_held = truth.lost_since(*set, at.saturating_sub(gone_within(*set)));
             let is_there = applications.contains_key(&(*set, name.clone()));
-            if faults > 0 || calm_since > *at || !exists || may_be_held || is_there {
+            let is_failing =
+                noted_failing.as_ref().is_some_and(|failing| *set == Set::Pulls && failing.lasts_since(*at));
+            if is_failing || faults > 0 || calm_since > *at || !exists || may_be_held || is_there {
                 return false;
             }
             if now > *at + REPORTED_WITHIN {
@@ -188,8 +196,8 @@ impl Oracle {
         }
     }
 
-    /// Judges that Argo CD deploys a digest to the preview of `branch`, in place of the one before.
-    pub fn deployed(&self, branch: &str, before: Option<&str>, made: &str) {
+    /// Judges that Argo CD deploys a digest to the preview of `branch` in `set`, in place of the one before.
+    pub fn deployed(&self, set: Set, branch: &str, before: Option<&str>, made: &str) {
         let (now, prefix) = (self.history.now(), digest(""));
         let commit = |digest: &str| digest.strip_prefix(&prefix).unwrap_or_default().to_owned();
         let (has_passed, goes_back) = {
@@ -200,11 +208,16 @@ impl Oracle {
             (has_passed, before.is_some_and(|before| at(before) > at(made)))
         };
         if !has_passed {
-            self.history.violate(Invariant::Digest, format!("{branch} runs `{made}`, which CI did not pass for it"));
+            self.history.violate(
+                Invariant::Digest,
+                format!("{branch} of {} runs `{made}`, which CI did not pass for it", set.name()),
+            );
         } else if goes_back {
             let before = before.unwrap_or_default();
-            self.history
-                .violate(Invariant::Digest, format!("{branch} goes back from `{before}` to the older `{made}`"));
+            self.history.violate(
+                Invariant::Digest,
+                format!("{branch} of {} goes back from `{before}` to the older `{made}`", set.name()),
+            );
         }
     }
 
@@ -225,6 +238,9 @@ impl Oracle {
             let timeline = truth.of(*set, name);
             let gone_at =
                 timeline.map_or(Some(Duration::ZERO), |timeline| (!timeline.exists()).then(|| timeline.changed()));
+            if *set == Set::Pulls && !self.is_judged(name) {
+                continue;
+            }
             if let Some(at) = gone_at.filter(|at| is_late(*at, gone_within(*set))) {
                 let seen = format!(
                     "{name} of {} is gone since {}, and nothing fails since {}",
@@ -257,7 +273,8 @@ impl Oracle {
             let Some(head) = branch.head() else { continue };
             let Some(passed) = head.passes_at.filter(|at| *at <= now) else { continue };
             let runs = applications.get(&(Set::Previews, name.clone()));
-            if runs != Some(&digest(&head.id)) && is_late(passed, previewed_within) {
+            let since = passed.max(branch.open.changed());
+            if runs != Some(&digest(&head.id)) && is_late(since, previewed_within) {
                 let seen = format!(
                     "{name} runs {runs:?}; CI passed {} at {}, and nothing fails since {}",
                     head.id,
@@ -267,5 +284,6 @@ impl Oracle {
                 self.history.violate(Invariant::New, seen);
             }
         }
+        self.judge_elements(&truth, applications, calm_since);
     }
 }

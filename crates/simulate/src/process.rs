@@ -33,7 +33,7 @@ use domain::{
 };
 use engine::{
     answer::Engine,
-    cache::{CacheLimits, Disk, Memory, Trouble},
+    cache::{CacheLimits, Disk, Elements, Memory, Trouble},
     operators::Operator,
     replica::{Replica, SharedClock},
     route::{ResolvedQuery, RouteTable},
@@ -286,8 +286,23 @@ impl Process {
         let query = Query::new(of.name().into(), parameters, until);
         let resolved = Arc::new(ResolvedQuery::new(Arc::clone(route), query));
         match self.engine.answer(&resolved).await {
-            Ok(answer) => (200, answer.entry.encoded.body().to_vec()),
+            Ok(answer) => {
+                self.count_elements(answer.entry.elements.as_deref());
+                (200, answer.entry.encoded.body().to_vec())
+            }
             Err(unknown) => error(503, unknown.failure.to_string()),
+        }
+    }
+
+    /// Counts which states the elements of an answer had.
+    fn count_elements(&self, elements: Option<&Elements>) {
+        let Some(counts) = elements.map(|elements| elements.counts) else { return };
+        self.link.history().count("answer with elements");
+        if counts.last_known > 0 {
+            self.link.history().count("answer with elements as last known");
+        }
+        if counts.unknown > 0 {
+            self.link.history().count("answer without elements that were never known");
         }
     }
 

@@ -1,13 +1,10 @@
-//! The configuration of the gateways: four routes, whose settings and names operators change.
+//! The configuration of the gateways: five routes, whose settings and names operators change.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::{
-    sources::{SourceOf, Sources},
-    truth::Set,
-};
+use crate::{sources::Sources, truth::Set};
 use domain::{
     file::base_dir::BaseDir,
     problem::{Path, Problems},
@@ -27,7 +24,7 @@ pub struct Settings {
     /// How often it was changed.
     pub generation: u32,
     /// How often each route was renamed.
-    pub names: [u32; 4],
+    pub names: [u32; Set::COUNT],
 }
 
 impl Settings {
@@ -40,7 +37,7 @@ impl Settings {
     fn ttl(&self, set: Set) -> u64 {
         match set {
             Set::Regions => 0,
-            Set::Tenants | Set::Edges | Set::Previews => 60 + u64::from(self.generation % 3) * 20,
+            Set::Tenants | Set::Edges | Set::Previews | Set::Pulls => 60 + u64::from(self.generation % 3) * 20,
         }
     }
 
@@ -48,14 +45,14 @@ impl Settings {
     pub const fn stale(set: Set) -> u64 {
         match set {
             Set::Regions => 0,
-            Set::Tenants | Set::Edges | Set::Previews => 300,
+            Set::Tenants | Set::Edges | Set::Previews | Set::Pulls => 300,
         }
     }
 
     /// How long a loss of `set` must be confirmed, in seconds; 0 if only an operator accepts it.
     pub const fn confirmed(set: Set) -> u64 {
         match set {
-            Set::Tenants => 60,
+            Set::Tenants | Set::Pulls => 60,
             Set::Regions => 120,
             Set::Edges | Set::Previews => 0,
         }
@@ -63,8 +60,10 @@ impl Settings {
 
     fn document(&self, set: Set) -> Value {
         let rule = if Self::confirmed(set) == 0 { "keep" } else { "confirm" };
-        let shrink = if set == Set::Edges { "0%" } else { "30%" };
-        let identity = if matches!(set, Set::Regions | Set::Edges) { json!(["name"]) } else { json!("auto") };
+        // The loss of one element is held too: a source that is wrong about one is believed otherwise.
+        let shrink = if matches!(set, Set::Edges | Set::Pulls) { "0%" } else { "30%" };
+        let identity =
+            if matches!(set, Set::Regions | Set::Edges | Set::Pulls) { json!(["name"]) } else { json!("auto") };
         let mut document = json!({
             "name": self.route(set),
             "cache": {
@@ -105,7 +104,7 @@ impl Settings {
             name,
             formerly,
             kind: "simulated",
-            backend: Arc::new(SourceOf { all: Arc::clone(sources), set }),
+            backend: sources.backend(set),
             matcher: None,
             input: Accepts::All,
             shape: Shape::build(shape, &NameScope::input(), &Evaluator::none(), &path, &mut problems),
@@ -125,7 +124,7 @@ impl Settings {
 pub const fn requeue(set: Set) -> Duration {
     Duration::from_secs(match set {
         Set::Tenants | Set::Previews => 180,
-        Set::Regions => 300,
+        Set::Regions | Set::Pulls => 300,
         Set::Edges => 600,
     })
 }

@@ -1,12 +1,17 @@
 //! The sources behind the routes: they return the truth, or nothing, or for a moment something else.
 
+mod elements;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use fastrand::Rng;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
+pub use self::elements::{Affected, Share};
+use self::elements::{ElementState, PullsBackend};
 use crate::{
     history::History,
     seed::Seed,
@@ -18,6 +23,10 @@ use domain::{
 };
 use lang::scope::ValueType;
 use source::{Backend, Nature};
+
+/// What all of them are.
+static NATURE: Nature =
+    Nature { reads_application_set: false, takes_notes: false, gets_old: true, item: ValueType::Anything };
 
 /// The behaviour of a source that does not return the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +68,7 @@ pub struct Sources {
     /// The truth.
     pub truth: Arc<Mutex<Truth>>,
     state: Mutex<BTreeMap<Set, State>>,
+    elements: Mutex<ElementState>,
 }
 
 #[derive(Debug, Default)]
@@ -73,12 +83,19 @@ impl Sources {
     /// Sources of `truth`.
     pub fn new(seed: Seed, history: &Arc<History>, truth: &Arc<Mutex<Truth>>) -> Arc<Self> {
         let state = Set::ALL.map(|set| (set, State::default())).into();
-        Arc::new(Self { seed, history: Arc::clone(history), truth: Arc::clone(truth), state: Mutex::new(state) })
+        let (state, elements) = (Mutex::new(state), Mutex::default());
+        Arc::new(Self { seed, history: Arc::clone(history), truth: Arc::clone(truth), state, elements })
+    }
+
+    /// The backend of the route of `set`.
+    pub fn backend(self: &Arc<Self>, set: Set) -> Arc<dyn Backend> {
+        let source = SourceOf { all: Arc::clone(self), set };
+        if set == Set::Pulls { Arc::new(PullsBackend::new(source)) } else { Arc::new(source) }
     }
 
     /// Gives the source of `set` this trouble, or none.
     pub fn set_trouble(&self, set: Set, trouble: Option<Trouble>) {
-        let then = self.truth.lock().items(set).len();
+        let then = self.true_sets(set, &Parameters::default()).len();
         let mut state = self.state.lock();
         let state = state.entry(set).or_default();
         (state.trouble, state.then) = (trouble, then);
@@ -93,6 +110,10 @@ impl Sources {
     fn true_sets(&self, set: Set, parameters: &Parameters) -> Vec<ParameterSet> {
         let truth = self.truth.lock();
         let made = |value: serde_json::Value| ParameterSet(value.as_object().cloned().unwrap_or_default());
+        if set == Set::Pulls {
+            let item = |name: &String, commit: &str| made(json!({"branch": name, "commit": commit}));
+            return truth.open().filter_map(|(name, branch)| Some(item(name, &branch.head()?.id))).collect();
+        }
         if set != Set::Previews {
             return truth.items(set).into_iter().map(|name| made(json!({"name": name, "of": set.name()}))).collect();
         }
@@ -122,33 +143,19 @@ impl Sources {
     }
 }
 
-/// The source of one set.
-pub struct SourceOf {
-    /// All sources.
-    pub all: Arc<Sources>,
-    /// The set.
-    pub set: Set,
-}
-
-#[async_trait]
-impl Backend for SourceOf {
-    fn nature(&self) -> &Nature {
-        static NATURE: Nature =
-            Nature { reads_application_set: false, takes_notes: false, gets_old: true, item: ValueType::Anything };
-        &NATURE
-    }
-
-    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let (trouble, then, call) = {
-            let mut state = self.all.state.lock();
-            let state = state.entry(self.set).or_default();
-            state.calls += 1;
-            (state.trouble, state.then, state.calls)
-        };
-        let mut dice = self.all.seed.dice((self.set, call));
+impl Sources {
+    /// The reply of a source in `trouble` to `query`, with the true sets or those of a lie.
+    async fn reply(
+        &self,
+        query: &Query,
+        trouble: Option<Trouble>,
+        mut dice: Rng,
+        truth: impl Fn() -> Vec<ParameterSet> + Send + Sync,
+        lie: impl Fn(Trouble, Vec<ParameterSet>) -> Vec<ParameterSet> + Send + Sync,
+    ) -> Result<Outcome, BackendError> {
         let latency = if trouble == Some(Trouble::Slow) { dice.u64(3000..24_000) } else { dice.u64(3..400) };
         // Its answer is of the moment at which the request came, or of that at which it answers.
-        let early = dice.bool().then(|| self.all.true_sets(self.set, &query.parameters));
+        let early = dice.bool().then(&truth);
         sleep(Duration::from_millis(latency)).await;
         let failed = |kind| Err(BackendError::new(kind, "as the simulation wants it"));
         match trouble {
@@ -160,14 +167,42 @@ impl Backend for SourceOf {
             Some(Trouble::Throttles) => failed(ErrorKind::Throttled { retry_after: Some(Duration::from_mins(1)) }),
             Some(Trouble::Denies) => failed(ErrorKind::Denied),
             Some(Trouble::Garbles) => failed(ErrorKind::InvalidOutput),
-            lie => {
-                let sets = early.unwrap_or_else(|| self.all.true_sets(self.set, &query.parameters));
-                let sets = match lie.filter(|trouble| trouble.is_lie()) {
-                    Some(trouble) => Sources::lie(trouble, sets, then, call),
+            trouble => {
+                let sets = early.unwrap_or_else(truth);
+                let sets = match trouble.filter(|trouble| trouble.is_lie()) {
+                    Some(trouble) => lie(trouble, sets),
                     None => sets,
                 };
                 Ok(Outcome::of_list(sets, "the source", "[]"))
             }
         }
+    }
+}
+
+/// The source of one set; of [`Set::Pulls`], of its list.
+#[derive(Debug, Clone)]
+pub struct SourceOf {
+    /// All sources.
+    pub all: Arc<Sources>,
+    /// The set.
+    pub set: Set,
+}
+
+#[async_trait]
+impl Backend for SourceOf {
+    fn nature(&self) -> &Nature {
+        &NATURE
+    }
+
+    async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let (trouble, then, call) = {
+            let mut state = self.all.state.lock();
+            let state = state.entry(self.set).or_default();
+            state.calls += 1;
+            (state.trouble, state.then, state.calls)
+        };
+        let dice = self.all.seed.dice((self.set, call));
+        let lie = |trouble, sets| Sources::lie(trouble, sets, then, call);
+        self.all.reply(query, trouble, dice, || self.all.true_sets(self.set, &query.parameters), lie).await
     }
 }

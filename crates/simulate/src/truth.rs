@@ -13,12 +13,16 @@ pub enum Set {
     Edges,
     /// Previews of branches: one call each, whose digest is of a commit that CI built.
     Previews,
+    /// Previews of the same branches, all by one call of a route with elements: the gateway lists the branches itself.
+    Pulls,
 }
 
 impl Set {
+    /// How many there are.
+    pub const COUNT: usize = 5;
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Tenants, Self::Regions, Self::Edges, Self::Previews];
-    /// Those that one call answers.
+    pub const ALL: [Self; Self::COUNT] = [Self::Tenants, Self::Regions, Self::Edges, Self::Previews, Self::Pulls];
+    /// Those whose items are a list of their own.
     pub const LISTS: [Self; 3] = [Self::Tenants, Self::Regions, Self::Edges];
 
     /// How many items the list has at least. A list that is truly empty says little. With `guard.identity: auto`, nobody can say of one
@@ -26,8 +30,13 @@ impl Set {
     pub const fn least(self) -> usize {
         match self {
             Self::Tenants | Self::Regions => 3,
-            Self::Edges | Self::Previews => 1,
+            Self::Edges | Self::Previews | Self::Pulls => 1,
         }
+    }
+
+    /// Whether its Applications have the digest of a branch's image.
+    pub const fn has_digests(self) -> bool {
+        matches!(self, Self::Previews | Self::Pulls)
     }
 
     /// Its name, which is that of the ApplicationSet too.
@@ -37,6 +46,7 @@ impl Set {
             Self::Regions => "regions",
             Self::Edges => "edges",
             Self::Previews => "previews",
+            Self::Pulls => "pulls",
         }
     }
 }
@@ -93,6 +103,10 @@ pub struct TrueCommit {
 pub struct Branch {
     /// When it was open.
     pub open: Timeline,
+    /// When its element could have parameter sets: while it was open and not parked.
+    pub element: Timeline,
+    /// Whether it is parked: the list has it, and its element truly has nothing.
+    is_parked: bool,
     /// Its commits, the head last.
     pub commits: Vec<TrueCommit>,
 }
@@ -117,8 +131,11 @@ impl Truth {
         own.map(|((_, name), _)| name.clone()).collect()
     }
 
-    /// Whether an item of a list ceased to exist since `then`.
+    /// Whether an item of a list or an element ceased to exist since `then`.
     pub fn lost_since(&self, set: Set, then: Duration) -> bool {
+        if set == Set::Pulls {
+            return self.branches.values().any(|branch| branch.element.went_since(then));
+        }
         self.lists.iter().any(|((of, _), timeline)| *of == set && timeline.went_since(then))
     }
 
@@ -126,6 +143,7 @@ impl Truth {
     pub fn of(&self, set: Set, name: &str) -> Option<&Timeline> {
         match set {
             Set::Previews => self.branches.get(name).map(|branch| &branch.open),
+            Set::Pulls => self.branches.get(name).map(|branch| &branch.element),
             _ => self.lists.get(&(set, name.to_owned())),
         }
     }
@@ -165,7 +183,8 @@ impl Truth {
     pub fn open_branch(&mut self, at: Duration) -> String {
         self.made += 1;
         let name = format!("pr-{}", self.made);
-        self.branches.insert(name.clone(), Branch { open: Timeline::since(at), commits: Vec::new() });
+        let (open, element) = (Timeline::since(at), Timeline::since(at));
+        self.branches.insert(name.clone(), Branch { open, element, is_parked: false, commits: Vec::new() });
         name
     }
 
@@ -179,11 +198,31 @@ impl Truth {
         id
     }
 
-    /// Closes a branch.
-    pub fn close(&mut self, branch: &str, at: Duration) {
+    /// The closed branches.
+    pub fn closed(&self) -> impl Iterator<Item = &String> {
+        self.branches.iter().filter(|(_, branch)| !branch.open.exists()).map(|(name, _)| name)
+    }
+
+    /// Closes a branch, or opens it again.
+    pub fn set_open(&mut self, branch: &str, at: Duration, is_open: bool) {
         if let Some(branch) = self.branches.get_mut(branch) {
-            branch.open.set(at, false);
+            branch.open.set(at, is_open);
+            branch.element.set(at, is_open && !branch.is_parked);
         }
+    }
+
+    /// Parks a branch, or ends that. Returns whether it is parked now.
+    pub fn park(&mut self, branch: &str, at: Duration) -> bool {
+        let Some(branch) = self.branches.get_mut(branch) else { return false };
+        branch.is_parked = !branch.is_parked;
+        branch.element.set(at, branch.open.exists() && !branch.is_parked);
+        branch.is_parked
+    }
+
+    /// The branches whose element has a parameter set now, each with the commit that CI passed last.
+    pub fn elements(&self, now: Duration) -> impl Iterator<Item = (&String, &str)> {
+        let there = self.branches.iter().filter(|(_, branch)| branch.element.exists());
+        there.filter_map(move |(name, branch)| Some((name, branch.last_passed(&branch.head()?.id, now)?)))
     }
 }
 

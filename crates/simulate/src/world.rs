@@ -2,6 +2,7 @@
 
 mod disturbances;
 mod operators;
+mod truth;
 mod webhooks;
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -62,11 +63,12 @@ struct Watched {
     /// When something was done last.
     acted: Duration,
     /// How often each source was called.
-    calls: [u64; 4],
+    calls: [u64; Set::COUNT],
+    calls_of_elements: u64,
     /// How many requests Argo CD's API server had.
     requests: u64,
     /// Until when each source was in trouble.
-    troubled_until: [Duration; 4],
+    troubled_until: [Duration; Set::COUNT],
 }
 
 impl World {
@@ -145,14 +147,15 @@ impl World {
                     .violate(Invariant::Bounded, format!("the answers in the memory of a process take {size} bytes"));
             }
         }
-        // One record for each list and its former names, and two for each question about a commit.
-        let (records, most) = (self.store.inner.records(), 16 + 3 * self.truth.lock().made());
+        // One record for each list and its former names, two for each question about a commit, and two for each element with it.
+        let (records, most) = (self.store.inner.records(), 18 + 5 * self.truth.lock().made());
         if records > most {
             self.history.violate(Invariant::Bounded, format!("the store has {records} records, of {most} at most"));
         }
         let calls = Set::ALL.map(|set| self.sources.calls(set));
         let mut watched = self.watched.lock();
-        let is_calm = self.history.now() > watched.acted + CALM && self.oracle.is_calm_for(CALM);
+        let is_calm =
+            self.history.now() > watched.acted + CALM && self.oracle.is_calm_for(CALM) && !self.oracle.has_failing();
         let open = self.truth.lock().open().count() as u64;
         for set in Set::ALL {
             let called = calls[set as usize] - watched.calls[set as usize];
@@ -164,6 +167,12 @@ impl World {
             }
         }
         watched.calls = calls;
+        let of_elements = self.sources.calls_of_elements();
+        let called = of_elements - std::mem::replace(&mut watched.calls_of_elements, of_elements);
+        if is_calm && called > 4 + 4 * open {
+            let seen = format!("the source of elements is called {called} times in a minute, and nothing changes");
+            self.history.violate(Invariant::Rate, seen);
+        }
         let requests = self.api.requests();
         let requested = requests - std::mem::replace(&mut watched.requests, requests);
         if is_calm && requested > MOST_REQUESTS {
@@ -185,10 +194,12 @@ impl World {
             drop(busy);
         }
         match act {
-            Act::Add(_) | Act::Remove(_) | Act::RemoveHalf(_) | Act::Open(_) | Act::Close | Act::Push(..) => {
-                self.change_truth(&act, now, &mut dice);
+            Act::Add(_) | Act::Remove(_) | Act::RemoveHalf(_) => self.change_list(&act, now, &mut dice),
+            Act::Open(_) | Act::Close | Act::Push(..) | Act::Park | Act::Reopen => {
+                self.change_branches(&act, now, &mut dice);
             }
             Act::Source(set, trouble, lasts) => self.trouble(set, trouble, sleep(Duration::from_secs(lasts))).await,
+            Act::Elements(share, trouble, lasts) => self.trouble_elements(share, trouble, lasts, &mut dice).await,
             Act::Link(machine, state, lasts) => {
                 self.for_a_while(lasts, |on| self.fleet.set_link(machine, if on { state } else { LinkState::Works }))
                     .await;
@@ -230,45 +241,6 @@ impl World {
                 sleep(Duration::from_secs(65)).await;
             }
         }
-    }
-
-    fn change_truth(&self, act: &Act, now: Duration, dice: &mut fastrand::Rng) {
-        let mut truth = self.truth.lock();
-        let said = match *act {
-            Act::Add(set) => format!("{} exists", truth.add(set, now, dice)),
-            Act::Remove(set) | Act::RemoveHalf(set) => {
-                let mut items = truth.items(set);
-                dice.shuffle(&mut items);
-                let count = if matches!(act, Act::Remove(_)) { 1 } else { items.len() / 2 };
-                items.truncate(count.min(items.len().saturating_sub(set.least())));
-                for name in &items {
-                    truth.remove(set, name, now);
-                }
-                format!("gone: {}", items.join(", "))
-            }
-            Act::Open(builds) => {
-                let name = truth.open_branch(now);
-                let commit = truth.push(&name, Some(now + Duration::from_secs(builds)));
-                format!("{name} is open with {commit}")
-            }
-            Act::Close | Act::Push(..) => {
-                let open: Vec<String> = truth.open().map(|(name, _)| name.clone()).collect();
-                if open.is_empty() {
-                    return;
-                }
-                let name = &open[dice.usize(..open.len())];
-                if let Act::Push(builds, passes) = *act {
-                    let commit = truth.push(name, passes.then(|| now + Duration::from_secs(builds)));
-                    format!("{name} has {commit}")
-                } else {
-                    truth.close(name, now);
-                    format!("{name} is closed")
-                }
-            }
-            _ => return,
-        };
-        drop(truth);
-        self.history.say(said);
     }
 }
 

@@ -11,6 +11,8 @@ use crate::{
     volume::Damage,
 };
 
+mod elements;
+
 /// How long each run is, as in `make simulate`: thirty days in all.
 const LASTS: Duration = Duration::from_hours(36);
 

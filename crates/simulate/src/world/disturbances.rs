@@ -2,26 +2,36 @@
 
 use std::{future::Future, time::Duration};
 
+use fastrand::Rng;
 use tokio::time::sleep;
 
 use super::{CALM, World};
-use crate::{plan::Act, sources::Trouble, truth::Set, volume::Damage};
+use crate::{
+    plan::Act,
+    sources::{Affected, Share, Trouble},
+    truth::Set,
+    volume::Damage,
+};
 
 impl World {
-    /// Lets the source of `set` be in trouble during `work`. One trouble after the other, and lies with time between them: two equal lies one
-    /// after the other are one that lasts longer.
-    pub(super) async fn trouble(&self, set: Set, trouble: Trouble, work: impl Future<Output = ()>) {
-        let is_close = {
-            let mut watched = self.watched.lock();
-            let until = &mut watched.troubled_until[set as usize];
-            let is_close = self.history.now() < *until + CALM;
-            if !is_close {
-                *until = Duration::MAX / 2;
-            }
-            is_close
-        };
+    /// Whether the source of `set` may be in trouble now. One trouble after the other, and lies with time between them: two equal lies one after
+    /// the other are one that lasts longer. The list of elements and their source count as one.
+    fn may_be_troubled(&self, set: Set) -> bool {
+        let mut watched = self.watched.lock();
+        let until = &mut watched.troubled_until[set as usize];
+        let is_close = self.history.now() < *until + CALM;
         if is_close {
-            return self.history.say("… but its source has just been in trouble");
+            self.history.say("… but its source has just been in trouble");
+        } else {
+            *until = Duration::MAX / 2;
+        }
+        !is_close
+    }
+
+    /// Lets the source of `set` be in trouble during `work`.
+    pub(super) async fn trouble(&self, set: Set, trouble: Trouble, work: impl Future<Output = ()>) {
+        if !self.may_be_troubled(set) {
+            return;
         }
         let _fault = self.oracle.fault();
         self.history.count(if trouble.is_lie() { "lie" } else { "source fault" });
@@ -30,6 +40,39 @@ impl World {
         self.sources.set_trouble(set, None);
         self.watched.lock().troubled_until[set as usize] = self.history.now();
         self.history.say(format!("the source of {} tells the truth again", set.name()));
+    }
+
+    /// Lets the source of elements be in trouble about some of them. One that fails is no fault for the others.
+    pub(super) async fn trouble_elements(&self, share: Share, trouble: Trouble, lasts: u64, dice: &mut Rng) {
+        let open: Vec<String> = self.truth.lock().open().map(|(name, _)| name.clone()).collect();
+        if open.is_empty() || !self.may_be_troubled(Set::Pulls) {
+            return;
+        }
+        let affected = match share {
+            Share::One => Affected::Only(open[dice.usize(..open.len())].clone()),
+            Share::Some => Affected::Third,
+            Share::All => Affected::All,
+        };
+        let (mut fault, mut failing) = (None, None);
+        match &affected {
+            Affected::Only(branch) if !trouble.is_lie() => failing = Some(self.oracle.fails(branch)),
+            _ => fault = Some(self.oracle.fault()),
+        }
+        self.history.count(if trouble.is_lie() { "lie about elements" } else { "fault of elements" });
+        self.history.say(format!("{affected:?}: {trouble:?}"));
+        self.sources.set_elements(Some((affected.clone(), trouble)));
+        sleep(Duration::from_secs(lasts)).await;
+        if trouble.is_lie() && dice.bool() {
+            // What it said last, nobody can ask again.
+            let lasts = dice.u64(60..900);
+            self.history.say(format!("the source of elements fails after the lie, for {lasts} s"));
+            self.sources.set_elements(Some((affected, Trouble::Unavailable)));
+            sleep(Duration::from_secs(lasts)).await;
+        }
+        self.sources.set_elements(None);
+        self.watched.lock().troubled_until[Set::Pulls as usize] = self.history.now();
+        self.history.say("the source of elements tells the truth again");
+        drop((fault, failing));
     }
 
     pub(super) async fn for_a_while(&self, lasts: u64, set: impl Fn(bool)) {
@@ -118,7 +161,7 @@ impl World {
         }
     }
 
-    pub(super) async fn change_routes(&self, change: impl FnOnce(&mut [u32; 4])) {
+    pub(super) async fn change_routes(&self, change: impl FnOnce(&mut [u32; Set::COUNT])) {
         let _turn = self.turn.lock().await;
         let _fault = self.oracle.fault();
         self.fleet.reload(|settings| change(&mut settings.names)).await;

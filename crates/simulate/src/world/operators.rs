@@ -96,7 +96,8 @@ impl World {
     fn is_true(&self, set: Set, held: &Held) -> bool {
         let truth = self.truth.lock();
         if set != Set::Previews {
-            let there = truth.items(set);
+            let elements = || truth.elements(self.history.now()).map(|(name, _)| name.clone()).collect();
+            let there: Vec<String> = if set == Set::Pulls { elements() } else { truth.items(set) };
             return held.sets == there.len() && held.breach.gone.iter().all(|name| !there.contains(name));
         }
         let text = |name: &str| held.question.parameters.get(name).and_then(|value| value.as_str()).unwrap_or_default();

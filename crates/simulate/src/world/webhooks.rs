@@ -25,7 +25,7 @@ impl World {
             self.deliver(&id, &selector, delivery).await;
             sleep(Duration::from_secs(before)).await;
         }
-        let name = self.truth.lock().add(set, self.history.now(), &mut dice);
+        let name = self.add(set, &mut dice);
         self.history.say(format!("{name} exists"));
         Self::come_late(delivery).await;
         let _busy = self.pace.busy().await;
@@ -34,6 +34,17 @@ impl World {
             self.oracle.reported(set, &name);
         }
         sleep(FOLLOWED).await;
+    }
+
+    /// One more item of a list exists, or a pull request that CI has passed.
+    fn add(&self, set: Set, dice: &mut Rng) -> String {
+        let (now, mut truth) = (self.history.now(), self.truth.lock());
+        if set != Set::Pulls {
+            return truth.add(set, now, dice);
+        }
+        let name = truth.open_branch(now);
+        truth.push(&name, Some(now));
+        name
     }
 
     /// A commit is pushed, and CI reports that it passed.
