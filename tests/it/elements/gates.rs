@@ -6,12 +6,11 @@ use crate::support::images;
 /// A gateway with three elements, whose route has `below` as the backend of each. The source has CI's answer at `/ci`.
 async fn ask(below: impl Fn(&str) -> Value, files: impl Fn(&std::path::Path)) -> Vec<String> {
     let upstream = Upstream::start(|request| {
-        vec![Step::Send(match &*request.target {
-            "/ci" => json_response(json!({"built": "sha-2"}).to_string()),
-            _ => {
-                let items = [1, 2, 3].map(|number| json!({"number": number, "sha": format!("sha-{number}")}));
-                json_response(json!(items).to_string())
-            }
+        vec![Step::Send(if request.target == "/ci" {
+            json_response(json!({"built": "sha-2"}).to_string())
+        } else {
+            let items = [1, 2, 3].map(|number| json!({"number": number, "sha": format!("sha-{number}")}));
+            json_response(json!(items).to_string())
         })]
     })
     .await;

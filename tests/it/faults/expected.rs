@@ -164,7 +164,7 @@ impl Expected<'_> {
     /// others are unknown in this run.
     fn is_probed_by_one(&self) -> bool {
         let is_open = self.kind == Kind::AllElements || (self.kind == Kind::SomeElements && self.is_paused);
-        is_open && self.because == Because::HeldStill && matches!(self.codes, [FAILED] | [TIMEOUT])
+        is_open && self.because == Because::HeldStill && matches!(self.codes, [FAILED | TIMEOUT])
     }
 
     /// Whether the HTTP client withholds this question from the source.

@@ -101,10 +101,10 @@ impl<F: Failed> Default for Failing<F> {
 
 impl<F: Failed> Records<F> {
     fn put(&mut self, key: Key, backoff: Backoff<F>, weight: u64) {
-        if let Some(subject) = backoff.failure.subject() {
-            if let Some(before) = self.by_subject.insert(subject, key).filter(|before| *before != key) {
-                self.by_key.remove(&before);
-            }
+        if let Some(subject) = backoff.failure.subject()
+            && let Some(before) = self.by_subject.insert(subject, key).filter(|before| *before != key)
+        {
+            self.by_key.remove(&before);
         }
         for (key, evicted) in self.by_key.insert(key, backoff, weight) {
             self.forget_subject(&key, &evicted);

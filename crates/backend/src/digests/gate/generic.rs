@@ -223,7 +223,7 @@ impl System for Generic {
             key.add_optional((!value.is_sensitive()).then_some(value));
         }
         key.add_optional(call.body.as_ref());
-        key.add_optional(inputs.item.as_ref().map(|item| item.to_string()));
+        key.add_optional(inputs.item.as_ref().map(ToString::to_string));
         let parameters: BTreeMap<&String, &Value> = inputs.parameters.iter().collect();
         for (name, value) in parameters {
             key.add(name);
