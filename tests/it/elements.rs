@@ -1,6 +1,7 @@
 //! Routes with `each`, from the outside: what operators see of the elements of an answer.
 
 mod commands;
+mod events;
 mod gates;
 mod views;
 
