@@ -27,6 +27,10 @@ TARGET_POLLS_RATIO = 0.2
 # Calls of others beside a burst of events.
 TARGET_BESIDE_MS = 50
 
+# A call about many elements that are not known yet: compared with the same requests alone, and in all.
+TARGET_ELEMENTS_RATIO = 1.2
+TARGET_ELEMENTS_SECONDS = 3.0
+
 TARGET_START_MS = 8.0
 TARGET_RESIDENT_MIB = 14.0
 # With 10,000 answers of 4 KiB.

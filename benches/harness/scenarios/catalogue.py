@@ -9,7 +9,7 @@ from typing import Callable
 
 from ..bench import Bench
 from ..report import Table
-from . import footprint, jwt, load, lookups, push, replicas, scripts, signed
+from . import elements, footprint, jwt, load, lookups, push, replicas, scripts, signed
 
 DEBIAN_PACKAGES = {
     "wrk": "wrk",
@@ -39,6 +39,7 @@ SCENARIOS: dict[str, Scenario] = {
     "signed": Scenario(signed.measure, ["wrk", *REGISTRY, "openssl"]),
     "replicas": Scenario(replicas.measure, ["wrk", "redis-server"]),
     "push": Scenario(push.measure, REGISTRY),
+    "elements": Scenario(elements.measure),
     "start": Scenario(footprint.measure_start),
     "resident": Scenario(footprint.measure_resident, ["wrk"]),
     "binary": Scenario(footprint.measure_binary),
