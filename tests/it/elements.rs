@@ -1,5 +1,6 @@
 //! Routes with `each`, from the outside: what operators see of the elements of an answer.
 
+mod bad_input;
 mod commands;
 mod events;
 mod gates;
