@@ -80,8 +80,11 @@ async fn an_item_that_makes_its_template_fail_is_unknown_alone() {
     assert_eq!(reply.header("x-appset-gateway-elements"), Some(expected));
     let answers = app.operate("/admin/answers", None).await.json();
     let path = format!("/admin/answers/{}", answers["answers"][0]["key"].as_str().unwrap());
-    let text = app.operate(&path, None).await.text();
-    assert!(text.contains("sha"), "it says why: {text}");
+    let elements = app.operate(&path, None).await.json()["elements"].clone();
+    for index in [0, 1] {
+        let why = elements["list"][index]["failing"]["message"].as_str().unwrap();
+        assert!(why.contains("sha") && why.contains("url"), "{why}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
