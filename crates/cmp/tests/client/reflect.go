@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sort"
 
 	"google.golang.org/grpc"
@@ -25,7 +26,8 @@ type reflector struct{ stream grpc.ClientStream }
 
 func (r reflector) ask(request *pb.ServerReflectionRequest) (*pb.ServerReflectionResponse, error) {
 	response := &pb.ServerReflectionResponse{}
-	if err := r.stream.SendMsg(request); err != nil {
+	// EOF says that the server has ended the call, perhaps before this request was sent. The status is what RecvMsg returns.
+	if err := r.stream.SendMsg(request); err != nil && err != io.EOF {
 		return nil, err
 	}
 	if err := r.stream.RecvMsg(response); err != nil {
