@@ -14,5 +14,6 @@ mod tar;
 #[cfg(test)]
 mod tests;
 mod walk;
+pub(crate) mod write;
 
 pub(crate) use self::{error::ArchiveError, walk::ArchiveLimits};

@@ -15,7 +15,8 @@ use crate::{
         render::{self, RenderError, Rendered, Request},
     },
     config::{ConfigError, PluginSettings, ServeConfig},
-    server::{Server, sockets_of_environment},
+    relay::{RelayConfig, status},
+    server::{Server, ServerError, sockets_of_environment},
     traces::TracesConfig,
 };
 use domain::{file::base_dir::BaseDir, units::ByteSize};
@@ -52,6 +53,18 @@ enum Command {
         /// The configuration.
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
+    },
+    /// Serve remote plugins, as sockets for Argo CD.
+    Relay {
+        /// The configuration.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Print which remotes and replicas a relay reaches, and what failed last.
+    Status {
+        /// The relay's `admin` address.
+        #[arg(default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
+        admin: std::net::SocketAddr,
     },
     /// Check a plugin.yaml: what Argo CD will make of it, and what will surprise you.
     Check {
@@ -142,8 +155,16 @@ pub fn run() -> ExitCode {
     }
     let Cli { command, sidecar } = Cli::parse();
     match command {
-        None => serve(Ok(sidecar.config())),
-        Some(Command::Serve { config }) => serve(ServeConfig::read(&config)),
+        None => serve(|| Ok(sidecar.config())),
+        Some(Command::Serve { config }) => serve(|| ServeConfig::read(&config)),
+        Some(Command::Relay { config }) => relay(&config),
+        Some(Command::Status { admin }) => match status::ask(admin) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error),
+        },
         Some(Command::Check { path }) => check(&path),
         Some(Command::Render(render)) => render.run(),
     }
@@ -189,14 +210,27 @@ impl Sidecar {
     }
 }
 
-fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
+fn serve(read: impl FnOnce() -> Result<ServeConfig, ConfigError>) -> ExitCode {
+    run_server(read, |config| config.log, |config| async { Server::new(config)?.run().await })
+}
+
+fn relay(file: &Path) -> ExitCode {
+    run_server(|| RelayConfig::read(file), |config| config.log, |config| crate::relay::serve(file, config))
+}
+
+/// Reads a configuration, and runs a server with it to its end.
+fn run_server<C, E: fmt::Display, F: Future<Output = Result<(), ServerError>>>(
+    read: impl FnOnce() -> Result<C, E>,
+    log: impl FnOnce(&C) -> LogConfig,
+    server: impl FnOnce(C) -> F,
+) -> ExitCode {
     // Before the first secret is read.
     let no_core_dump = crash::leave_no_memory();
-    let config = match config {
+    let config = match read() {
         Ok(config) => config,
         Err(error) => return fail(&error),
     };
-    let _flush = log::init(config.log, LogStream::Stdout);
+    let _flush = log::init(log(&config), LogStream::Stdout);
     if let Err(error) = no_core_dump {
         tracing::warn!(%error, "a crash may write this process's memory, with its secrets, to a disk");
     }
@@ -208,10 +242,10 @@ fn serve(config: Result<ServeConfig, ConfigError>) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };
-    let served = runtime.block_on(async { Server::new(config)?.run().await });
+    let ended = runtime.block_on(server(config));
     // Extractions that nobody waits for end with the process.
     runtime.shutdown_background();
-    served.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
+    ended.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
 }
 
 /// Prints what is known of a plugin. Warnings do not fail.

@@ -63,6 +63,8 @@ pub(crate) struct ListenConfig {
     /// The tokens of callers. A caller needs one of them, or a certificate of `tls.clientCa`.
     #[serde(default)]
     pub(crate) tokens: Vec<SecretRef>,
+    /// How many calls each token or certificate may have under way. No limit unless set.
+    pub(crate) calls_per_caller: Option<usize>,
 }
 
 /// A plugin: its `plugin.yaml`, and everything that Argo CD has no key for.
@@ -168,7 +170,7 @@ impl Default for Limits {
 }
 
 /// Which Applications may use a plugin. All unless set.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Allow {
     /// Their projects, as globs.

@@ -2,7 +2,8 @@
 //!
 //! Begin at [`cli::run`]. A call comes in at `transport`, which makes grpc-go's requests acceptable for hyper; `grpc` reads its messages; `service`
 //! picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the plugin's commands,
-//! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS. `server` starts all of it, `discover` decides by
+//! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS, and `exchange` what a
+//! relay and a service say to each other there. `relay` is the other program: sockets here, plugins on other machines. `server` starts all of it, `discover` decides by
 //! names of files, `queue` orders runs by their deadlines, `kept` keeps folders of failed runs, `traces` sends spans, `output` reads manifests,
 //! `author` is `check` and `render`, `health` says whether the server serves. What must hold is in docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it, but for `probe`,
 //! which is for the fuzz targets.
@@ -13,6 +14,7 @@ mod author;
 pub mod cli;
 mod config;
 mod discover;
+mod exchange;
 mod grpc;
 mod guard;
 mod health;
@@ -24,6 +26,7 @@ mod plugin;
 pub mod probe;
 mod queue;
 mod reflection;
+mod relay;
 mod run;
 mod served;
 mod server;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 
 use crate::{
     grpc::status::Status,
@@ -24,6 +26,7 @@ pub(crate) struct Metrics {
     doubts: IntCounterVec,
     held: IntCounterVec,
     runs: IntCounterVec,
+    under_way: IntGaugeVec,
     /// Spans.
     pub(crate) spans: SpanCounters,
 }
@@ -37,6 +40,8 @@ pub(crate) struct PluginMetrics {
     bytes: IntCounter,
     trees: IntCounterVec,
     runs: IntCounterVec,
+    /// Calls that have not ended.
+    pub(crate) under_way: IntGauge,
     /// Failed discoveries.
     pub(crate) doubts: IntCounter,
     /// Manifests that the guard held.
@@ -94,7 +99,11 @@ impl Metrics {
         );
         let phases = HistogramVec::new(options.buckets(BUCKETS.to_vec()), &["plugin", "phase"])?;
         registry.register(Box::new(phases.clone()))?;
-        Ok(Self { registry, calls, phases, bytes, trees, doubts, held, runs, spans })
+        let under_way =
+            Opts::new("cmp_gateway_in_flight", "Calls that have not ended: those that run, wait, send or receive.");
+        let under_way = IntGaugeVec::new(under_way, &["plugin"])?;
+        registry.register(Box::new(under_way.clone()))?;
+        Ok(Self { registry, calls, phases, bytes, trees, doubts, held, runs, under_way, spans })
     }
 
     /// Those of `plugin`, all at zero.
@@ -110,9 +119,15 @@ impl Metrics {
             bytes: self.bytes.with_label_values(&[plugin]),
             trees: self.trees.clone(),
             runs: self.runs.clone(),
+            under_way: self.under_way.with_label_values(&[plugin]),
             doubts: self.doubts.with_label_values(&[plugin]),
             held: self.held.with_label_values(&[plugin]),
         }
+    }
+
+    /// Where others register theirs.
+    pub(crate) const fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// As Prometheus reads them.

@@ -1,5 +1,7 @@
 //! The network: TLS, callers, and which plugin a call is for.
 
+mod callers;
+
 use std::{
     collections::BTreeMap,
     future::pending,
@@ -11,10 +13,8 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -22,8 +22,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use self::callers::{Caller, Callers, Tokens};
 use crate::{
     config::ListenConfig,
+    exchange::PLUGIN,
     grpc::{
         reply::{self, ReplyBody},
         status::{Code, Status},
@@ -47,8 +49,6 @@ const UNAUTHENTICATED: Duration = Duration::from_secs(30);
 const MAX_CONNECTIONS: usize = 1024;
 /// How often the certificates' files are looked at.
 const RENEWAL: Duration = Duration::from_mins(1);
-/// The field of a request that names the plugin, as its socket would be called. Needed if there are several.
-const PLUGIN: &str = "cmp-plugin";
 
 /// Why the listener cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +68,8 @@ pub(crate) enum NetworkError {
 #[derive(Debug)]
 pub(crate) struct Network {
     tls: Arc<ServerTls>,
-    /// The SHA-256 of each token: equal lengths, for a comparison in constant time.
-    tokens: Vec<[u8; 32]>,
+    tokens: Tokens,
+    callers: Callers,
     plugins: BTreeMap<String, Arc<Served>>,
     calls: watch::Sender<usize>,
     connections: watch::Sender<usize>,
@@ -97,8 +97,9 @@ impl Network {
             let texts: Vec<String> = problems.into_vec().into_iter().map(|problem| problem.message).collect();
             NetworkError::Tls(texts.join("; "))
         })?;
-        let tokens = config.tokens.iter().map(|token| Ok(hash(token.read(base)?.expose())));
-        Ok(Self { tls, tokens: tokens.collect::<Result<_, SecretError>>()?, plugins, calls, connections, is_ending })
+        let tokens = Tokens::read(&config.tokens, base)?;
+        let callers = Callers::new(config.calls_per_caller);
+        Ok(Self { tls, tokens, callers, plugins, calls, connections, is_ending })
     }
 
     /// Serves all connections of `listener`, for ever.
@@ -130,7 +131,11 @@ impl Network {
         loop {
             tokio::time::sleep(RENEWAL).await;
             let network = Arc::clone(&self);
-            let _ = tokio::task::spawn_blocking(move || network.tls.refresh()).await;
+            let renewing = tokio::task::spawn_blocking(move || {
+                network.tls.refresh();
+                network.tokens.refresh();
+            });
+            let _ = renewing.await;
         }
     }
 
@@ -148,13 +153,14 @@ impl Network {
             return tracing::debug!(%peer, "a client does not offer HTTP/2 by ALPN");
         }
         // The handshake has verified it.
-        let has_certificate = tls.peer_certificates().is_some_and(|chain| !chain.is_empty());
-        let is_proven = Arc::new(AtomicBool::new(has_certificate));
+        let certificate =
+            tls.peer_certificates().and_then(|chain| chain.first()).map(|own| Caller::of_certificate(own));
+        let is_proven = Arc::new(AtomicBool::new(certificate.is_some()));
         let (network, proven) = (Arc::clone(self), Arc::clone(&is_proven));
         let answer = move |request: Request<Incoming>| {
-            let is_known = has_certificate || network.has_token(request.headers());
-            proven.fetch_or(is_known, Ordering::Relaxed);
-            Arc::clone(&network).answer(request, is_known)
+            let caller = certificate.or_else(|| network.tokens.caller(request.headers()));
+            proven.fetch_or(caller.is_some(), Ordering::Relaxed);
+            Arc::clone(&network).answer(request, caller)
         };
         let unauthenticated = async {
             sleep(UNAUTHENTICATED).await;
@@ -170,20 +176,20 @@ impl Network {
         }
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, is_known: bool) -> Response<ReplyBody> {
-        let plugin = if is_known { self.plugin(request.headers()) } else { Err(unauthenticated()) };
-        match plugin {
-            Ok(plugin) => Service::new(plugin, self.calls.clone(), self.is_ending.clone()).answer(request).await,
-            // The archive of an unauthenticated client is not waited for.
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, caller: Option<Caller>) -> Response<ReplyBody> {
+        // The archive of a client that is refused is not waited for.
+        let begun = match caller {
+            // A relay repeats the call on another replica. Which calls are open already, is served to its end.
+            Some(_) if *self.is_ending.borrow() => Err(Status::new(Code::Unavailable, "the service ends")),
+            Some(caller) => self.plugin(request.headers()).and_then(|plugin| Ok((plugin, self.callers.begin(caller)?))),
+            None => Err(unauthenticated()),
+        };
+        match begun {
+            Ok((plugin, _place)) => {
+                Service::new(plugin, self.calls.clone(), self.is_ending.clone()).answer(request).await
+            }
             Err(status) => reply::failure(&status),
         }
-    }
-
-    fn has_token(&self, fields: &HeaderMap) -> bool {
-        let shown = fields.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let Some(shown) = shown.map(hash) else { return false };
-        // All are compared, so that the time says nothing.
-        self.tokens.iter().fold(false, |found, token| found | bool::from(token.ct_eq(&shown)))
     }
 
     fn plugin(&self, fields: &HeaderMap) -> Result<Arc<Served>, Status> {
@@ -204,8 +210,4 @@ impl Network {
 fn unauthenticated() -> Status {
     let message = "a token (`authorization: Bearer …`) or a client certificate is needed".to_owned();
     Status { code: Code::Unauthenticated, message }
-}
-
-fn hash(token: &str) -> [u8; 32] {
-    Sha256::digest(token).into()
 }

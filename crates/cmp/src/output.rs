@@ -21,6 +21,11 @@ pub(crate) fn manifests(stdout: Vec<u8>, allow_blank: bool) -> Result<Vec<String
     }
 }
 
+/// Whether Argo CD finds no manifest in `text`.
+pub(crate) fn is_blank(text: &str) -> bool {
+    content(text) != Content::Some
+}
+
 /// What a text has for Argo CD.
 #[derive(Debug, PartialEq, Eq)]
 enum Content {

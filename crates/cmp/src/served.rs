@@ -1,9 +1,10 @@
 //! A plugin that is served: its file as it is now, its verdicts, and its runs.
 
 pub(crate) mod allow;
-mod calls;
-mod received;
-mod verdicts;
+mod answers;
+pub(crate) mod calls;
+pub(crate) mod received;
+pub(crate) mod verdicts;
 
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
@@ -13,12 +14,12 @@ use parking_lot::Mutex;
 use self::{allow::AllowRules, verdicts::Verdicts};
 use crate::{
     config::PluginSettings,
-    grpc::status::Status,
     guard::Guard,
     kept::{KeptError, KeptFolders},
     metrics::PluginMetrics,
     plugin::{Plugin, PluginError},
     run::{RunEnvironment, Runner},
+    server::stamp,
     trees::Trees,
 };
 use domain::glob::GlobError;
@@ -123,18 +124,6 @@ impl Served {
         self.plugin.load_full()
     }
 
-    /// Begins the spans of calls.
-    pub(crate) fn tracer(&self) -> &Tracer {
-        &self.common.tracer
-    }
-
-    /// A call of `method` has ended.
-    pub(crate) fn called(&self, method: &str, status: Option<&Status>) {
-        let known = ["GenerateManifest", "MatchRepository", "GetParametersAnnouncement", "CheckPluginConfiguration"];
-        let method = known.into_iter().find(|known| *known == method).unwrap_or("unknown");
-        self.metrics.called(method, status);
-    }
-
     /// The places for its runs that are taken, and the calls that wait for one.
     pub(crate) fn load(&self) -> (usize, usize) {
         self.runner.queue.load()
@@ -164,10 +153,4 @@ impl Served {
             }
         }
     }
-}
-
-/// When the file was changed last, and its size. Follows links, as those of a mounted ConfigMap.
-fn stamp(file: &std::path::Path) -> Option<(SystemTime, u64)> {
-    let data = file.metadata().ok()?;
-    Some((data.modified().ok()?, data.len()))
 }

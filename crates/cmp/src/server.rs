@@ -28,7 +28,7 @@ use domain::file::base_dir::BaseDir;
 use launcher::{Launchers, own_program};
 
 /// How long connections are still accepted when the sockets are gone.
-const LAST_CONNECTIONS: Duration = Duration::from_secs(1);
+pub(crate) const LAST_CONNECTIONS: Duration = Duration::from_secs(1);
 /// How long a connection without a call is waited for at the end: its client may be between two calls.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 /// The folder below the work folder (`DefaultCMPWorkDirName`). It is emptied at the start.
@@ -73,7 +73,7 @@ pub(crate) enum ServerError {
 }
 
 impl ServerError {
-    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |cause| Self::System { what, cause }
     }
@@ -90,11 +90,16 @@ pub(crate) struct Server {
     exporting: Option<Exporting>,
 }
 
-/// What all plugins share, and their metrics.
+/// What all plugins share. With `has_indexes`, relays may name trees.
 ///
 /// # Errors
 /// When the work folder cannot be made.
-pub(crate) fn common(work: Option<PathBuf>, trees: u64, concurrency: usize) -> Result<Common, ServerError> {
+pub(crate) fn common(
+    work: Option<PathBuf>,
+    trees: u64,
+    has_indexes: bool,
+    concurrency: usize,
+) -> Result<Common, ServerError> {
     let work = work.unwrap_or_else(std::env::temp_dir).join(WORK);
     let work = std::path::absolute(&work).unwrap_or(work);
     let failed = |error| ServerError::system(format!("the work folder {}", work.display()))(error);
@@ -107,7 +112,13 @@ pub(crate) fn common(work: Option<PathBuf>, trees: u64, concurrency: usize) -> R
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     }
     let launchers = Arc::new(Launchers::new(own_program().to_owned(), concurrency));
-    Ok(Common { launchers, trees: Arc::new(Trees::new(folder, trees)), spool, failed_runs, tracer: Arc::default() })
+    Ok(Common {
+        launchers,
+        trees: Arc::new(Trees::new(folder, trees, has_indexes)),
+        spool,
+        failed_runs,
+        tracer: Arc::default(),
+    })
 }
 
 /// How many programs run at once unless a setting says otherwise: few, since they share the processors with others.
@@ -122,7 +133,7 @@ impl Server {
     /// When a plugin or a folder cannot be used.
     pub(crate) fn new(config: ServeConfig) -> Result<Self, ServerError> {
         let all = config.concurrency.unwrap_or_else(usual_concurrency);
-        let mut common = common(config.work, config.trees.0, all)?;
+        let mut common = common(config.work, config.trees.0, config.listen.is_some(), all)?;
         let metrics = Arc::new(Metrics::new()?);
         let exporting = match config.traces.map(|traces| traces.start(metrics.spans.clone())).transpose()? {
             Some((tracer, exporting)) => {
@@ -157,16 +168,11 @@ impl Server {
         let (mut term, mut int) = (listen_to(SignalKind::terminate())?, listen_to(SignalKind::interrupt())?);
         let is_ending = watch::Sender::new(false);
         if let Some(address) = self.admin {
-            let view = admin::View {
-                metrics: Arc::clone(&self.metrics),
+            let pages = admin::PluginPages {
                 plugins: self.plugins.iter().map(|(plugin, _)| Arc::clone(plugin)).collect(),
                 trees: Arc::clone(&self.common.trees),
-                is_ending: is_ending.subscribe(),
             };
-            let failed = ServerError::system(format!("the admin address {address}"));
-            let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
-            tracing::info!(address = shown_address(&listener, address), "serving probes and metrics");
-            tokio::spawn(admin::serve(listener, Arc::new(view)));
+            admin::listen(address, Arc::clone(&self.metrics), is_ending.subscribe(), Arc::new(pages)).await?;
         }
         if let Some((config, base)) = self.listen {
             let plugins = self.plugins.iter().map(|(plugin, _)| (plugin.plugin().full_name(), Arc::clone(plugin)));
@@ -225,7 +231,7 @@ pub(crate) fn served(
 }
 
 /// Begins to serve.
-fn serve_all(sockets: Vec<(Service, Socket)>, connections: &watch::Sender<usize>) -> Arc<[Socket]> {
+fn serve_all(sockets: Vec<(Service<Served>, Socket)>, connections: &watch::Sender<usize>) -> Arc<[Socket]> {
     let (services, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
     let sockets: Arc<[Socket]> = sockets.into();
     for (at, service) in services.into_iter().enumerate() {
@@ -239,7 +245,7 @@ fn serve_all(sockets: Vec<(Service, Socket)>, connections: &watch::Sender<usize>
 }
 
 /// Waits until no call is under way, and no client can begin another one.
-async fn ended(calls: &watch::Sender<usize>, connections: &watch::Sender<usize>) {
+pub(crate) async fn ended(calls: &watch::Sender<usize>, connections: &watch::Sender<usize>) {
     // The listeners go on until the process ends.
     sleep(LAST_CONNECTIONS).await;
     let (mut calls, mut connections) = (calls.subscribe(), connections.subscribe());
@@ -253,11 +259,15 @@ async fn ended(calls: &watch::Sender<usize>, connections: &watch::Sender<usize>)
 }
 
 /// The address of `listener`, whose port may not be the configured one.
-fn shown_address(listener: &tokio::net::TcpListener, configured: std::net::SocketAddr) -> String {
+pub(crate) fn shown_address(listener: &tokio::net::TcpListener, configured: std::net::SocketAddr) -> String {
     listener.local_addr().unwrap_or(configured).to_string()
 }
 
-fn listen_to(kind: SignalKind) -> Result<tokio::signal::unix::Signal, ServerError> {
+/// The signals of this `kind`.
+///
+/// # Errors
+/// When they cannot be received.
+pub(crate) fn listen_to(kind: SignalKind) -> Result<tokio::signal::unix::Signal, ServerError> {
     signal(kind).map_err(ServerError::system("signals"))
 }
 
@@ -265,4 +275,10 @@ fn listen_to(kind: SignalKind) -> Result<tokio::signal::unix::Signal, ServerErro
 pub(crate) fn sockets_of_environment() -> PathBuf {
     let set = std::env::var_os("ARGOCD_PLUGINSOCKFILEPATH").filter(|path| !path.is_empty());
     set.map_or_else(|| Path::new(crate::config::SOCKETS).to_owned(), PathBuf::from)
+}
+
+/// When a file was changed last, and its size. Follows links, as those of a mounted ConfigMap.
+pub(crate) fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64)> {
+    let data = file.metadata().ok()?;
+    Some((data.modified().ok()?, data.len()))
 }

@@ -1,17 +1,18 @@
 //! From a request to a call, and from its result to an answer.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use prometheus::IntGauge;
 use tokio::{
     sync::watch,
     time::{Duration, Instant, timeout_at},
 };
 
 use crate::{
+    exchange,
     grpc::{
-        message::Empty,
         reader::MessageReader,
         reply::{self, ReplyBody},
         status::{Code, Status},
@@ -19,24 +20,84 @@ use crate::{
     },
     health::{self, HealthMethod},
     reflection,
-    served::Served,
 };
-use telemetry::trace::{Record, Span};
+use telemetry::trace::{Record, Span, Tracer};
 
 /// The service of plugins.
 const PLUGIN: &str = "/plugin.ConfigManagementPluginService/";
 /// Its methods.
-const METHODS: [&str; 4] =
-    ["GenerateManifest", "MatchRepository", "GetParametersAnnouncement", "CheckPluginConfiguration"];
+const METHODS: [&str; 6] = [
+    "GenerateManifest",
+    "MatchRepository",
+    "GetParametersAnnouncement",
+    "CheckPluginConfiguration",
+    // Of the exchange with a relay.
+    "Describe",
+    "Put",
+];
 /// How long before the caller's deadline an answer is sent, as argocd-cmp-server does it.
 const EARLY: Duration = Duration::from_millis(100);
 /// How long a client without a deadline may take to send what nobody needs.
 const DRAINING: Duration = Duration::from_mins(10);
 
+/// What answers the calls of one plugin: the plugin itself, or a relay.
+pub(crate) trait Answers: fmt::Debug + Send + Sync + 'static {
+    /// The plugin's name, as its socket is called.
+    fn name(&self) -> String;
+
+    /// Begins the spans of calls.
+    fn tracer(&self) -> &Tracer;
+
+    /// Counts the calls that are under way.
+    fn under_way(&self) -> &IntGauge;
+
+    /// A call of `method` has ended.
+    fn called(&self, method: &str, status: Option<&Status>);
+
+    /// The answer of a call.
+    fn call(
+        &self,
+        method: Method<'_>,
+        messages: &mut MessageReader,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<Response<ReplyBody>, Status>> + Send;
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method<'a> {
+    /// A method of Argo CD's service.
+    Plugin(&'a str),
+    /// A method of the exchange with a relay.
+    Relay(&'a str),
+}
+
+impl<'a> Method<'a> {
+    fn at(path: &'a str) -> Option<Self> {
+        let of_plugin = path.strip_prefix(PLUGIN).map(Self::Plugin);
+        of_plugin.or_else(|| path.strip_prefix(exchange::SERVICE).map(Self::Relay))
+    }
+
+    /// The service, for spans.
+    fn service(self) -> &'static str {
+        match self {
+            Self::Plugin(_) => PLUGIN.trim_matches('/'),
+            Self::Relay(_) => exchange::SERVICE.trim_matches('/'),
+        }
+    }
+
+    /// The method's name.
+    pub(crate) const fn name(self) -> &'a str {
+        match self {
+            Self::Plugin(name) | Self::Relay(name) => name,
+        }
+    }
+}
+
 /// Answers the calls of one socket.
-#[derive(Debug, Clone)]
-pub(crate) struct Service {
-    plugin: Arc<Served>,
+#[derive(Debug)]
+pub(crate) struct Service<A> {
+    plugin: Arc<A>,
     /// How many calls are under way.
     calls: watch::Sender<usize>,
     /// Whether the server is ending.
@@ -52,24 +113,47 @@ impl Drop for OpenCall {
     }
 }
 
-impl Service {
+/// A call that a gauge counts.
+struct Counted(IntGauge);
+
+impl Counted {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl<A> Clone for Service<A> {
+    fn clone(&self) -> Self {
+        Self { plugin: Arc::clone(&self.plugin), calls: self.calls.clone(), is_ending: self.is_ending.clone() }
+    }
+}
+
+impl<A: Answers> Service<A> {
     /// Calls of `plugin`, counted in `calls`, of a server that ends when `is_ending`.
-    pub(crate) fn new(plugin: Arc<Served>, calls: watch::Sender<usize>, is_ending: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(plugin: Arc<A>, calls: watch::Sender<usize>, is_ending: watch::Receiver<bool>) -> Self {
         Self { plugin, calls, is_ending }
     }
 
     /// Answers `request`, within a span if it is a call of a plugin.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<ReplyBody> {
-        let Some(method) = request.uri().path().strip_prefix(PLUGIN).map(known) else {
+        let Some((service, method)) =
+            Method::at(request.uri().path()).map(|method| (method.service(), known(method.name())))
+        else {
             return self.answer_within(request, &Span::default()).await;
         };
-        let service = PLUGIN.trim_matches('/');
         let span = self.plugin.tracer().request(request.headers(), || format!("{service}/{method}"));
         span.note(|record| {
             record.set("rpc.system", "grpc");
             record.set("rpc.service", service);
             record.set("rpc.method", method);
-            record.set("cmp_gateway.plugin", self.plugin.plugin().full_name());
+            record.set("cmp_gateway.plugin", self.plugin.name());
         });
         span.instrument(self.answer_within(request, &span)).await
     }
@@ -87,10 +171,13 @@ impl Service {
         if reflection::is_path(path) {
             return reflection::serve(messages);
         }
-        let method = path.strip_prefix(PLUGIN);
+        let method = Method::at(path);
         let until = deadline.unwrap_or(began + DRAINING);
         let result = match method {
-            Some(method) => self.call(method, &mut messages, deadline).await,
+            Some(method) => {
+                let _counted = Counted::new(self.plugin.under_way());
+                self.call(method, &mut messages, deadline).await
+            }
             None => match health::method(path) {
                 Some(HealthMethod::Check) => health::check(&mut messages, &self.is_ending, until).await,
                 Some(HealthMethod::List) => Ok(health::list(&self.is_ending)),
@@ -102,12 +189,18 @@ impl Service {
         // A deadline that has passed leaves the client's stream to the client.
         let _ = timeout_at(until, messages.drain()).await;
         let status = result.as_ref().err();
-        if let Some(method) = method {
+        if let Some(method) = method.map(Method::name) {
             self.plugin.called(known(method), status);
             span.note(|record| ended(record, status));
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             match status {
+                // Relays ask again and again.
+                None if method == "Describe" => tracing::debug!(method, took_ms, "call"),
                 None => tracing::info!(method, took_ms, "call"),
+                // Expected before a tree is sent.
+                Some(status) if status.code == Code::FailedPrecondition => {
+                    tracing::debug!(method, took_ms, error = %status, "call");
+                }
                 Some(status) => tracing::warn!(method, took_ms, code = ?status.code, error = %status, "call failed"),
             }
         }
@@ -116,27 +209,15 @@ impl Service {
 
     async fn call(
         &self,
-        method: &str,
+        method: Method<'_>,
         messages: &mut MessageReader,
         deadline: Option<Instant>,
     ) -> Result<Response<ReplyBody>, Status> {
-        let plugin = &self.plugin;
-        let answering = async {
-            Ok(match method {
-                "GenerateManifest" => reply::answer(&plugin.generate(messages, deadline).await?),
-                "MatchRepository" => reply::answer(&plugin.match_repository(messages, deadline).await?),
-                "GetParametersAnnouncement" => reply::answer(&plugin.parameters(messages, deadline).await?),
-                "CheckPluginConfiguration" => {
-                    messages.next::<Empty>().await?;
-                    reply::answer(&plugin.check_configuration())
-                }
-                method => return Err(unimplemented(method)),
-            })
-        };
+        let answering = self.plugin.call(method, messages, deadline);
         // A failed `MatchRepository` reads as "not this plugin's": it ends in time by itself, with a verdict.
-        let Some(deadline) = deadline.filter(|_| method != "MatchRepository") else { return answering.await };
+        let Some(deadline) = deadline.filter(|_| method.name() != "MatchRepository") else { return answering.await };
         timeout_at(deadline, answering).await.unwrap_or_else(|_| {
-            let message = format!("{method} was not done at the caller's deadline");
+            let message = format!("{} was not done at the caller's deadline", method.name());
             Err(Status { code: Code::DeadlineExceeded, message })
         })
     }
@@ -155,6 +236,7 @@ fn ended(record: &mut Record, status: Option<&Status>) {
     }
 }
 
-fn unimplemented(path: &str) -> Status {
+/// There is no such method.
+pub(crate) fn unimplemented(path: &str) -> Status {
     Status { code: Code::Unimplemented, message: format!("unknown method {path}") }
 }

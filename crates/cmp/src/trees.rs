@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
-use crate::archive::{ArchiveError, digest::TreeDigest, extract::extract, intake::Archive};
+use crate::archive::{ArchiveError, digest::TreeDigest, extract::extract, index::Entries, intake::Archive};
 use launcher::LauncherPool;
 
 /// What a file takes beyond its bytes, in bytes: about a block.
@@ -24,6 +24,8 @@ pub(crate) struct Trees {
     folder: PathBuf,
     /// The bytes of trees that no run uses.
     max_bytes: u64,
+    /// Whether calls may name a tree in place of sending it.
+    has_indexes: bool,
     count: AtomicU64,
     state: Mutex<State>,
 }
@@ -51,14 +53,16 @@ pub(crate) struct Tree {
     pub(crate) bytes: u64,
     /// Its files, folders and links.
     pub(crate) files: usize,
+    /// What is in it, if a call may name it.
+    pub(crate) index: Option<Arc<Entries>>,
     /// The launchers of each plugin, which may read this tree and no other.
     pools: Mutex<HashMap<String, LauncherPool>>,
 }
 
 impl Trees {
-    /// No trees yet. `folder` is there, and empty.
-    pub(crate) fn new(folder: PathBuf, max_bytes: u64) -> Self {
-        Self { folder, max_bytes, count: AtomicU64::new(0), state: Mutex::default() }
+    /// No trees yet. `folder` is there, and empty. With `has_indexes`, calls may name a tree.
+    pub(crate) fn new(folder: PathBuf, max_bytes: u64, has_indexes: bool) -> Self {
+        Self { folder, max_bytes, has_indexes, count: AtomicU64::new(0), state: Mutex::default() }
     }
 
     /// The tree of `archive`, and whether it was there already.
@@ -79,7 +83,8 @@ impl Trees {
         }
         let folder = self.folder.join(self.count.fetch_add(1, Ordering::Relaxed).to_string());
         let (bytes, files) = (archive.size + archive.entries.len() as u64 * FILE_BYTES, archive.entries.len());
-        let tree = Arc::new(Tree { folder, bytes, files, pools: Mutex::default() });
+        let index = self.has_indexes.then(|| Arc::clone(&archive.entries));
+        let tree = Arc::new(Tree { folder, bytes, files, index, pools: Mutex::default() });
         // If the caller gives up, the tree goes when the extraction has ended, and not below it.
         let kept = Arc::clone(&tree);
         let extracted = spawn_blocking(move || {
@@ -94,6 +99,18 @@ impl Trees {
         state.making.remove(&digest);
         drop((state, turn, evicted));
         Ok((tree, false))
+    }
+
+    /// The tree of this digest, with what is in it, if it is there.
+    pub(crate) fn find(&self, digest: TreeDigest) -> Option<(Arc<Tree>, Arc<Entries>)> {
+        let tree = self.state.lock().find(digest)?;
+        let index = Arc::clone(tree.index.as_ref()?);
+        Some((tree, index))
+    }
+
+    /// Whether calls may name a tree.
+    pub(crate) const fn has_indexes(&self) -> bool {
+        self.has_indexes
     }
 
     /// How many trees there are, and their bytes.

@@ -33,10 +33,9 @@ pub(crate) fn extract(archive: Archive, to: &Path, has_modes: bool) -> Result<()
     let failed = |cause| ArchiveError::Store { what: format!("folder {}", to.display()), cause };
     std::fs::create_dir(to).map_err(failed)?;
     let root = openat(CWD, to, FOLDER, Mode::empty()).map_err(|error| failed(error.into()))?;
-    let Archive { spool, wanted, .. } = archive;
+    let Archive { spool, wanted, packing, .. } = archive;
     let mut writer = Writer { root, parent: None, file: None, has_modes };
-    let compressed = spool.into_reader().map_err(failed)?;
-    walk(compressed, &wanted.limits, wanted.has_git, &mut writer).map(drop)
+    walk(spool.reader(), packing, &wanted.limits, wanted.has_git, &mut writer).map(drop)
 }
 
 struct Writer {
@@ -98,7 +97,7 @@ impl Visitor for Writer {
         self.make(path, |parent, name| symlinkat(target, parent, name))
     }
 
-    fn file(&mut self, path: &[u8], is_executable: bool) -> Result<(), ArchiveError> {
+    fn file(&mut self, path: &[u8], is_executable: bool, _: u64) -> Result<(), ArchiveError> {
         let mode = Mode::from_raw_mode(if is_executable && self.has_modes { 0o755 } else { 0o644 });
         let file = self.make(path, |parent, name| openat(parent, name, NEW, mode))?;
         self.file = Some((path.to_vec(), file.into()));

@@ -80,7 +80,7 @@ impl Visitor for Indexer {
         self.add(path, Entry::Link(target.to_vec()))
     }
 
-    fn file(&mut self, path: &[u8], is_executable: bool) -> Result<(), ArchiveError> {
+    fn file(&mut self, path: &[u8], is_executable: bool, _: u64) -> Result<(), ArchiveError> {
         self.file = Some((path.to_vec(), is_executable));
         self.hash = self.has_contents.then(Sha256::new);
         Ok(())

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read},
     path::PathBuf,
+    sync::Arc,
 };
 
 use bytes::{Buf, Bytes};
@@ -17,7 +18,7 @@ use super::{
     index::{Entries, Indexer},
     links,
     spool::Spool,
-    walk::{ArchiveLimits, walk},
+    walk::{ArchiveLimits, Packing, walk},
 };
 
 /// How many pieces may wait for the thread.
@@ -38,7 +39,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Archive {
     /// What is in it.
-    pub(crate) entries: Entries,
+    pub(crate) entries: Arc<Entries>,
     /// The bytes of all files.
     pub(crate) size: u64,
     /// Its compressed bytes.
@@ -46,6 +47,14 @@ pub(crate) struct Archive {
     /// Their number.
     pub(crate) bytes: u64,
     pub(super) wanted: Wanted,
+    pub(super) packing: Packing,
+}
+
+impl Archive {
+    /// Its compressed bytes as they came. Needs a spool.
+    pub(crate) fn compressed(&self) -> Box<dyn Read + Send> {
+        self.spool.reader()
+    }
 }
 
 /// An archive that arrives.
@@ -56,10 +65,19 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Begins to read. The archive must have this SHA-256, in hexadecimal digits.
+    /// Begins to read an archive of Argo CD. It must have this SHA-256, in hexadecimal digits.
     pub(crate) fn begin(wanted: Wanted, checksum: String) -> Self {
+        Self::reading(move |pieces| read(pieces, wanted, Packing::Gzip, Some(&checksum)))
+    }
+
+    /// Begins to read an archive of a relay. Its caller compares the digest of what is in it.
+    pub(crate) fn begin_relayed(wanted: Wanted) -> Self {
+        Self::reading(move |pieces| read(pieces, wanted, Packing::Zstd, None))
+    }
+
+    fn reading(read: impl FnOnce(mpsc::Receiver<Bytes>) -> Result<Archive, ArchiveError> + Send + 'static) -> Self {
         let (pieces, received) = mpsc::channel(WAITING);
-        Self { pieces, reading: spawn_blocking(move || read(received, wanted, &checksum)) }
+        Self { pieces, reading: spawn_blocking(move || read(received)) }
     }
 
     /// Adds a piece. Returns whether more pieces are useful; otherwise [`Intake::finish`] has the reason.
@@ -77,7 +95,12 @@ impl Intake {
     }
 }
 
-fn read(pieces: mpsc::Receiver<Bytes>, wanted: Wanted, checksum: &str) -> Result<Archive, ArchiveError> {
+fn read(
+    pieces: mpsc::Receiver<Bytes>,
+    wanted: Wanted,
+    packing: Packing,
+    checksum: Option<&str>,
+) -> Result<Archive, ArchiveError> {
     let arriving = Arriving {
         pieces,
         now: Bytes::new(),
@@ -87,18 +110,18 @@ fn read(pieces: mpsc::Receiver<Bytes>, wanted: Wanted, checksum: &str) -> Result
         folder: wanted.spool.clone(),
     };
     let mut indexer = Indexer::new(wanted.spool.is_some(), wanted.limits.files);
-    let mut arriving = walk(arriving, &wanted.limits, wanted.has_git, &mut indexer)?;
-    // The decoder has stopped at the end of the gzip stream.
+    let mut arriving = walk(arriving, packing, &wanted.limits, wanted.has_git, &mut indexer)?;
+    // The decoder has stopped at the end of the compressed stream.
     io::copy(&mut arriving, &mut io::sink()).map_err(ArchiveError::Unreadable)?;
     let Arriving { hash, spool, bytes, .. } = arriving;
     let mut text = [0; 64];
     let sum = base16ct::lower::encode_str(&hash.finalize(), &mut text).unwrap_or_default();
-    if sum != checksum {
+    if checksum.is_some_and(|checksum| sum != checksum) {
         return Err(ArchiveError::Checksum);
     }
     let (entries, size) = indexer.finish();
     links::check(&entries)?;
-    Ok(Archive { entries, size, spool, bytes, wanted })
+    Ok(Archive { entries: Arc::new(entries), size, spool, bytes, wanted, packing })
 }
 
 /// The pieces of an archive, as a reader. What was read is hashed and spooled.

@@ -2,9 +2,10 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Cursor, Read, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Cursor, Read, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
+    sync::Arc,
 };
 
 /// More bytes go to a file.
@@ -14,7 +15,22 @@ const IN_MEMORY: usize = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Spool {
     memory: Vec<u8>,
-    file: Option<File>,
+    file: Option<Arc<File>>,
+}
+
+/// The bytes of a file that others read too.
+#[derive(Debug)]
+struct FromStart {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for FromStart {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read_at(buffer, self.at)?;
+        self.at += got as u64;
+        Ok(got)
+    }
 }
 
 impl Spool {
@@ -23,24 +39,21 @@ impl Spool {
         if self.file.is_none() && self.memory.len() + bytes.len() > IN_MEMORY {
             let mut file = nameless(folder)?;
             file.write_all(&std::mem::take(&mut self.memory))?;
-            self.file = Some(file);
+            self.file = Some(Arc::new(file));
         }
-        if let Some(file) = &mut self.file {
-            return file.write_all(bytes);
+        if let Some(file) = &self.file {
+            return (&**file).write_all(bytes);
         }
         self.memory.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// All bytes, from the first.
-    pub(super) fn into_reader(self) -> io::Result<Box<dyn Read>> {
-        Ok(match self.file {
-            Some(mut file) => {
-                file.rewind()?;
-                Box::new(file)
-            }
-            None => Box::new(Cursor::new(self.memory)),
-        })
+    /// All bytes, from the first. They may be read several times, also at once.
+    pub(super) fn reader(&self) -> Box<dyn Read + Send> {
+        match &self.file {
+            Some(file) => Box::new(FromStart { file: Arc::clone(file), at: 0 }),
+            None => Box::new(Cursor::new(self.memory.clone())),
+        }
     }
 }
 

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use self::made::{Made, checksum};
 use super::{
     ArchiveError,
-    digest::digest,
+    digest::{digest, digest_without_git},
     extract::extract,
     index::Entry,
     intake::{Archive, Intake, Wanted},
     walk::ArchiveLimits,
+    write::repack,
 };
 
 fn wanted(spool: &Path) -> Wanted {
@@ -118,4 +119,31 @@ async fn names_alone_need_no_contents() {
     let archive = read_in(&usual().gzip(), 100, wanted).await.unwrap();
     assert!(archive.entries.contains_key(&b".git/HEAD"[..]));
     assert!(matches!(archive.entries[&b"a/f"[..]], Entry::File { content: [0, ..], .. }));
+}
+
+/// A relay sends an archive on as another one: what a plugin sees of it is the same.
+#[tokio::test]
+async fn an_archive_that_is_packed_again_has_the_same_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut made = usual();
+    let long = format!("{}/{}", "d".repeat(150), "ä".repeat(100));
+    made.pax(&[("path", &long)]).file("short", &[1; 1024], 0o644);
+    made.pax(&[("linkpath", &long)]).link("link", "short");
+    let wanted = Wanted { has_git: true, ..wanted(folder.path()) };
+    let archive = read_in(&made.gzip(), 1000, wanted.clone()).await.unwrap();
+    for has_git in [true, false] {
+        let mut zstd = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        repack(&archive, has_git, &mut zstd).unwrap();
+        let intake = Intake::begin_relayed(wanted.clone());
+        for piece in zstd.finish().unwrap().chunks(10) {
+            assert!(intake.add(Bytes::copy_from_slice(piece)).await);
+        }
+        let again = intake.finish().await.unwrap();
+        let of = if has_git { digest } else { digest_without_git };
+        assert_eq!(digest(&again.entries, true), of(&archive.entries, true));
+        assert_eq!(again.entries.contains_key(&b".git/HEAD"[..]), has_git);
+        let to = folder.path().join(format!("to-{has_git}"));
+        extract(again, &to, true).unwrap();
+        assert_eq!(std::fs::read(to.join("link")).unwrap(), [1; 1024]);
+    }
 }

@@ -13,12 +13,14 @@ use domain::units::ByteSize;
 
 /// Below this many bytes, the ratio of the sizes does not matter: a small repository may compress well.
 const RATIO_FREE: u64 = 64 * 1024 * 1024;
+/// How far back a compressed archive may refer, as a power of two: the memory that reading it takes.
+const WINDOW: u32 = 23;
 /// The longest path, and the longest part of one, in bytes (Linux's limits).
 const MAX_PATH: usize = 4095;
 const MAX_NAME: usize = 255;
 
 /// The limits of an archive.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct ArchiveLimits {
     /// The bytes of the archive without compression, which is about those of all files.
@@ -37,14 +39,23 @@ impl Default for ArchiveLimits {
     }
 }
 
+/// How an archive is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// As Argo CD does it.
+    Gzip,
+    /// As the relay does it. The limit of the ratio does not count: the relay has checked it.
+    Zstd,
+}
+
 /// What is done with the entries.
 pub(super) trait Visitor {
     /// A folder.
     fn folder(&mut self, path: &[u8]) -> Result<(), ArchiveError>;
     /// A symbolic link to `target`.
     fn link(&mut self, path: &[u8], target: &[u8]) -> Result<(), ArchiveError>;
-    /// A file begins. Its bytes follow.
-    fn file(&mut self, path: &[u8], is_executable: bool) -> Result<(), ArchiveError>;
+    /// A file of `size` bytes begins. They follow.
+    fn file(&mut self, path: &[u8], is_executable: bool, size: u64) -> Result<(), ArchiveError>;
     /// Bytes of the file.
     fn data(&mut self, bytes: &[u8]) -> Result<(), ArchiveError>;
     /// The file ends.
@@ -54,16 +65,14 @@ pub(super) trait Visitor {
 /// Shows all entries of the archive `compressed` to `visitor`. Those of `.git` only if `has_git`. Returns the reader of the compressed bytes.
 pub(super) fn walk<R: Read>(
     compressed: R,
+    packing: Packing,
     limits: &ArchiveLimits,
     has_git: bool,
     visitor: &mut impl Visitor,
 ) -> Result<R, ArchiveError> {
     let counted = Counted { reader: compressed, count: 0 };
-    let plain = Limited {
-        reader: MultiGzDecoder::new(BufReader::with_capacity(32 * 1024, counted)),
-        count: 0,
-        limits: *limits,
-    };
+    let reader = Unpacking::new(BufReader::with_capacity(32 * 1024, counted), packing);
+    let plain = Limited { reader: reader.map_err(ArchiveError::Unreadable)?, count: 0, limits: *limits };
     let mut tar = TarReader::new(plain);
     let mut count = 0;
     while let Some(entry) = next(&mut tar)? {
@@ -84,8 +93,8 @@ pub(super) fn walk<R: Read>(
         match &entry.kind {
             TarKind::Folder => visitor.folder(&path)?,
             TarKind::Link(target) => visitor.link(&path, target)?,
-            TarKind::File(_) => {
-                visitor.file(&path, entry.mode & 0o111 != 0)?;
+            TarKind::File(size) => {
+                visitor.file(&path, entry.mode & 0o111 != 0, *size)?;
                 with_limits(tar.data(|bytes| visitor.data(bytes)))?;
                 visitor.end()?;
             }
@@ -149,10 +158,52 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+/// Unpacks what it reads.
+enum Unpacking<R: Read> {
+    Gzip(MultiGzDecoder<BufReader<Counted<R>>>),
+    Zstd(zstd::stream::read::Decoder<'static, BufReader<Counted<R>>>),
+}
+
+impl<R: Read> Unpacking<R> {
+    fn new(reader: BufReader<Counted<R>>, packing: Packing) -> io::Result<Self> {
+        Ok(match packing {
+            Packing::Gzip => Self::Gzip(MultiGzDecoder::new(reader)),
+            Packing::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(reader)?;
+                decoder.window_log_max(WINDOW)?;
+                Self::Zstd(decoder)
+            }
+        })
+    }
+
+    fn into_inner(self) -> BufReader<Counted<R>> {
+        match self {
+            Self::Gzip(decoder) => decoder.into_inner(),
+            Self::Zstd(decoder) => decoder.finish(),
+        }
+    }
+
+    /// Whether `count` bytes are more than `ratio` times what was read, if that matters.
+    fn is_beyond(&self, count: u64, ratio: u64) -> bool {
+        match self {
+            Self::Gzip(decoder) => count / ratio > decoder.get_ref().get_ref().count,
+            Self::Zstd(_) => false,
+        }
+    }
+}
+
+impl<R: Read> Read for Unpacking<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Gzip(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
 /// Uncompressed bytes, up to the limits.
-#[derive(Debug)]
-struct Limited<R> {
-    reader: MultiGzDecoder<BufReader<Counted<R>>>,
+struct Limited<R: Read> {
+    reader: Unpacking<R>,
     count: u64,
     limits: ArchiveLimits,
 }
@@ -164,7 +215,7 @@ impl<R: Read> Read for Limited<R> {
         let (bytes, ratio) = (self.limits.bytes, self.limits.ratio.max(1));
         let excess = if self.count > bytes.0 {
             ArchiveError::TooLarge { what: format!("more than {bytes} without compression"), limit: "archive.bytes" }
-        } else if self.count > RATIO_FREE && self.count / ratio > self.reader.get_ref().get_ref().count {
+        } else if self.count > RATIO_FREE && self.reader.is_beyond(self.count, ratio) {
             ArchiveError::TooLarge { what: format!("{ratio} times its compressed size"), limit: "archive.ratio" }
         } else {
             return Ok(got);

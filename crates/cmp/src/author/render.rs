@@ -82,7 +82,7 @@ pub(crate) enum RenderError {
 /// As Argo CD would get them.
 pub(crate) async fn render(request: Request, work: &Path) -> Result<Rendered, RenderError> {
     let concurrency = usual_concurrency();
-    let common = common(Some(work.to_owned()), u64::MAX, concurrency)?;
+    let common = common(Some(work.to_owned()), u64::MAX, false, concurrency)?;
     let metrics = Metrics::new().map_err(ServerError::from)?;
     let plugin = Arc::new(served(PluginSettings::as_sidecar(request.plugin), &common, concurrency, &metrics)?);
     let archive = pack(&request.repository)?;

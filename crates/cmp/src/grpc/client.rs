@@ -41,7 +41,8 @@ where
     Err(Status { code: Code::Unknown, message: percent_decoded(message) })
 }
 
-fn percent_decoded(text: &str) -> String {
+/// The text that `grpc-message` encodes.
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut left = text.as_bytes();
     while let Some((first, rest)) = left.split_first() {

@@ -21,9 +21,9 @@ pub(crate) type ReplyBody = UnsyncBoxBody<Bytes, Infallible>;
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// The type of a body.
-pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+pub(crate) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The size of a message's head: whether it is compressed, and its length.
-pub(super) const HEAD: usize = 5;
+pub(crate) const HEAD: usize = 5;
 
 /// Frames of an answer that is made while it is sent.
 struct Frames(mpsc::Receiver<Frame<Bytes>>);
@@ -44,6 +44,29 @@ impl Body for Frames {
 pub(crate) fn answer(message: &impl Message) -> Response<ReplyBody> {
     let trailers = async { Some(Ok(trailers(None))) };
     reply(Full::new(frame(message)).with_trailers(trailers).boxed_unsync())
+}
+
+/// A body of frames that are made while it is sent.
+pub(crate) fn streamed(frames: mpsc::Receiver<Frame<Bytes>>) -> ReplyBody {
+    Frames(frames).boxed_unsync()
+}
+
+/// A body of one message.
+pub(crate) fn whole(message: &impl Message) -> ReplyBody {
+    Full::new(frame(message)).boxed_unsync()
+}
+
+/// The answer whose message another server has encoded.
+pub(crate) fn answer_encoded(message: &Bytes) -> Response<ReplyBody> {
+    let mut head = BytesMut::with_capacity(HEAD);
+    head.put_u8(0);
+    head.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    let (frames, body) = mpsc::channel(3);
+    for frame in [Frame::data(head.freeze()), Frame::data(message.clone()), Frame::trailers(trailers(None))] {
+        // There is room for three.
+        let _ = frames.try_send(frame);
+    }
+    stream(body)
 }
 
 /// An answer of the messages and trailers that come from `frames`.

@@ -14,10 +14,39 @@ pub(crate) enum Code {
     DeadlineExceeded = 4,
     /// There is no such plugin.
     NotFound = 5,
+    /// The caller has as many calls under way as it may.
+    ResourceExhausted = 8,
+    /// A call names a tree that is not there.
+    FailedPrecondition = 9,
+    /// What the caller knows of the plugin is old.
+    Aborted = 10,
     /// There is no such method.
     Unimplemented = 12,
+    /// The server ends, or cannot be reached. Another one may answer.
+    Unavailable = 14,
     /// The caller shows nothing that is accepted.
     Unauthenticated = 16,
+}
+
+impl Code {
+    /// The code that a server sent as `number`. Others than these say nothing that matters here.
+    pub(crate) fn of(number: u16) -> Self {
+        use Code::{
+            Aborted, DeadlineExceeded, FailedPrecondition, NotFound, ResourceExhausted, Unauthenticated, Unavailable,
+            Unimplemented, Unknown,
+        };
+        let all = [
+            DeadlineExceeded,
+            NotFound,
+            ResourceExhausted,
+            FailedPrecondition,
+            Aborted,
+            Unimplemented,
+            Unavailable,
+            Unauthenticated,
+        ];
+        all.into_iter().find(|code| *code as u16 == number).unwrap_or(Unknown)
+    }
 }
 
 /// Why a call has no answer.
@@ -34,6 +63,11 @@ impl Status {
     /// A failure of a plugin or of its input.
     pub(crate) fn unknown(message: impl Into<String>) -> Self {
         Self { code: Code::Unknown, message: message.into() }
+    }
+
+    /// A failure of this kind.
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
     }
 
     /// The same failure, in `context`.

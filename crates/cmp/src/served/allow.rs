@@ -25,7 +25,7 @@ pub(crate) struct AllowRules {
 impl AllowRules {
     /// # Errors
     /// When a glob is invalid.
-    pub(super) fn new(config: &Allow) -> Result<Self, GlobError> {
+    pub(crate) fn new(config: &Allow) -> Result<Self, GlobError> {
         let globs = |texts: &Option<Vec<String>>| {
             texts.as_ref().map(|texts| texts.iter().map(|text| NameGlob::parse(text)).collect()).transpose()
         };
@@ -36,7 +36,7 @@ impl AllowRules {
     ///
     /// # Errors
     /// Names what is not allowed.
-    pub(super) fn check(&self, environment: &RunEnvironment) -> Result<(), String> {
+    pub(crate) fn check(&self, environment: &RunEnvironment) -> Result<(), String> {
         for (rules, key, variable) in
             [(&self.projects, "projects", PROJECT), (&self.repositories, "repositories", REPOSITORY)]
         {

@@ -10,22 +10,20 @@ use tokio::{
 use super::{
     Served,
     allow::{PATH, REPOSITORY},
-    received,
+    received::{self, Files, Opening, Received},
     verdicts::FolderKey,
 };
 use crate::{
-    archive::{
-        digest::digest,
-        intake::{Archive, Wanted},
-    },
+    archive::{digest::digest, intake::Wanted},
     discover::{app_folder, by_names},
+    exchange::TreeName,
     grpc::{
         message::{
             CheckPluginConfigurationResponse, ManifestResponse, Metadata, ParametersAnnouncementResponse,
             RepositoryResponse,
         },
         reader::MessageReader,
-        status::Status,
+        status::{Code, Status},
     },
     guard::{HeldError, inputs::Inputs},
     output,
@@ -36,8 +34,9 @@ use crate::{
 /// A command of a plugin, for an archive.
 struct Task<'a> {
     metadata: &'a Metadata,
-    archive: Archive,
+    files: Files,
     environment: &'a RunEnvironment,
+    folder: Vec<u8>,
     init: Option<&'a Command>,
     command: &'a Command,
     deadline: Option<Instant>,
@@ -45,7 +44,7 @@ struct Task<'a> {
 
 impl Served {
     /// `CheckPluginConfiguration`.
-    pub(crate) fn check_configuration(&self) -> CheckPluginConfigurationResponse {
+    pub(super) fn check_configuration(&self) -> CheckPluginConfigurationResponse {
         let plugin = self.plugin();
         CheckPluginConfigurationResponse {
             is_discovery_configured: plugin.has_discovery(),
@@ -57,24 +56,26 @@ impl Served {
     ///
     /// # Errors
     /// In all cases but one: the plugin printed what it must. Argo CD then changes nothing.
-    pub(crate) async fn generate(
+    pub(super) async fn generate(
         &self,
         messages: &mut MessageReader,
+        is_relayed: bool,
         deadline: Option<Instant>,
     ) -> Result<ManifestResponse, Status> {
         let plugin = self.plugin();
-        let metadata = received::metadata(messages).await?;
+        let Opening { metadata, tree } = received::opening(messages, is_relayed).await?;
         let environment = self.environment.with(metadata.env.clone())?;
         self.allow.check(&environment).map_err(Status::unknown)?;
-        let archive = self.receive(messages, &metadata, true).await?;
+        let Received { entries, files } = self.receive(messages, &metadata, tree, true).await?;
         if let Some(why) = self.verdicts.doubt(&folder_key(&metadata)) {
             return Err(Status::unknown(format!(
                 "it is not known whether the plugin is for this folder, since discovery failed: {why}"
             )));
         }
-        let inputs = Inputs::new(&plugin, &archive.entries, &metadata.app_rel_path, &metadata.env);
+        let inputs = Inputs::new(&plugin, &entries, &metadata.app_rel_path, &metadata.env);
         let (init, command) = (plugin.init.as_ref(), &plugin.generate);
-        let task = Task { metadata: &metadata, archive, environment: &environment, init, command, deadline };
+        let folder = app_folder(&entries, &metadata.app_rel_path)?;
+        let task = Task { metadata: &metadata, files, folder, environment: &environment, init, command, deadline };
         let output = self.run(&plugin, task).await.map_err(|error| error.within("error generating manifests"))?;
         let began = Instant::now();
         let manifests = output::manifests(output.stdout, self.runner.settings().allow_blank).map_err(|error| {
@@ -117,13 +118,14 @@ impl Served {
     ///
     /// # Errors
     /// When the client does not say what the call is about.
-    pub(crate) async fn match_repository(
+    pub(super) async fn match_repository(
         &self,
         messages: &mut MessageReader,
+        is_relayed: bool,
         deadline: Option<Instant>,
     ) -> Result<RepositoryResponse, Status> {
         let plugin = self.plugin();
-        let metadata = received::metadata(messages).await?;
+        let Opening { metadata, tree } = received::opening(messages, is_relayed).await?;
         let is_discovery_enabled = plugin.has_discovery();
         let answer = |is_supported| RepositoryResponse { is_supported, is_discovery_enabled };
         if !is_discovery_enabled {
@@ -137,7 +139,7 @@ impl Served {
             tracing::info!(plugin = plugin.full_name(), path, is_supported = false, why, "discovery");
             return Ok(answer(false));
         }
-        let discovering = self.discover(&plugin, messages, &metadata, deadline);
+        let discovering = self.discover(&plugin, messages, &metadata, tree, deadline);
         let verdict = match deadline {
             Some(deadline) => timeout_at(deadline, discovering)
                 .await
@@ -146,6 +148,8 @@ impl Served {
         };
         let key = folder_key(&metadata);
         Ok(answer(match verdict {
+            // The relay remembers the verdicts of all replicas.
+            Err(status) if is_relayed => return Err(status),
             Ok(verdict) => {
                 // Argo CD only shows that it found no plugin.
                 let (path, rule) = (&metadata.app_rel_path, plugin.discover.to_string());
@@ -167,19 +171,21 @@ impl Served {
     ///
     /// # Errors
     /// When the dynamic list cannot be made.
-    pub(crate) async fn parameters(
+    pub(super) async fn parameters(
         &self,
         messages: &mut MessageReader,
+        is_relayed: bool,
         deadline: Option<Instant>,
     ) -> Result<ParametersAnnouncementResponse, Status> {
         let plugin = self.plugin();
         let mut parameter_announcements = Vec::new();
         if let Some(command) = &plugin.dynamic_parameters {
-            let metadata = received::metadata(messages).await?;
-            let environment = self.environment.with(metadata.env.clone())?;
-            self.allow.check(&environment).map_err(Status::unknown)?;
-            let archive = self.receive(messages, &metadata, true).await?;
-            let task = Task { metadata: &metadata, archive, environment: &environment, init: None, command, deadline };
+            let Opening { metadata, tree } = received::opening(messages, is_relayed).await?;
+            let environment = &self.environment.with(metadata.env.clone())?;
+            self.allow.check(environment).map_err(Status::unknown)?;
+            let Received { entries, files } = self.receive(messages, &metadata, tree, true).await?;
+            let folder = app_folder(&entries, &metadata.app_rel_path)?;
+            let task = Task { metadata: &metadata, files, folder, environment, init: None, command, deadline };
             let output = self
                 .run(&plugin, task)
                 .await
@@ -200,20 +206,22 @@ impl Served {
         plugin: &Plugin,
         messages: &mut MessageReader,
         metadata: &Metadata,
+        tree: Option<TreeName>,
         deadline: Option<Instant>,
     ) -> Result<bool, Status> {
         let environment = &self.environment.with(metadata.env.clone())?;
         if let Discover::Command(command) = &plugin.discover {
-            let archive = self.receive(messages, metadata, true).await?;
-            let task = Task { metadata, archive, environment, init: None, command, deadline };
+            let Received { entries, files } = self.receive(messages, metadata, tree, true).await?;
+            let folder = app_folder(&entries, &metadata.app_rel_path)?;
+            let task = Task { metadata, files, folder, environment, init: None, command, deadline };
             let RunOutput { stdout, folder, .. } = self.run(plugin, task).await?;
             folder.discard();
             // As argocd-cmp-server: anything but one line break counts.
             return Ok(!matches!(stdout.as_slice(), b"" | b"\n"));
         }
-        let archive = self.receive(messages, metadata, false).await?;
-        let folder = app_folder(&archive.entries, &metadata.app_rel_path)?;
-        let found = by_names(&plugin.discover, &archive.entries, &folder).unwrap_or(Ok(false));
+        let Received { entries, .. } = self.receive(messages, metadata, tree, false).await?;
+        let folder = app_folder(&entries, &metadata.app_rel_path)?;
+        let found = by_names(&plugin.discover, &entries, &folder).unwrap_or(Ok(false));
         found.map_err(|error| Status::unknown(format!("spec.discover of plugin.yaml: {error}")))
     }
 
@@ -221,29 +229,43 @@ impl Served {
         &self,
         messages: &mut MessageReader,
         metadata: &Metadata,
+        tree: Option<TreeName>,
         has_contents: bool,
-    ) -> Result<Archive, Status> {
+    ) -> Result<Received, Status> {
+        if let Some(tree) = tree {
+            let digest = tree.digest_in(self.view())?;
+            let (tree, entries) = self
+                .common
+                .trees
+                .find(digest)
+                .ok_or_else(|| Status::new(Code::FailedPrecondition, format!("the tree {digest} is not there")))?;
+            return Ok(Received { entries, files: Files::Tree(tree, digest) });
+        }
+        let began = Instant::now();
+        let archive = received::archive(messages, self.wanted(has_contents), &metadata.checksum, |_| Ok(())).await?;
+        self.metrics.received(archive.bytes, began.elapsed());
+        Ok(archive.into())
+    }
+
+    pub(super) fn wanted(&self, has_contents: bool) -> Wanted {
         let settings = self.runner.settings();
         let spool = has_contents.then(|| self.common.spool.clone());
-        let wanted = Wanted { limits: settings.archive, has_git: settings.git, spool };
-        let began = Instant::now();
-        let archive = received::archive(messages, wanted, &metadata.checksum).await?;
-        self.metrics.received(archive.bytes, began.elapsed());
-        Ok(archive)
+        Wanted { limits: settings.archive, has_git: settings.git, spool }
     }
 
     async fn run(&self, plugin: &Plugin, task: Task<'_>) -> Result<RunOutput, Status> {
-        let Task { metadata, archive, environment, init, command, deadline } = task;
-        let folder = app_folder(&archive.entries, &metadata.app_rel_path)?;
-        let has_modes = plugin.preserve_file_mode;
+        let Task { metadata, files, folder, environment, init, command, deadline } = task;
         let began = Instant::now();
-        let digest = digest(&archive.entries, has_modes);
-        let (tree, is_known) = self
-            .common
-            .trees
-            .get(digest, archive, has_modes)
-            .await
-            .map_err(|error| Status::unknown(error.to_string()))?;
+        let (digest, tree, is_known) = match files {
+            Files::Tree(tree, digest) => (digest, tree, true),
+            Files::Archive(archive) => {
+                let has_modes = plugin.preserve_file_mode;
+                let digest = digest(&archive.entries, has_modes);
+                let kept = self.common.trees.get(digest, archive, has_modes).await;
+                let (tree, is_known) = kept.map_err(|error| Status::unknown(error.to_string()))?;
+                (digest, tree, is_known)
+            }
+        };
         self.metrics.tree(is_known, began.elapsed());
         let name = plugin.full_name();
         let job = Job { plugin: &name, init, command, tree: &tree, folder: &folder, environment, deadline };
@@ -272,7 +294,7 @@ fn ms(time: std::time::Duration) -> u64 {
 
 /// The folder that a call is about. The path in the archive is not the same in all calls: with the annotation `manifest-generate-paths`,
 /// Argo CD sends less than the whole repository to `GenerateManifest`. So the path in the repository counts, if Argo CD names it.
-fn folder_key(metadata: &Metadata) -> FolderKey {
+pub(crate) fn folder_key(metadata: &Metadata) -> FolderKey {
     let variable = |name| metadata.env.iter().rfind(|entry| entry.name == name).map(|entry| entry.value.clone());
     let path = variable(PATH).filter(|path| !path.is_empty());
     (variable(REPOSITORY).unwrap_or_default(), path.unwrap_or_else(|| metadata.app_rel_path.clone()))

@@ -13,11 +13,11 @@ const MAX: usize = 10_000;
 const DOUBT: Duration = Duration::from_hours(1);
 
 /// A folder: the repository's URL, and the path in it.
-pub(super) type FolderKey = (String, String);
+pub(crate) type FolderKey = (String, String);
 
 /// The verdicts of one plugin.
 #[derive(Debug)]
-pub(super) struct Verdicts {
+pub(crate) struct Verdicts {
     known: Recent<FolderKey, bool>,
     doubts: Recent<FolderKey, String>,
 }
@@ -30,13 +30,13 @@ impl Default for Verdicts {
 
 impl Verdicts {
     /// Discovery worked.
-    pub(super) fn note(&self, folder: FolderKey, verdict: bool) {
+    pub(crate) fn note(&self, folder: FolderKey, verdict: bool) {
         self.doubts.remove(&folder);
         self.known.insert(folder, verdict);
     }
 
     /// Discovery failed, because of `why`: the last verdict, or else a claim.
-    pub(super) fn in_doubt(&self, folder: FolderKey, why: String) -> bool {
+    pub(crate) fn in_doubt(&self, folder: FolderKey, why: String) -> bool {
         if let Some(verdict) = self.known.get(&folder) {
             return verdict;
         }
@@ -45,12 +45,12 @@ impl Verdicts {
     }
 
     /// Why the folder is claimed though discovery failed.
-    pub(super) fn doubt(&self, folder: &FolderKey) -> Option<String> {
+    pub(crate) fn doubt(&self, folder: &FolderKey) -> Option<String> {
         self.doubts.get(folder)
     }
 
     /// Forgets everything: the rules have changed.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.known.clear();
         self.doubts.clear();
     }

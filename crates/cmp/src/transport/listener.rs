@@ -68,6 +68,24 @@ impl Socket {
         Ok(Self { path, listener, file })
     }
 
+    /// As [`Socket::bind`], unless another process serves `path`.
+    ///
+    /// # Errors
+    /// When it cannot be made, or something else is there.
+    pub(crate) fn bind_unless_served(path: PathBuf) -> io::Result<Self> {
+        let taken = |why: &str| io::Error::new(io::ErrorKind::AddrInUse, format!("{}: {why}", path.display()));
+        match std::os::unix::net::UnixStream::connect(&path) {
+            Ok(_) => return Err(taken("another process serves this socket")),
+            // Nobody listens, or nothing is there.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {}
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        }
+        if path.symlink_metadata().is_ok_and(|data| !data.file_type().is_socket()) {
+            return Err(taken("something that is not a socket is there"));
+        }
+        Self::bind(path)
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path

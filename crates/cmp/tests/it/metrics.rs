@@ -6,7 +6,10 @@ use std::{
     net::TcpStream,
 };
 
-use crate::support::{Gateway, repository, script};
+use crate::{
+    remotes::Certificates,
+    support::{Gateway, repository, script},
+};
 
 /// The body of `path` at `address`.
 fn get(address: &str, path: &str) -> String {
@@ -50,8 +53,11 @@ fn runs_and_phases_are_counted() {
         let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
         words.filter(|word| word.starts_with("cmp_gateway_")).map(str::to_owned).collect()
     };
+    let certificates = Certificates::new();
+    let mut relay = certificates.relay(&["127.0.0.1:1"], "");
+    let of_relay = get(&relay.address("serving probes and metrics"), "/metrics");
     let reference = std::fs::read_to_string(repository().join("docs/cmp/reference.md")).unwrap();
-    let kinds: String = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    let kinds: String = text.lines().chain(of_relay.lines()).filter(|line| line.starts_with("# TYPE ")).collect();
     assert_eq!(names(&kinds), names(&reference));
     for (path, expected) in
         [("/livez", "200 OK"), ("/readyz", "200 OK"), ("/healthz", "200 OK"), ("/other", "404 Not Found")]

@@ -2,29 +2,10 @@
 
 use std::{fs, path::Path, process::Stdio};
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
-
-use crate::support::{Answer, DEMO, Gateway, answers, client, script};
-
-/// Writes a CA, a certificate of `localhost` with its key, and a caller's certificate with its key.
-fn certify(folder: &Path) {
-    let mut ca = CertificateParams::new(Vec::new()).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    fs::write(folder.join("ca.pem"), ca.self_signed(&key).unwrap().pem()).unwrap();
-    let issuer = Issuer::new(ca, key);
-    let signed = |params: CertificateParams| {
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
-    };
-    let (certificate, key) = signed(CertificateParams::new(vec!["localhost".to_owned()]).unwrap());
-    fs::write(folder.join("tls.crt"), certificate).unwrap();
-    fs::write(folder.join("tls.key"), key).unwrap();
-    let mut caller = CertificateParams::new(Vec::new()).unwrap();
-    caller.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
-    let (certificate, key) = signed(caller);
-    fs::write(folder.join("caller.pem"), certificate + &key).unwrap();
-}
+use crate::{
+    remotes::certify,
+    support::{Answer, DEMO, Gateway, answers, client, script},
+};
 
 /// A server of two plugins that listens for other machines, and its address.
 fn serve(certificates: &Path, callers: &str) -> (Gateway, String) {

@@ -102,6 +102,39 @@ impl Gateway {
         gateway
     }
 
+    /// A relay with this relay.yaml, to which sockets and work folder are added, started after the words `before`. Waits for its sockets.
+    pub(crate) fn relay(before: &[&str], config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (sockets, work) = (folder.path().join("sockets"), folder.path().join("work"));
+        let text = format!("sockets: {}\nwork: {}\n{config}", sockets.display(), work.display());
+        let file = folder.path().join("relay.yaml");
+        fs::write(&file, text).unwrap();
+        let mut gateway = Self::start(before, &["relay".as_ref(), "-c".as_ref(), file.as_os_str()], folder);
+        gateway.wait_for_log("\"serving\"");
+        gateway
+    }
+
+    /// A relay with the whole relay.yaml `config`, whose log has `text` at last.
+    pub(crate) fn relay_of(config: &str, text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("relay.yaml");
+        fs::write(&file, config).unwrap();
+        let mut gateway = Self::start(&[], &["relay".as_ref(), "-c".as_ref(), file.as_os_str()], folder);
+        gateway.wait_for_log(text);
+        gateway
+    }
+
+    /// Waits until a relay knows its first remote.
+    pub(crate) fn wait_until_known(&mut self) {
+        let address = self.address("serving probes and metrics");
+        self.wait_until(|| !crate::remotes::get(&address, "/status").contains("\"kind\":\"unknown\""));
+    }
+
+    /// Sends `signal` to the server.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
     /// Starts the server by the program `before`, if there is one.
     fn start(before: &[&str], arguments: &[&std::ffi::OsStr], folder: TempDir) -> Self {
         for name in ["sockets", "work", "repository"] {

@@ -89,7 +89,7 @@ async fn lies_about_sizes_are_found() {
     let mut outer = Made::default();
     outer.pax(&[("size", &content.len().to_string())]).file("shown", &content, 0o644);
     outer.entries.last_mut().unwrap().size = Some(0);
-    let entries: Entries = read(&outer.gzip()).await.unwrap().entries;
+    let entries: std::sync::Arc<Entries> = read(&outer.gzip()).await.unwrap().entries;
     assert_eq!(entries.keys().collect::<Vec<_>>(), [b"shown"]);
     let mut long = Made::default();
     long.file("f", b"short", 0o644).entries[0].size = Some(9_999_999);
