@@ -17,6 +17,8 @@ use crate::{
 
 /// The service. A change that old programs would misread gets another number.
 pub(crate) const SERVICE: &str = "/cmpgateway.relay.v1.Relay/";
+/// The method that describes a plugin.
+pub(crate) const DESCRIBE: &str = "/cmpgateway.relay.v1.Relay/Describe";
 /// The field of a request that names the plugin, as its socket would be called.
 pub(crate) const PLUGIN: &str = "cmp-plugin";
 

@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use self::callers::{Caller, Callers, Tokens};
 use crate::{
     config::ListenConfig,
-    exchange::PLUGIN,
+    exchange::{DESCRIBE, PLUGIN},
     grpc::{
         reply::{self, ReplyBody},
         status::{Code, Status},
@@ -181,7 +181,12 @@ impl Network {
         let begun = match caller {
             // A relay repeats the call on another replica. Which calls are open already, is served to its end.
             Some(_) if *self.is_ending.borrow() => Err(Status::new(Code::Unavailable, "the service ends")),
-            Some(caller) => self.plugin(request.headers()).and_then(|plugin| Ok((plugin, self.callers.begin(caller)?))),
+            Some(caller) => self.plugin(request.headers()).and_then(|plugin| {
+                // Relays ask so whether the service is there, and what it serves.
+                let is_counted = request.uri().path() != DESCRIBE;
+                let place = is_counted.then(|| self.callers.begin(caller)).transpose()?;
+                Ok((plugin, place))
+            }),
             None => Err(unauthenticated()),
         };
         match begun {

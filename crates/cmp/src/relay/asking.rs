@@ -47,7 +47,9 @@ impl Remote {
     /// # Errors
     /// The status that a replica answered, or why none did.
     pub(super) async fn ask(&self, method: &'static str, question: &Question) -> Result<(Bytes, bool), Status> {
-        let patience = question.until.min(Instant::now() + PATIENCE);
+        // A remote that has been away for long is tried once.
+        let since = self.down_since.lock().unwrap_or_else(Instant::now);
+        let patience = question.until.min(since + PATIENCE);
         let (mut failures, mut broken, mut pause) = (BTreeMap::new(), 0, PAUSE.0);
         loop {
             for replica in self.replicas.order(&question.key) {
@@ -57,6 +59,8 @@ impl Remote {
                 let (outcome, why) = match asked {
                     Ok(answer) => {
                         self.own.attempted("ok");
+                        self.down_since.lock().take();
+                        replica.answered();
                         return Ok(answer);
                     }
                     Err(Failure::Status(status)) if !is_for_another(&status) => {
@@ -78,6 +82,8 @@ impl Remote {
                     return Err(self.unanswered(&failures));
                 }
             }
+            self.down_since.lock().get_or_insert_with(Instant::now);
+            self.wake.notify_one();
             if Instant::now() + pause >= patience {
                 return Err(self.unanswered(&failures));
             }

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    exchange::{self, Description},
+    exchange::{DESCRIBE, Description},
     grpc::{
         client::percent_decoded,
         message::{CheckPluginConfigurationResponse, Empty},
@@ -198,7 +198,7 @@ impl Link {
     pub(super) async fn describe(&self, name: &str, version: &str, map: HeaderMap) -> Result<Kind, String> {
         let fields = Fields { map, until: Instant::now() + FIRST_ANSWER };
         let body = reply::whole(&Empty {});
-        match self.ask(&format!("{}Describe", exchange::SERVICE), &fields, body).await {
+        match self.ask(DESCRIBE, &fields, body).await {
             Ok(answer) => {
                 let found: Description = decoded(answer)?;
                 if (found.name.as_str(), found.version.as_str()) == (name, version) {

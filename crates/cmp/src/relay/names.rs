@@ -32,18 +32,21 @@ impl Names {
         Self(resolver.map_err(|error| format!("names cannot be resolved: {error}")))
     }
 
-    /// All addresses of `hosts` and their hosts, and what went wrong with some of them.
-    pub(super) async fn resolve(&self, hosts: &[(String, u16)]) -> (BTreeMap<SocketAddr, String>, Option<String>) {
-        let (mut found, mut problem) = (BTreeMap::new(), None);
+    /// All addresses of `hosts` and their hosts, and why other hosts have none.
+    pub(super) async fn resolve(
+        &self,
+        hosts: &[(String, u16)],
+    ) -> (BTreeMap<SocketAddr, String>, BTreeMap<String, String>) {
+        let (mut found, mut problems) = (BTreeMap::new(), BTreeMap::new());
         for (host, port) in hosts {
             match self.one(host).await {
                 Ok(addresses) => {
                     found.extend(addresses.into_iter().map(|ip| (SocketAddr::new(ip, *port), host.clone())));
                 }
-                Err(why) => problem = Some(why),
+                Err(why) => _ = problems.insert(host.clone(), why),
             }
         }
-        (found, problem)
+        (found, problems)
     }
 
     async fn one(&self, host: &str) -> Result<Vec<IpAddr>, String> {

@@ -77,6 +77,11 @@ impl Replica {
     /// Calls use `link` from now on.
     pub(super) fn connected(&self, link: Link) {
         *self.link.lock() = Some(link);
+        self.answered();
+    }
+
+    /// It has answered.
+    pub(super) fn answered(&self) {
         let mut state = self.state.lock();
         (state.trouble, state.failed) = (None, None);
     }
@@ -136,20 +141,17 @@ impl Drop for Calling {
 #[derive(Debug, Default)]
 pub(super) struct Replicas {
     known: Mutex<BTreeMap<SocketAddr, Arc<Replica>>>,
-    /// Why names have no addresses, if they have none.
-    problem: Mutex<Option<String>>,
+    /// Why names have no addresses, by these names.
+    problems: Mutex<BTreeMap<String, String>>,
 }
 
 impl Replicas {
-    /// These addresses, with their hosts, are there now. What is known of others is forgotten; their open calls go on. If there is none, the
-    /// former ones stay: a name server may be away.
-    pub(super) fn set(&self, found: BTreeMap<SocketAddr, String>, problem: Option<String>) {
-        *self.problem.lock() = problem;
-        if found.is_empty() {
-            return;
-        }
+    /// These addresses, with their hosts, are there now. What is known of others is forgotten; their open calls go on. Those of a host with one of
+    /// the `problems` stay: a name server may be away.
+    pub(super) fn set(&self, found: BTreeMap<SocketAddr, String>, problems: BTreeMap<String, String>) {
         let mut known = self.known.lock();
-        known.retain(|address, _| found.contains_key(address));
+        known.retain(|address, replica| found.contains_key(address) || problems.contains_key(&replica.host));
+        *self.problems.lock() = problems;
         for (address, host) in found {
             known.entry(address).or_insert_with(|| Arc::new(Replica::new(address, host)));
         }
@@ -160,9 +162,10 @@ impl Replicas {
         self.known.lock().values().cloned().collect()
     }
 
-    /// Why a name has no addresses.
+    /// Why names have no addresses.
     pub(super) fn problem(&self) -> Option<String> {
-        self.problem.lock().clone()
+        let problems = self.problems.lock();
+        (!problems.is_empty()).then(|| problems.values().cloned().collect::<Vec<_>>().join("; "))
     }
 
     /// All of them, in the order in which a call about the tree `key` asks: by rendezvous, those that have more than their share of calls later,
@@ -187,7 +190,7 @@ mod tests {
         let replicas = Replicas::default();
         replicas.set(
             ports.into_iter().map(|port| (SocketAddr::from(([10, 0, 0, 1], port)), "x".to_owned())).collect(),
-            None,
+            BTreeMap::new(),
         );
         replicas
     }
@@ -207,8 +210,10 @@ mod tests {
         let moved: Vec<u16> = moved.map(|number| first(&four, number)).collect();
         assert!(moved.iter().all(|port| *port == 4), "only to the new one");
         assert!((20..90).contains(&moved.len()), "about a quarter: {}", moved.len());
-        four.set(BTreeMap::new(), Some("no name server".to_owned()));
+        four.set(BTreeMap::new(), BTreeMap::from([("x".to_owned(), "no name server".to_owned())]));
         assert_eq!(four.all().len(), 4, "addresses stay when names cannot be resolved");
+        four.set(BTreeMap::new(), BTreeMap::new());
+        assert!(four.all().is_empty());
     }
 
     #[test]

@@ -1,13 +1,15 @@
-//! `cmp-gateway status`: asks the admin address of a relay, and prints what it knows.
+//! `/status` at the admin address of a relay, and `cmp-gateway status`, which asks there and prints it.
 
 use std::{
     fmt::Write as _,
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use serde_json::Value;
+
+use super::{link::Kind, remote::Remote};
 
 /// How long the relay may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,4 +66,41 @@ fn shown(found: &Value) -> String {
 
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+impl Remote {
+    /// What is known, for people.
+    pub(super) fn status(&self) -> Value {
+        let seconds = |at: SystemTime| at.elapsed().map_or(0, |elapsed| elapsed.as_secs());
+        let replicas: Vec<_> = self
+            .replicas
+            .all()
+            .iter()
+            .map(|replica| {
+                let state = replica.state();
+                serde_json::json!({
+                    "address": replica.address.to_string(),
+                    "host": replica.host,
+                    "isUp": state.trouble.is_none() && replica.link().is_some(),
+                    "calls": replica.calls(),
+                    "lastFailure": state.last_failure.map(|(at, why)| serde_json::json!({ "secondsAgo": seconds(at), "why": why })),
+                })
+            })
+            .collect();
+        let known = self.memory.known.load();
+        let kind = match known.as_deref() {
+            None => "unknown",
+            Some(Kind::Ours(_)) => "cmp-gateway",
+            Some(Kind::Plain(_)) => "plain",
+        };
+        serde_json::json!({
+            "plugin": self.name,
+            "kind": kind,
+            "discover": self.rules().map_or("unknown".to_owned(), |rules| rules.to_string()),
+            "problem": self.replicas.problem(),
+            "sentBytes": self.own.sent.get(),
+            "sparedBytes": self.own.spared.get(),
+            "replicas": replicas,
+        })
+    }
 }

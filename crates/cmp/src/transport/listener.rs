@@ -14,6 +14,10 @@ use std::{
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
+};
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::watch,
@@ -74,11 +78,15 @@ impl Socket {
     /// When it cannot be made, or something else is there.
     pub(crate) fn bind_unless_served(path: PathBuf) -> io::Result<Self> {
         let taken = |why: &str| io::Error::new(io::ErrorKind::AddrInUse, format!("{}: {why}", path.display()));
-        match std::os::unix::net::UnixStream::connect(&path) {
-            Ok(_) => return Err(taken("another process serves this socket")),
+        match connect(&path) {
+            // The latter: it has no room for more clients now.
+            Ok(()) | Err(Errno::AGAIN) => return Err(taken("another process serves this socket")),
             // Nobody listens, or nothing is there.
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {}
-            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            Err(Errno::CONNREFUSED | Errno::NOENT) => {}
+            Err(error) => {
+                let error = io::Error::from(error);
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+            }
         }
         if path.symlink_metadata().is_ok_and(|data| !data.file_type().is_socket()) {
             return Err(taken("something that is not a socket is there"));
@@ -129,6 +137,13 @@ where
     if let Err(error) = serve(AuthorityFilter::new(stream), Peer::Local, answer).await {
         tracing::debug!(%error, "a connection has ended with an error");
     }
+}
+
+/// Connects without waiting: a process that is stopped would accept nothing.
+fn connect(path: &Path) -> rustix::io::Result<()> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 fn socket_file(path: &Path) -> Option<SocketFile> {

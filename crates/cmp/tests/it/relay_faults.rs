@@ -87,6 +87,26 @@ fn a_service_that_lost_its_rules_keeps_the_last_verdict() {
     assert!(ask("c"), "a claim");
 }
 
+/// What was claimed in doubt is decided by the next call for manifests, when the remote is there.
+#[test]
+fn a_claim_ends_with_the_doubt() {
+    let certificates = Certificates::new();
+    let mut service = certificates.service(DEMO, "");
+    service.gateway.terminate();
+    assert!(service.gateway.wait().success());
+    let mut relay = certificates.relay(&[&service.address], "");
+    relay.file("own/demo.yaml", "a: b\n").file("other/x", "");
+    for folder in ["own", "other"] {
+        assert!(relay.ask("MatchRepository", folder, &APP).is_supported(), "in doubt, the folder is claimed");
+    }
+    service.restart();
+    relay.wait_until_known();
+    assert!(relay.ask("GenerateManifest", "own", &APP).manifests()[0].contains("a: b"));
+    let refused = relay.ask("GenerateManifest", "other", &APP);
+    assert!(refused.error().contains("not for this folder"), "{refused:?}");
+    assert!(!relay.ask("MatchRepository", "other", &APP).is_supported());
+}
+
 #[test]
 fn an_answer_that_argo_cd_would_refuse_is_an_error() {
     let certificates = Certificates::new();
@@ -179,17 +199,7 @@ fn a_rolling_restart_of_services_fails_no_call() {
         for service in &mut services {
             service.gateway.terminate();
             assert!(service.gateway.wait().success());
-            // At the same address, as a pod would not be: the relay must notice that it is another process.
-            let file = service.gateway.path("cmp.yaml");
-            let text = std::fs::read_to_string(&file).unwrap();
-            std::fs::write(
-                &file,
-                text.replace("address: 127.0.0.1:0, tls", &format!("address: '{}', tls", service.address)),
-            )
-            .unwrap();
-            service.gateway.restart();
-            let (log, again) = (service.gateway.path("log"), "serving by TLS");
-            service.gateway.wait_until(|| std::fs::read_to_string(&log).unwrap().contains(again));
+            service.restart();
             thread::sleep(Duration::from_secs(1));
         }
     });

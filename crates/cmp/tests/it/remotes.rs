@@ -97,6 +97,19 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Starts it again when it has ended, at the same address.
+    pub(crate) fn restart(&mut self) {
+        let file = self.gateway.path("cmp.yaml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("address: 127.0.0.1:0, tls", &format!("address: '{}', tls", self.address)))
+            .unwrap();
+        let log = self.gateway.path("log");
+        let count = || fs::read_to_string(&log).unwrap().matches("serving by TLS").count();
+        let before = count();
+        self.gateway.restart();
+        self.gateway.wait_until(|| count() > before);
+    }
+
     /// How many runs of the plugin have ended.
     pub(crate) fn runs(&mut self) -> u64 {
         metric(&mut self.gateway, "cmp_gateway_runs_total", "demo")
