@@ -85,6 +85,8 @@ pub(crate) struct PluginSettings {
     pub(crate) max_output: ByteSize,
     /// Whether blank output means that there are no manifests. Argo CD then deletes all that were there.
     pub(crate) allow_blank: bool,
+    /// Whether equal files and variables give equal manifests, which are then kept for other Applications.
+    pub(crate) hermetic: Option<HermeticConfig>,
     /// What happens when equal inputs give fewer resources.
     pub(crate) guard: GuardConfig,
     /// How many work folders of failed runs are kept, the newest ones. None unless set.
@@ -113,6 +115,7 @@ impl Default for PluginSettings {
             archive: ArchiveLimits::default(),
             max_output: ByteSize::mib(64),
             allow_blank: false,
+            hermetic: None,
             guard: GuardConfig::default(),
             keep_failed: 0,
             max_kept: ByteSize::mib(256),
@@ -179,6 +182,18 @@ pub(crate) struct Allow {
     pub(crate) repositories: Option<Vec<String>>,
 }
 
+/// What a hermetic plugin depends on besides its files.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct HermeticConfig {
+    /// The variables of a call that runs get. They get no others.
+    #[serde(default)]
+    pub(crate) env: Vec<String>,
+    /// What all kept manifests may take.
+    #[serde(default = "outputs")]
+    pub(crate) size: ByteSize,
+}
+
 /// Files of a plugin.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -236,6 +251,10 @@ impl ServeConfig {
 
 fn sockets() -> PathBuf {
     SOCKETS.into()
+}
+
+fn outputs() -> ByteSize {
+    ByteSize::mib(64)
 }
 
 fn trees() -> ByteSize {

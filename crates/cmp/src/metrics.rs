@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     phases: HistogramVec,
     bytes: IntCounterVec,
     trees: IntCounterVec,
+    outputs: IntCounterVec,
     doubts: IntCounterVec,
     held: IntCounterVec,
     runs: IntCounterVec,
@@ -39,6 +40,7 @@ pub(crate) struct PluginMetrics {
     phases: HistogramVec,
     bytes: IntCounter,
     trees: IntCounterVec,
+    outputs: IntCounterVec,
     runs: IntCounterVec,
     /// Calls that have not ended.
     pub(crate) under_way: IntGauge,
@@ -67,6 +69,11 @@ impl Metrics {
         let trees = counters(
             "cmp_gateway_trees_total",
             "Trees that runs needed. The result is one of: hit (it was there), miss (it was extracted).",
+            &["plugin", "result"],
+        )?;
+        let outputs = counters(
+            "cmp_gateway_outputs_total",
+            "Manifests of hermetic plugins. The result is one of: hit (they were kept), miss (the plugin ran).",
             &["plugin", "result"],
         )?;
         let doubts = counters(
@@ -103,7 +110,7 @@ impl Metrics {
             Opts::new("cmp_gateway_in_flight", "Calls that have not ended: those that run, wait, send or receive.");
         let under_way = IntGaugeVec::new(under_way, &["plugin"])?;
         registry.register(Box::new(under_way.clone()))?;
-        Ok(Self { registry, calls, phases, bytes, trees, doubts, held, runs, under_way, spans })
+        Ok(Self { registry, calls, phases, bytes, trees, outputs, doubts, held, runs, under_way, spans })
     }
 
     /// Those of `plugin`, all at zero.
@@ -111,6 +118,7 @@ impl Metrics {
         self.runs.with_label_values(&[plugin, "0"]);
         for result in ["hit", "miss"] {
             self.trees.with_label_values(&[plugin, result]);
+            self.outputs.with_label_values(&[plugin, result]);
         }
         PluginMetrics {
             plugin: plugin.to_owned(),
@@ -118,6 +126,7 @@ impl Metrics {
             phases: self.phases.clone(),
             bytes: self.bytes.with_label_values(&[plugin]),
             trees: self.trees.clone(),
+            outputs: self.outputs.clone(),
             runs: self.runs.clone(),
             under_way: self.under_way.with_label_values(&[plugin]),
             doubts: self.doubts.with_label_values(&[plugin]),
@@ -158,6 +167,12 @@ impl PluginMetrics {
         let result = if is_known { "hit" } else { "miss" };
         self.trees.with_label_values(&[self.plugin.as_str(), result]).inc();
         self.phase("extract", took);
+    }
+
+    /// The manifests of a hermetic plugin were needed.
+    pub(crate) fn output(&self, is_known: bool) {
+        let result = if is_known { "hit" } else { "miss" };
+        self.outputs.with_label_values(&[self.plugin.as_str(), result]).inc();
     }
 
     /// A run has ended.

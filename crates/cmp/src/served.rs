@@ -3,6 +3,7 @@
 pub(crate) mod allow;
 mod answers;
 pub(crate) mod calls;
+mod outputs;
 pub(crate) mod received;
 pub(crate) mod verdicts;
 
@@ -11,7 +12,11 @@ use std::{path::PathBuf, sync::Arc, time::SystemTime};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use self::{allow::AllowRules, verdicts::Verdicts};
+use self::{
+    allow::AllowRules,
+    outputs::{HermeticError, Outputs},
+    verdicts::Verdicts,
+};
 use crate::{
     config::PluginSettings,
     guard::Guard,
@@ -52,6 +57,7 @@ pub(crate) struct Served {
     allow: AllowRules,
     verdicts: Verdicts,
     guard: Arc<Guard>,
+    outputs: Option<Outputs>,
     metrics: PluginMetrics,
     common: Common,
 }
@@ -71,6 +77,9 @@ pub(crate) enum ServedError {
     /// A glob of `allow`.
     #[error("allow: {0}")]
     Allow(#[from] GlobError),
+    /// `hermetic`.
+    #[error("{0}")]
+    Hermetic(#[from] HermeticError),
     /// `keepFailed`.
     #[error("{0}")]
     Kept(#[from] KeptError),
@@ -99,8 +108,12 @@ impl Served {
         }
         let allow = AllowRules::new(&settings.allow)?;
         let kept = KeptFolders::new(&settings, common.failed_runs.join(plugin.full_name()))?;
+        let outputs = Outputs::new(&settings)?;
+        let few = outputs.is_some().then(|| outputs::INHERITED.map(str::to_owned).to_vec());
+        let inherited = settings.inherit_env.clone().or(few);
         Ok(Self {
-            environment: RunEnvironment::of_process(settings.inherit_env.as_deref()),
+            environment: RunEnvironment::of_process(inherited.as_deref()),
+            outputs,
             metrics: metrics(&plugin.full_name()),
             plugin: ArcSwap::from_pointee(plugin),
             seen: Mutex::new(FileState { stamp }),

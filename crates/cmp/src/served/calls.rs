@@ -10,6 +10,7 @@ use tokio::{
 use super::{
     Served,
     allow::{PATH, REPOSITORY},
+    outputs::Outputs,
     received::{self, Files, Opening, Received},
     verdicts::FolderKey,
 };
@@ -35,8 +36,8 @@ use crate::{
 struct Task<'a> {
     metadata: &'a Metadata,
     files: Files,
-    environment: &'a RunEnvironment,
     folder: Vec<u8>,
+    environment: &'a RunEnvironment,
     init: Option<&'a Command>,
     command: &'a Command,
     deadline: Option<Instant>,
@@ -73,20 +74,60 @@ impl Served {
             )));
         }
         let inputs = Inputs::new(&plugin, &entries, &metadata.app_rel_path, &metadata.env);
-        let (init, command) = (plugin.init.as_ref(), &plugin.generate);
         let folder = app_folder(&entries, &metadata.app_rel_path)?;
-        let task = Task { metadata: &metadata, files, folder, environment: &environment, init, command, deadline };
-        let output = self.run(&plugin, task).await.map_err(|error| error.within("error generating manifests"))?;
+        let kept = self.outputs.as_ref().map(|outputs| {
+            let tree = digest(&entries, plugin.preserve_file_mode);
+            let declared = outputs.declared(&metadata.env);
+            (outputs, Outputs::key(&plugin, (tree, &folder), &declared, &metadata.env), declared)
+        });
+        let manifests = match kept {
+            None => self.make(&plugin, &metadata, files, folder, &environment, deadline).await?,
+            Some((outputs, key, declared)) => {
+                let known = outputs.get(&key);
+                self.metrics.output(known.is_some());
+                if let Some(manifests) = known {
+                    manifests
+                } else {
+                    let declared = self.environment.with(declared)?;
+                    let made = self.make(&plugin, &metadata, files, folder, &declared, deadline).await?;
+                    if outputs.put(&key, &made) {
+                        let (plugin, application) = (plugin.full_name(), variable(&metadata, "ARGOCD_APP_NAME"));
+                        tracing::warn!(
+                            plugin,
+                            application,
+                            "a hermetic plugin gave other manifests for equal files and variables"
+                        );
+                    }
+                    made
+                }
+            }
+        };
         let began = Instant::now();
-        let manifests = output::manifests(output.stdout, self.runner.settings().allow_blank).map_err(|error| {
-            let stderr =
-                if output.stderr.is_empty() { String::new() } else { format!("; stderr: {}", output.stderr.trim()) };
-            Status::unknown(format!("error generating manifests: `{}`: {error}{stderr}", plugin.generate.program))
-        })?;
-        output.folder.discard();
         let manifests = self.guarded(inputs, manifests, &environment).await?;
         self.metrics.answered(began.elapsed());
         Ok(ManifestResponse { manifests, source_type: String::new() })
+    }
+
+    /// Runs the plugin. Returns its manifests.
+    async fn make(
+        &self,
+        plugin: &Plugin,
+        metadata: &Metadata,
+        files: Files,
+        folder: Vec<u8>,
+        environment: &RunEnvironment,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<String>, Status> {
+        let (init, command) = (plugin.init.as_ref(), &plugin.generate);
+        let task = Task { metadata, files, folder, environment, init, command, deadline };
+        let output = self.run(plugin, task).await.map_err(|error| error.within("error generating manifests"))?;
+        let manifests = output::manifests(output.stdout, self.runner.settings().allow_blank).map_err(|error| {
+            let stderr =
+                if output.stderr.is_empty() { String::new() } else { format!("; stderr: {}", output.stderr.trim()) };
+            Status::unknown(format!("error generating manifests: `{}`: {error}{stderr}", command.program))
+        })?;
+        output.folder.discard();
+        Ok(manifests)
     }
 
     /// The manifests, unless the guard holds them.
@@ -272,7 +313,7 @@ impl Served {
         let run = self.runner.run(job).await;
         self.metrics.ran(&run);
         let run = run.map_err(|error| error.status);
-        let application = environment.get("ARGOCD_APP_NAME").unwrap_or_default();
+        let application = variable(metadata, "ARGOCD_APP_NAME");
         let (path, program) = (&metadata.app_rel_path, &command.program);
         match &run {
             Ok(output) => {
@@ -295,7 +336,12 @@ fn ms(time: std::time::Duration) -> u64 {
 /// The folder that a call is about. The path in the archive is not the same in all calls: with the annotation `manifest-generate-paths`,
 /// Argo CD sends less than the whole repository to `GenerateManifest`. So the path in the repository counts, if Argo CD names it.
 pub(crate) fn folder_key(metadata: &Metadata) -> FolderKey {
-    let variable = |name| metadata.env.iter().rfind(|entry| entry.name == name).map(|entry| entry.value.clone());
-    let path = variable(PATH).filter(|path| !path.is_empty());
-    (variable(REPOSITORY).unwrap_or_default(), path.unwrap_or_else(|| metadata.app_rel_path.clone()))
+    let path = variable(metadata, PATH);
+    let path = if path.is_empty() { &metadata.app_rel_path } else { path };
+    (variable(metadata, REPOSITORY).to_owned(), path.to_owned())
+}
+
+/// The variable `name` of a call. Empty if it is not there.
+fn variable<'a>(metadata: &'a Metadata, name: &str) -> &'a str {
+    metadata.env.iter().rfind(|entry| entry.name == name).map_or("", |entry| &entry.value)
 }

@@ -8,6 +8,7 @@ mod differential;
 mod ends;
 mod examples;
 mod guard;
+mod hermetic;
 mod kept;
 mod limits;
 mod metrics;
