@@ -14,9 +14,9 @@ use crate::support::{
 const ELEMENTS: u32 = 20;
 
 /// A registry whose tag `pr-N` has an image of its own, and CI that has passed each.
-fn answer(request: &Request, built: &Mutex<BTreeMap<u32, u32>>) -> Vec<Step> {
+fn answer(request: &Request, rebuilt: &Mutex<BTreeMap<u32, u32>>) -> Vec<Step> {
     if let Some(number) = request.target.strip_prefix("/v2/org/shop/manifests/pr-") {
-        let build = built.lock().unwrap().get(&number.parse().unwrap()).copied().unwrap_or_default();
+        let build = rebuilt.lock().unwrap().get(&number.parse().unwrap()).copied().unwrap_or_default();
         let kind = "application/vnd.oci.image.manifest.v1+json";
         let manifest =
             json!({"schemaVersion": 2, "mediaType": kind, "annotations": {"of": number, "build": build}}).to_string();
