@@ -1,4 +1,4 @@
-"""The objects in deploy/argocd-apps let Argo CD install the chart: their schema, the chart's path, and the values that they give it."""
+"""The objects that let Argo CD install a chart: their schema, the chart's path, and the values that they give it."""
 
 import json
 import re
@@ -6,27 +6,32 @@ import re
 import jsonschema
 import yaml
 
+from .charts import GATEWAY, PLUGIN
 from .faults import DEPLOY, ROOT, fault
-from .generated import CHART
 from .reading import dig, parse
 from .schemas import check_schema
 from .snapshots import merged
 
-APPS = DEPLOY / "argocd-apps"
+APPS = ((DEPLOY / "argocd-apps", GATEWAY), (DEPLOY / "examples/kpt", PLUGIN))
 
 
 def check_apps():
-    files = sorted(APPS.glob("*.yaml"))
+    for folder, chart in APPS:
+        check_folder(folder, chart)
+
+
+def check_folder(folder, chart):
+    files = sorted(folder.glob("*.yaml"))
     documents = {file: parse(file.read_text(), file) for file in files}
     projects = {d["metadata"]["name"]: d for of in documents.values() for d in of if d["kind"] == "AppProject"}
     for file, of in documents.items():
         for document in of:
             check_schema(file, document)
             if document["kind"] in ("Application", "ApplicationSet"):
-                check_application(file, document, projects)
+                check_application(file, document, projects, chart)
 
 
-def check_application(file, document, projects):
+def check_application(file, document, projects, chart):
     """Checks what an Application, or an ApplicationSet's template, installs."""
     spec = dig(document, "spec", "template", "spec") or document["spec"]
     project = projects.get(spec["project"])
@@ -35,18 +40,18 @@ def check_application(file, document, projects):
     source = spec.get("source") or {}
     if source.get("repoURL") not in dig(project, "spec", "sourceRepos"):
         fault(file, f"the AppProject {spec['project']} does not allow {source.get('repoURL')}")
-    if ROOT / str(source.get("path")) != CHART:
-        fault(file, f"source.path is {source.get('path')}, the chart is in {CHART.relative_to(ROOT)}")
+    if ROOT / str(source.get("path")) != chart.folder:
+        fault(file, f"source.path is {source.get('path')}, the chart is in {chart.folder.relative_to(ROOT)}")
     given = dig(source, "helm", "valuesObject") or {}
-    check_values(file, given)
+    check_values(file, given, chart)
     check_project(file, project, given)
 
 
-def check_values(file, given):
-    schema = json.loads((CHART / "values.schema.json").read_text())
+def check_values(file, given, chart):
+    schema = json.loads((chart.folder / "values.schema.json").read_text())
     # What an ApplicationSet's template fills in is text of any form.
     given = json.loads(re.sub(r"\{\{.*?\}\}", "x", json.dumps(given)))
-    values = merged(yaml.safe_load((CHART / "values.yaml").read_text()), given)
+    values = merged(yaml.safe_load((chart.folder / "values.yaml").read_text()), given)
     for error in jsonschema.Draft7Validator(schema).iter_errors(values):
         fault(file, f"valuesObject: {'.'.join(str(step) for step in error.absolute_path)}: {error.message[:300]}")
 

@@ -7,23 +7,24 @@ import tempfile
 import time
 from pathlib import Path
 
+from .charts import GATEWAY
 from .faults import fault
 from .reading import dig, secret_values
-from .snapshots import RENDERED, gateway_yaml, program, snapshot
+from .snapshots import gateway_yaml, program, snapshot
 
 SECONDS = 60
 
 
 def check_asked(name="minimal"):
-    documents = snapshot(name)
+    documents = snapshot(GATEWAY, name)
     pod = next((d for d in documents if d["kind"] == "Pod"), None)
     cases = next((dig(d, "data", "cases.yaml") for d in documents if dig(d, "data", "cases.yaml")), None)
     if pod is None or cases is None:
-        return fault(RENDERED / f"{name}.yaml", "has no test for `helm test`")
+        return fault(GATEWAY.rendered / f"{name}.yaml", "has no test for `helm test`")
     with tempfile.TemporaryDirectory() as folder:
         why = serve_and_ask(Path(folder), documents, cases, dig(pod, "spec", "containers", 0, "args"))
     if why:
-        fault(RENDERED / f"{name}.yaml", f"`helm test` would fail: {why}")
+        fault(GATEWAY.rendered / f"{name}.yaml", f"`helm test` would fail: {why}")
 
 
 def serve_and_ask(folder, documents, cases, arguments):

@@ -1,4 +1,4 @@
-"""What only Helm can tell: that the chart renders its snapshots, and refuses wrong values with a message that says why."""
+"""What only Helm can tell: that a chart renders its snapshots, and refuses wrong values with a message that says why."""
 
 import os
 import re
@@ -10,11 +10,9 @@ from pathlib import Path
 import yaml
 
 from .faults import ROOT, cannot_run, fault
-from .generated import CHART, HELM
-from .snapshots import DIGEST, RENDERED, digest, names, schema_errors, values
+from .snapshots import digest, schema_errors, values
 
 TOOLS = ROOT / "target/tools/bin"
-NAME = "appset-gateway"  # of the release and of its namespace
 KUBERNETES = "1.37.0"
 
 
@@ -28,61 +26,63 @@ def run(program, *arguments):
         return subprocess.run([path, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT)
 
 
-def render(file, kubernetes=KUBERNETES):
-    return run("helm", "template", NAME, str(CHART), "--namespace", NAME, "--kube-version", kubernetes, "--values", str(file))
+def render(chart, file, kubernetes=KUBERNETES):
+    """The release has the chart's name."""
+    return run("helm", "template", chart.name, str(chart.folder), "--namespace", chart.namespace, "--kube-version", kubernetes, "--values", str(file))
 
 
-def all_rendered():
+def all_rendered(chart):
     """Each name in ci/ with what Helm makes of it."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(zip(names(), pool.map(lambda name: render(CHART / f"ci/{name}.yaml"), names())))
+        return list(zip(chart.names(), pool.map(lambda name: render(chart, chart.folder / f"ci/{name}.yaml"), chart.names())))
 
 
-def write_snapshots():
-    RENDERED.mkdir(exist_ok=True)
-    for file in RENDERED.glob("*.yaml"):
+def write_snapshots(chart):
+    chart.rendered.mkdir(exist_ok=True)
+    for file in chart.rendered.glob("*.yaml"):
         file.unlink()
-    for name, result in all_rendered():
+    for name, result in all_rendered(chart):
         if result.returncode != 0:
-            fault(CHART / f"ci/{name}.yaml", f"does not render: {result.stderr.strip()}")
-        (RENDERED / f"{name}.yaml").write_text(result.stdout)
-    DIGEST.write_text(digest())
+            fault(chart.folder / f"ci/{name}.yaml", f"does not render: {result.stderr.strip()}")
+        (chart.rendered / f"{name}.yaml").write_text(result.stdout)
+    chart.digest.write_text(digest(chart))
 
 
-def check_snapshots():
-    for name, result in all_rendered():
-        file = RENDERED / f"{name}.yaml"
+def check_snapshots(chart):
+    for name, result in all_rendered(chart):
+        file = chart.rendered / f"{name}.yaml"
         if result.returncode != 0:
-            fault(CHART / f"ci/{name}.yaml", f"does not render: {result.stderr.strip()}")
+            fault(chart.folder / f"ci/{name}.yaml", f"does not render: {result.stderr.strip()}")
         elif not file.exists() or file.read_text() != result.stdout:
             fault(file, "is not what Helm renders now: run `make chart-files`, and look at the difference")
-    return len(names())
+    return len(chart.names())
 
 
-def lint():
-    for name in names():
-        result = run("helm", "lint", str(CHART), "--strict", "--quiet", "--kube-version", KUBERNETES, "--values", str(CHART / f"ci/{name}.yaml"))
+def lint(chart):
+    for name in chart.names():
+        values_file = str(chart.folder / f"ci/{name}.yaml")
+        result = run("helm", "lint", str(chart.folder), "--strict", "--quiet", "--kube-version", KUBERNETES, "--values", values_file)
         if result.returncode != 0:
-            fault(CHART / f"ci/{name}.yaml", f"helm lint: {result.stdout.strip()} {result.stderr.strip()}")
+            fault(chart.folder / f"ci/{name}.yaml", f"helm lint: {result.stdout.strip()} {result.stderr.strip()}")
 
 
-def unit_tests():
-    result = run("helm-unittest", "--strict", str(CHART))
+def unit_tests(chart):
+    result = run("helm-unittest", "--strict", str(chart.folder))
     print(result.stdout.strip())
     if result.returncode != 0:
-        fault(CHART / "tests", f"helm-unittest failed: {result.stderr.strip()}")
+        fault(chart.folder / "tests", f"helm-unittest failed: {result.stderr.strip()}")
 
 
-def check_refused():
-    """Tries each entry of refused.yaml. Returns how many there are."""
-    file = HELM / "refused.yaml"
+def check_refused(chart):
+    """Tries each entry of the chart's refused values. Returns how many there are."""
+    file = chart.refused
     entries = yaml.safe_load(file.read_text())
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        messages = list(pool.map(refusal, entries))
+        messages = list(pool.map(lambda entry: refusal(chart, entry), entries))
     for entry, message in zip(entries, messages):
-        if problem := wrong_refusal(entry, message):
+        if problem := wrong_refusal(chart, entry, message):
             fault(file, f"{entry['values']} {problem}")
-    reasons = re.findall(r"fail (?:\(printf )?\"(.*?)\"[ )]", (CHART / "templates/_checks.tpl").read_text())
+    reasons = re.findall(r"fail (?:\(printf )?\"(.*?)\"[ )]", (chart.folder / "templates/_checks.tpl").read_text())
     for reason in reasons:
         pattern = re.sub(r"%[sd]", ".*", re.escape(reason).replace("\\%", "%"))
         if not any(message and re.search(pattern, message) for message in messages):
@@ -90,41 +90,41 @@ def check_refused():
     return len(entries)
 
 
-def given(entry):
-    return {"token": {"value": "one"}, "adminToken": {"value": "two"}, **entry["values"]}
+def given(chart, entry):
+    return {**chart.given, **entry["values"]}
 
 
-def refusal(entry):
+def refusal(chart, entry):
     """Why Helm refuses these values; None if it does not."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(given(entry), file)
+        yaml.safe_dump(given(chart, entry), file)
         file.flush()
-        result = render(Path(file.name), entry.get("kubernetes", KUBERNETES))
+        result = render(chart, Path(file.name), entry.get("kubernetes", KUBERNETES))
     return " ".join(result.stderr.split()) if result.returncode != 0 else None
 
 
-def wrong_refusal(entry, message):
+def wrong_refusal(chart, entry, message):
     """What is wrong with a refusal; None if it is as the entry says."""
     if message is None:
         return "is not refused"
     if entry["says"] not in message:
         return f"is refused without `{entry['says']}`: {message}"
-    by_schema = bool(schema_errors(values(yaml.safe_dump(given(entry)))))
+    by_schema = bool(schema_errors(chart, values(chart, yaml.safe_dump(given(chart, entry)))))
     if by_schema is not entry.get("schema", False):
         return "must say by `schema` whether values.schema.json refuses it"
     return None
 
 
-def package():
+def package(chart):
     """Helm can package the chart; the package has neither value files of the check nor tests."""
     with tempfile.TemporaryDirectory() as folder:
-        result = run("helm", "package", str(CHART), "--destination", folder)
+        result = run("helm", "package", str(chart.folder), "--destination", folder)
         if result.returncode != 0:
-            return fault(CHART, f"helm package: {result.stderr.strip()}")
+            return fault(chart.folder, f"helm package: {result.stderr.strip()}")
         files = subprocess.run(["tar", "tzf", *Path(folder).glob("*.tgz")], capture_output=True, text=True, check=True).stdout.split()
     for file in files:
-        if file.startswith((f"{NAME}/ci/", f"{NAME}/tests/")):
-            fault(CHART / ".helmignore", f"the package has {file}")
-    for needed in ("values.schema.json", "files/rules.yaml", "files/cmp-rules.yaml", "files/dashboard.json", "templates/tests/ask.yaml", "README.md"):
-        if f"{NAME}/{needed}" not in files:
-            fault(CHART, f"the package lacks {needed}")
+        if file.startswith((f"{chart.name}/ci/", f"{chart.name}/tests/")):
+            fault(chart.folder / ".helmignore", f"the package has {file}")
+    for needed in ("values.schema.json", "README.md", *(f"files/{name}" for name in chart.copies), *chart.packaged):
+        if f"{chart.name}/{needed}" not in files:
+            fault(chart.folder, f"the package lacks {needed}")

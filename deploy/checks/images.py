@@ -8,7 +8,7 @@ from pathlib import Path
 from .faults import DEPLOY, ROOT, cannot_run, fault
 from .reading import dig, parse
 
-DOCKERFILES = (DEPLOY / "Dockerfile", DEPLOY / "examples/runtimes.Dockerfile")
+DOCKERFILES = (DEPLOY / "Dockerfile", DEPLOY / "cmp/Dockerfile", DEPLOY / "examples/runtimes.Dockerfile")
 RELEASE = DEPLOY / "examples/release.yaml"
 
 

@@ -14,8 +14,8 @@ LATER = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 CRDS = (DEPLOY / "schemas", DEPLOY / "observability/schemas")
 
 
-def check_schema(folder, document):
-    """Validates one document, strictly."""
+def check_schema(folder, document, versions=KUBERNETES):
+    """Validates one document, strictly, against these versions of Kubernetes."""
     name = f"{relative(folder)}: {document.get('kind')}/{dig(document, 'metadata', 'name')}"
     if not document.get("apiVersion") or not document.get("kind"):
         return fault(name, "apiVersion or kind is missing")
@@ -23,7 +23,7 @@ def check_schema(folder, document):
         custom = folder_of_crds / f"{document['kind'].lower()}.json"
         if custom.exists():
             return check_custom(name, document, json.loads(custom.read_text()))
-    for version in KUBERNETES[1:] if document["kind"] in LATER else KUBERNETES:
+    for version in versions[1:] if document["kind"] in LATER else versions:
         try:
             kubernetes_validate.validate(document, version, strict=True)
         except kubernetes_validate.ValidationError as error:

@@ -1,4 +1,4 @@
-"""The snapshots in deploy/helm/rendered: the chart as Helm rendered it for each file in ci/. They are checked without Helm."""
+"""The snapshots in deploy/helm/rendered: each chart as Helm rendered it for each file in its ci/. They are checked without Helm."""
 
 import hashlib
 import json
@@ -10,31 +10,26 @@ from pathlib import Path
 import jsonschema
 import yaml
 
+from .charts import CHARTS, GATEWAY
 from .comparison import check_comparison
 from .faults import ROOT, cannot_run, fault, relative
-from .generated import CHART, HELM, check_generated
+from .generated import check_generated
 from .pods import check_pods, pod_of
 from .reading import dig, parse
 from .references import check_references
 from .schemas import check_schema
+from .services import check_service
 
-RENDERED = HELM / "rendered"
-DIGEST = RENDERED / "sha256"
 # What Helm reads when it renders. The schema only decides whether it does.
 INPUTS = ("Chart.yaml", "values.yaml", "templates/**/*", "files/**/*", "ci/*.yaml")
 
 
-def names():
-    """The names of the value files in ci/, and so of the snapshots."""
-    return sorted(file.stem for file in (CHART / "ci").glob("*.yaml"))
-
-
-def digest():
+def digest(chart):
     """A hash of all that Helm reads, so that a changed chart is noticed without Helm."""
-    files = sorted(file for pattern in INPUTS for file in CHART.glob(pattern) if file.is_file() and file.name != "NOTES.txt")
+    files = sorted(file for pattern in INPUTS for file in chart.folder.glob(pattern) if file.is_file() and file.name != "NOTES.txt")
     of = hashlib.sha256()
     for file in files:
-        of.update(f"{file.relative_to(CHART)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        of.update(f"{file.relative_to(chart.folder)}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return of.hexdigest() + "\n"
 
 
@@ -46,13 +41,13 @@ def merged(below, above):
     return {key: value for key, value in both.items() if value is not None}
 
 
-def values(text):
-    return merged(yaml.safe_load((CHART / "values.yaml").read_text()), yaml.safe_load(text) or {})
+def values(chart, text):
+    return merged(yaml.safe_load((chart.folder / "values.yaml").read_text()), yaml.safe_load(text) or {})
 
 
-def schema_errors(of):
+def schema_errors(chart, of):
     """What values.schema.json says of these values."""
-    schema = json.loads((CHART / "values.schema.json").read_text())
+    schema = json.loads((chart.folder / "values.schema.json").read_text())
     return [f"{'.'.join(str(step) for step in error.absolute_path) or '(top)'}: {error.message[:300]}"
             for error in jsonschema.Draft7Validator(schema).iter_errors(of)]
 
@@ -67,31 +62,38 @@ def texts(value):
 
 
 def check_snapshots(kustomizations):
-    """Checks all snapshots, and those that have a kustomization for the same wishes against it."""
-    check_generated()
-    if len(names()) < 12:
-        fault(CHART / "ci", "needs 12 value files or more")
-    if not DIGEST.exists() or DIGEST.read_text() != digest():
-        fault(RENDERED, "the chart was changed since Helm rendered these files: run `make chart-files`, and look at the difference")
-    for file in RENDERED.glob("*.yaml"):
-        if file.stem not in names():
+    """Checks all snapshots, and those that have a kustomization for the same wishes against it. Returns how many there are."""
+    for chart in CHARTS:
+        check_chart(chart)
+    check_comparison(kustomizations, lambda name: snapshot(GATEWAY, name))
+    return sum(len(chart.names()) for chart in CHARTS)
+
+
+def check_chart(chart):
+    check_generated(chart)
+    names = chart.names()
+    if len(names) < chart.least:
+        fault(chart.folder / "ci", f"needs {chart.least} value files or more")
+    if not chart.digest.exists() or chart.digest.read_text() != digest(chart):
+        fault(chart.rendered, "the chart was changed since Helm rendered these files: run `make chart-files`, and look at the difference")
+    for file in chart.rendered.glob("*.yaml"):
+        if file.stem not in names:
             fault(file, "there is no such file in ci/")
-    for name in names():
-        check_snapshot(name)
-    check_comparison(kustomizations, snapshot)
+    for name in names:
+        check_snapshot(chart, name)
 
 
-def snapshot(name):
-    file = RENDERED / f"{name}.yaml"
+def snapshot(chart, name):
+    file = chart.rendered / f"{name}.yaml"
     return parse(file.read_text(), file) if file.exists() else []
 
 
-def check_snapshot(name):
-    source, file = CHART / f"ci/{name}.yaml", RENDERED / f"{name}.yaml"
-    given = values(source.read_text())
-    for error in schema_errors(given):
+def check_snapshot(chart, name):
+    source, file = chart.folder / f"ci/{name}.yaml", chart.rendered / f"{name}.yaml"
+    given = values(chart, source.read_text())
+    for error in schema_errors(chart, given):
         fault(source, error)
-    documents = snapshot(name)
+    documents = snapshot(chart, name)
     if not documents:
         return fault(file, "is missing or empty")
     for document in documents:
@@ -101,8 +103,13 @@ def check_snapshot(name):
     identities = [(d["kind"], dig(d, "metadata", "namespace"), d["metadata"]["name"]) for d in documents]
     for identity in {one for one in identities if identities.count(one) > 1}:
         fault(file, f"has {identity} twice")
-    check_references(file, documents, texts(given))
-    check_configuration(file, documents)
+    # cert-manager makes the Secrets that its Certificates name.
+    made = {d["spec"]["secretName"] for d in documents if d["kind"] == "Certificate"}
+    check_references(file, documents, texts(given) | made)
+    if chart == GATEWAY:
+        check_configuration(file, documents)
+    else:
+        check_service(file, documents)
 
 
 def gateway_yaml(documents):
