@@ -130,7 +130,7 @@ def check_config(pod, container, documents, certificates):
     plugin = values["plugin"]
     address = f"{installed['source']['helm']['releaseName']}.{installed['destination']['namespace']}.svc:8443"
     wanted = (plugin["metadata"]["name"], plugin["spec"]["version"], plugin["spec"]["discover"], address)
-    if (remote["name"], remote["version"], remote["discover"], remote["address"]) != wanted:
+    if tuple(remote.get(key) for key in ("name", "version", "discover", "address")) != wanted:
         fault(RELAY / "relay.yaml", f"its remote is not what {INSTALLED.name} installs: {wanted}")
 
 
