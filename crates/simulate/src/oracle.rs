@@ -238,7 +238,7 @@ impl Oracle {
             let timeline = truth.of(*set, name);
             let gone_at =
                 timeline.map_or(Some(Duration::ZERO), |timeline| (!timeline.exists()).then(|| timeline.changed()));
-            if *set == Set::Pulls && !self.is_judged(name) {
+            if *set == Set::Pulls && !self.is_judged(name, truth.open().count()) {
                 continue;
             }
             if let Some(at) = gone_at.filter(|at| is_late(*at, gone_within(*set))) {

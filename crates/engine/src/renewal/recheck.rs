@@ -149,11 +149,13 @@ impl Engine {
     async fn make_whole(&self, routes: &RouteTable, whole: &Question, rechecked: Rechecked) -> Rechecked {
         let Some(resolved) = live(routes, whole) else { return rechecked };
         let (now, deadline) = (self.clock.now(), resolved.query.deadline);
-        let queried_at = self.answers().get(&resolved.key).map_or(now, |entry| entry.queried_at);
+        let (key, queried_at) = (resolved.key, self.answers().get(&resolved.key).map_or(now, |entry| entry.queried_at));
         let finished = match self.join(&Arc::new(resolved), Wanted::Event(queried_at)) {
             FlightJoin::Finished(finished) => finished,
             FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await,
         };
+        // Callers ask for the whole, so a notice about the part refreshes nobody.
+        self.known.notices.send(key, whole, || What::Rechecked);
         match finished {
             Ok(_) => rechecked,
             Err(Failure::Held(_)) => Recheck::Held.into(),

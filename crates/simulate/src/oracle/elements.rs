@@ -49,15 +49,15 @@ impl Oracle {
         self.noted.lock().failing.as_ref().is_some_and(|failing| failing.until.is_none())
     }
 
-    /// Whether the element of `branch` must be as it truly is soon.
-    pub(super) fn is_judged(&self, branch: &str) -> bool {
+    /// Whether the element of `branch`, of so many in the list, must be as it truly is soon.
+    pub(super) fn is_judged(&self, branch: &str, listed: usize) -> bool {
         let (now, within, noted) = (self.history.now(), gone_within(Set::Pulls), self.noted.lock());
         let Some(failing) = noted.failing.as_ref().filter(|failing| failing.lasts_since(now.saturating_sub(within)))
         else {
             return true;
         };
-        // Without the last answer, all elements are needed.
-        failing.branch != branch && noted.calm_since + within <= failing.since
+        // Without the last answer, all elements are needed. One of two is not more than half, and one of one is.
+        listed > 1 && failing.branch != branch && noted.calm_since + within <= failing.since
     }
 
     /// Judges which Applications of elements there are.
@@ -68,15 +68,14 @@ impl Oracle {
         calm_since: Duration,
     ) {
         let (now, within) = (self.history.now(), gone_within(Set::Pulls));
-        // One of two is not more than half, and one of one is.
-        let are_few = truth.open().count() < 2 && !self.is_judged("");
+        let listed = truth.open().count();
         for (name, branch) in truth.open().filter(|(_, branch)| branch.element.exists()) {
             let Some(head) = branch.head() else { continue };
             let Some(passed) = head.passes_at.filter(|at| *at <= now) else { continue };
             let runs = applications.get(&(Set::Pulls, name.clone()));
             let since = passed.max(branch.element.changed()).max(calm_since);
             let is_late = now > since + within;
-            if is_late && runs != Some(&digest(&head.id)) && !are_few && self.is_judged(name) {
+            if is_late && runs != Some(&digest(&head.id)) && self.is_judged(name, listed) {
                 let seen = format!(
                     "{name} of {} runs {runs:?}; CI passed {} at {}, and nothing else fails since {}",
                     Set::Pulls.name(),

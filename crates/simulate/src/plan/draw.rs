@@ -52,9 +52,9 @@ fn list(dice: &mut Rng) -> Set {
 pub(super) fn truth(dice: &mut Rng) -> Act {
     match dice.u8(..24) {
         0..5 => Act::Add(list(dice)),
-        5 | 6 => deliver(dice),
-        7..12 => Act::Remove(list(dice)),
-        12 => Act::RemoveHalf(list(dice)),
+        5..8 => deliver(dice),
+        8..13 => Act::Remove(list(dice)),
+        13 => Act::RemoveHalf(list(dice)),
         _ => pull_request(dice),
     }
 }
@@ -127,7 +127,7 @@ fn lasting(dice: &mut Rng) -> u64 {
 
 pub(super) fn fault(dice: &mut Rng) -> Act {
     let machine = dice.usize(..MACHINES);
-    match dice.u8(..32) {
+    match dice.u8(..34) {
         22 | 23 => Act::Api(api(dice), lasting(dice)),
         24 | 25 => Act::Disk(machine, [DiskState::Full, DiskState::Fails][dice.usize(..2)], lasting(dice)),
         0..5 => Act::Link(machine, state(dice), lasting(dice)),
@@ -150,7 +150,7 @@ pub(super) fn fault(dice: &mut Rng) -> Act {
             Act::Damage(machine, dice.u64(..120), all[dice.usize(..all.len())])
         }
         16 => Act::Jump(machine, [-3600, -60, -5, 5, 60, 3600][dice.usize(..6)]),
-        17..22 => Act::Source(any(dice), fails(dice), lasting(dice)),
+        17..22 | 32.. => Act::Source(any(dice), fails(dice), lasting(dice)),
         _ => elements(dice),
     }
 }

@@ -54,8 +54,8 @@ fn number(branch: &str) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct ElementState {
     trouble: Option<(Affected, Trouble)>,
-    /// How often each element was asked for.
-    calls: BTreeMap<String, u64>,
+    /// How often each element was asked for with each commit: questions that are asked at once come in any order.
+    calls: BTreeMap<(String, String), u64>,
 }
 
 impl Sources {
@@ -129,13 +129,13 @@ impl Backend for ElementSource {
         let (branch, commit) = (text("branch"), text("commit"));
         let (trouble, call) = {
             let mut state = self.0.elements.lock();
-            let calls = state.calls.entry(branch.to_owned()).or_default();
+            let calls = state.calls.entry((branch.to_owned(), commit.to_owned())).or_default();
             *calls += 1;
             let call = *calls;
             let trouble = state.trouble.as_ref().filter(|(affected, _)| affected.has(branch));
             (trouble.map(|(_, trouble)| *trouble), call)
         };
-        let dice = self.0.seed.dice((Set::Pulls, branch, call));
+        let dice = self.0.seed.dice((Set::Pulls, branch, commit, call));
         let truth = || {
             let truth = self.0.truth.lock();
             let there = truth.branch(branch).filter(|there| there.element.exists());

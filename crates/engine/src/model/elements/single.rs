@@ -7,7 +7,10 @@ use super::{
     source::{Fault, Says},
     with_history,
 };
-use crate::model::stage::Setup;
+use crate::{
+    model::stage::Setup,
+    state::notices::{Notice, What},
+};
 
 #[test]
 fn an_element_that_hangs_makes_the_others_wait_once() {
@@ -83,6 +86,24 @@ fn a_store_whose_clock_is_put_back_ends_its_recovery() {
     let result = with_history(Setup::Replicas(2), &seen, async |history| {
         history.perform(&Op::Jump(-7200)).await?;
         history.perform(&Op::Element(0, Says::Present(1))).await?;
+        history.settle().await
+    });
+    result.unwrap();
+}
+
+/// Callers ask for the whole answer: a notice about its part alone makes nobody ask again.
+#[test]
+fn an_event_about_a_part_is_a_notice_about_the_whole_answer_too() {
+    let seen = Seen::default();
+    let result = with_history(Setup::Memory, &seen, async |history| {
+        let mut notices = history.engines[0].notices(|| ());
+        history.call().await?;
+        history.source.say(1, Says::Present(2));
+        while notices.try_recv().is_ok() {}
+        history.perform(&Op::Event(Some(1))).await?;
+        let is_whole = |notice: &Notice| notice.question.part.is_none() && notice.what == What::Rechecked;
+        let told = std::iter::from_fn(|| notices.try_recv().ok()).filter(is_whole).count();
+        assert_eq!(told, 1);
         history.settle().await
     });
     result.unwrap();

@@ -50,3 +50,16 @@ fn a_long_lie_about_an_element_is_found() {
         assert!(told.contains("of pulls is deleted, and it was there all the last hour"), "{told}");
     }
 }
+
+/// The list has what the webhook reports some seconds later: it is asked again, and so is the whole answer.
+#[test]
+fn a_webhook_about_the_list_brings_an_element_that_comes_later() {
+    for deployed in [Deployed::Alone, Deployed::Replicas(3)] {
+        for delivery in [Delivery::InTime, Delivery::Early(40)] {
+            let outcome = after(deployed, vec![(minutes(62), Act::Deliver(Set::Pulls, delivery))]);
+            assert!(outcome.violation().is_none(), "{}", outcome.describe());
+            let said = outcome.history.last(10_000);
+            assert_eq!(count(&outcome, "refresh"), 1, "{deployed:?}, {delivery:?}: {said}");
+        }
+    }
+}
