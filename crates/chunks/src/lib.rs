@@ -8,6 +8,8 @@ use std::{collections::HashMap, ops::Range};
 use fastcdc::v2020::FastCDC;
 use sha2::{Digest as _, Sha256};
 
+/// A longer content is none of ours: who can write an index may name one chunk a million times.
+const MAX_LENGTH: usize = 256 * 1024 * 1024;
 /// Shorter records are not cut: a page of a database and a packet on the network have about this size, too.
 pub const MIN_LENGTH: usize = 64 * 1024;
 /// How long chunks are, in bytes: at least, usually, and at most.
@@ -106,6 +108,10 @@ impl Index {
     #[must_use]
     pub fn join<B: AsRef<[u8]>>(&self, chunks: &HashMap<ChunkId, B>) -> Option<Vec<u8>> {
         let chunks: Vec<&[u8]> = self.ids.iter().map(|id| chunks.get(id).map(AsRef::as_ref)).collect::<Option<_>>()?;
+        let length: usize = chunks.iter().map(|chunk| chunk.len()).sum();
+        if length as u64 != self.length || length > MAX_LENGTH {
+            return None;
+        }
         let content = chunks.concat();
         (Sha256::digest(&content)[..] == self.hash).then_some(content)
     }
@@ -153,6 +159,10 @@ mod tests {
                 assert_eq!(index.join(&chunks), None);
             }
         }
+        let chunk = vec![0; 1 << 20];
+        let mut huge = Cut::of(&chunk).index();
+        (huge.ids, huge.length) = (vec![ChunkId::of(&chunk); 300], 300 << 20);
+        assert_eq!(huge.join(&HashMap::from([(huge.ids[0], chunk)])), None);
         assert_eq!((Index::parse(&[0; 39]), Index::parse(&[0; 53])), (None, None));
     }
 }

@@ -39,7 +39,7 @@ const BULK: u32 = 10;
 /// The longest timeout of these. Each replica must notice a new epoch within the shortest recovery.
 const MAX_BULK: Duration = Duration::from_secs(2);
 
-/// How often records are read again whose chunks were replaced meanwhile.
+/// How often records are read at most: another commit may replace chunks of a record after it was read.
 const MAX_READS: usize = 3;
 
 /// A store on a Valkey or Redis server, behind Sentinels, or in a cluster.
@@ -150,13 +150,12 @@ impl Store for RedisStore {
     async fn sync(&self, request: &SyncRequest) -> Result<SyncReply, StoreError> {
         let mut reply = self.sync_once(request).await?;
         for _ in 1..MAX_READS {
-            if self.complete(&reply.epoch, &mut reply.changed, false).await? {
+            if self.complete(&reply.epoch, &mut reply.changed).await? {
                 return Ok(reply);
             }
-            // Another commit replaced chunks meanwhile.
             reply = self.sync_once(request).await?;
         }
-        self.complete(&reply.epoch, &mut reply.changed, true).await?;
+        self.complete(&reply.epoch, &mut reply.changed).await?;
         Ok(reply)
     }
 
@@ -292,14 +291,14 @@ impl Store for RedisStore {
     }
 
     async fn page(&self, epoch: &str, after: u64) -> Result<Page, StoreError> {
-        let reply: Value = self
-            .run(&self.scripts.page, self.bulk(), |script| {
-                script.arg(epoch).arg(after);
-            })
-            .await?;
-        let unreadable = || StoreError::Unavailable("its answer to `page` cannot be read".to_owned());
-        let mut page = reply::page(reply).ok_or_else(unreadable)?;
-        self.complete(epoch, &mut page.records, true).await?;
+        let mut page = self.page_once(epoch, after).await?;
+        for _ in 1..MAX_READS {
+            if self.complete(epoch, &mut page.records).await? {
+                return Ok(page);
+            }
+            page = self.page_once(epoch, after).await?;
+        }
+        self.complete(epoch, &mut page.records).await?;
         Ok(page)
     }
 

@@ -209,7 +209,7 @@ impl Disk {
         let (stamp, content) = match found {
             Some(Some((stamp, content))) => (Some(stamp), Some(content)),
             Some(None) => {
-                self.damaged(key);
+                self.damaged(kind, key);
                 return Err(Unreadable);
             }
             None => (None, None),
@@ -293,7 +293,7 @@ impl Disk {
                 match record::open(&record) {
                     Some((stamp, ..)) if self.marks.is_lost(kind, &key, Some(stamp)) => {}
                     Some((_, head, _)) => all.push(made(key, head, record.len())),
-                    None => self.damaged(&key),
+                    None => self.damaged(kind, &key),
                 }
             }
             Ok(all)
@@ -301,7 +301,9 @@ impl Disk {
         self.attempt(read).unwrap_or_default()
     }
 
-    fn damaged(&self, key: &Key) {
+    fn damaged(&self, kind: RecordKind, key: &Key) {
+        // A chunk may be missing. The next change writes all.
+        self.chunks.forget(&(kind, *key));
         tracing::warn!(%key, "a record on disk is damaged; what it held is unknown");
         self.metrics.errors.inc();
     }

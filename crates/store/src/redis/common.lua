@@ -20,6 +20,11 @@ local function chunks_of(key, field)
   return base .. 'c:' .. key .. field
 end
 
+-- What is the same for equal contents, however they are cut.
+local function essence(content)
+  return string.sub(content, 1, #MARK) == MARK and string.sub(content, 1, #MARK + 40) or content
+end
+
 -- Removes the record under `key`, with its chunks.
 local function remove(key)
   redis.call('DEL', record_of(key), chunks_of(key, 0), chunks_of(key, 1), chunks_of(key, 2), chunks_of(key, 3))

@@ -41,11 +41,15 @@ pub(super) struct Argument {
     long: Option<Arc<Long>>,
 }
 
-/// The chunks of a field that are not known here.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Missing {
+/// A long field of a record that was read, whose content is to be made.
+pub(super) struct Wanted {
     pub place: Place,
-    pub ids: Vec<ChunkId>,
+    /// `None`: it cannot be read.
+    index: Option<Index>,
+    /// What was known here when it was read.
+    known: Option<Arc<Long>>,
+    /// The chunks that are not known here.
+    pub missing: Vec<ChunkId>,
 }
 
 impl Argument {
@@ -62,6 +66,10 @@ impl Argument {
 impl Long {
     fn of(content: &Bytes) -> Self {
         Self { content: content.clone(), cut: Cut::of(content) }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = ChunkId> {
+        self.cut.chunks.iter().map(|(id, _)| *id)
     }
 
     fn chunks(&self) -> impl Iterator<Item = (ChunkId, Bytes)> {
@@ -83,7 +91,7 @@ impl LongFields {
             return Argument { content: content.cloned(), chunks: Vec::new(), long: None };
         };
         let known = self.known.get(&place).filter(|_| !all);
-        let mut there: HashSet<ChunkId> = known.iter().flat_map(|known| &known.cut.chunks).map(|(id, _)| *id).collect();
+        let mut there: HashSet<ChunkId> = known.iter().flat_map(|known| known.ids()).collect();
         let chunks = long.chunks().filter(|(id, _)| there.insert(*id)).collect();
         let content = [MARK, &long.cut.index().to_bytes()].concat();
         Argument { content: Some(content.into()), chunks, long: Some(long) }
@@ -97,32 +105,30 @@ impl LongFields {
         }
     }
 
-    /// What must be read, so that [`Self::complete`] can make the long fields of `records`.
-    pub(super) fn missing(&self, records: &[(RecordKey, Record)]) -> Vec<Missing> {
-        let mut all = Vec::new();
-        for (place, index) in long_fields(records) {
+    /// The long fields of `records`, with what must be read for [`Self::complete`].
+    pub(super) fn wanted(&self, records: &[(RecordKey, Record)]) -> Vec<Wanted> {
+        let fields =
+            records.iter().flat_map(|(key, record)| Field::ALL.map(|field| ((*key, field), record.get(field))));
+        let wanted = |(place, content): (Place, Option<&Bytes>)| {
+            let index = Index::parse(content?.strip_prefix(MARK)?);
             let known = self.known.get(&place);
-            let mut there: HashSet<ChunkId> =
-                known.iter().flat_map(|known| &known.cut.chunks).map(|(id, _)| *id).collect();
-            let ids: Vec<ChunkId> =
-                index.iter().flat_map(|index| &index.ids).filter(|id| there.insert(**id)).copied().collect();
-            if !ids.is_empty() {
-                all.push(Missing { place, ids });
-            }
-        }
-        all
+            let mut there: HashSet<ChunkId> = known.iter().flat_map(|known| known.ids()).collect();
+            let missing = index.iter().flat_map(|index| &index.ids).filter(|id| there.insert(**id)).copied().collect();
+            Some(Wanted { place, index, known, missing })
+        };
+        fields.filter_map(wanted).collect()
     }
 
-    /// Puts the contents of long fields into `records`, made of what is known and of the chunks that were `found`. A field that cannot be made
-    /// is unreadable. Returns whether there is none.
+    /// Puts the contents of the `wanted` fields into `records`, made of what was known and of the chunks that were `found`. A field that cannot
+    /// be made is unreadable. Returns whether there is none.
     pub(super) fn complete(
         &self,
         records: &mut [(RecordKey, Record)],
+        wanted: Vec<Wanted>,
         mut found: HashMap<Place, HashMap<ChunkId, Bytes>>,
     ) -> bool {
         let mut is_complete = true;
-        for (place, index) in long_fields(records) {
-            let known = self.known.get(&place);
+        for Wanted { place, index, known, .. } in wanted {
             let mut chunks = found.remove(&place).unwrap_or_default();
             chunks.extend(known.iter().flat_map(|known| known.chunks()));
             let content = index.and_then(|index| index.join(&chunks)).map(Bytes::from);
@@ -137,13 +143,6 @@ impl LongFields {
         }
         is_complete
     }
-}
-
-/// The long fields of `records`, and the index of each; `None` if it cannot be read.
-fn long_fields(records: &[(RecordKey, Record)]) -> Vec<(Place, Option<Index>)> {
-    let fields = records.iter().flat_map(|(key, record)| Field::ALL.map(|field| ((*key, field), record.get(field))));
-    let long = fields.filter_map(|(place, content)| Some((place, content?.strip_prefix(MARK)?)));
-    long.map(|(place, index)| (place, Index::parse(index))).collect()
 }
 
 #[cfg(test)]
@@ -174,8 +173,9 @@ mod tests {
             vec![(PLACE.0, record)]
         };
         let mut records = record(&first);
-        assert_eq!(reader.missing(&records)[0].ids.len(), first.chunks.len());
-        assert!(reader.complete(&mut records, HashMap::from([(PLACE, chunks)])));
+        let wanted = reader.wanted(&records);
+        assert_eq!(wanted[0].missing.len(), first.chunks.len());
+        assert!(reader.complete(&mut records, wanted, HashMap::from([(PLACE, chunks)])));
         assert_eq!(records[0].1.get(Field::Answer), Some(&long(1)));
         writer.is_there(PLACE, first);
 
@@ -183,12 +183,13 @@ mod tests {
         assert!((1..=4).contains(&second.chunks.len()), "{}", second.chunks.len());
         assert_eq!(sent(&writer.argument(PLACE, Some(&long(2000)), true)), long(2000).len());
         let mut records = record(&second);
-        let missing = reader.missing(&records);
-        assert_eq!(missing[0].ids, second.chunks.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        let wanted = reader.wanted(&records);
+        assert_eq!(wanted[0].missing, second.chunks.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         // Without them, it is unreadable.
-        assert!(!reader.complete(&mut records.clone(), HashMap::new()));
+        assert!(!reader.complete(&mut records.clone(), wanted, HashMap::new()));
+        let wanted = reader.wanted(&records);
         let chunks = writer.argument(PLACE, Some(&long(2000)), true).chunks.into_iter().collect();
-        assert!(reader.complete(&mut records, HashMap::from([(PLACE, chunks)])));
+        assert!(reader.complete(&mut records, wanted, HashMap::from([(PLACE, chunks)])));
         assert_eq!(records[0].1.get(Field::Answer), Some(&long(2000)));
     }
 

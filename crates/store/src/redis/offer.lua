@@ -15,7 +15,7 @@ while at < #ARGV do
   local is_lone = current[2] == 'alone'
   local known = tonumber(current[2] or '') or version
   local is_before = version and (current[2] or version <= since)
-  local differs = (current[3] or '') ~= (fields[1].content or '')
+  local differs = essence(current[3] or '') ~= essence(fields[1].content or '')
   if not version and not is_recovering and redis.call('ZSCORE', index, key) then
     -- Somebody removed it, and other replicas may know a later one.
     make_unreadable(key)

@@ -8,11 +8,11 @@ use redis::Value;
 
 use super::{
     super::{
-        ANSWERING, Commit, CopyState, Field, LIVE, MAX_RECOVERY, MIN_RECOVERY, OFFERING, Record, RecordKey, StoreError,
-        SyncReply, SyncRequest, Write,
+        ANSWERING, Commit, CopyState, Field, LIVE, MAX_RECOVERY, MIN_RECOVERY, OFFERING, Page, Record, RecordKey,
+        StoreError, SyncReply, SyncRequest, Write,
     },
     RedisStore,
-    long::{Argument, Missing},
+    long::{Argument, Wanted},
     millis, reply,
 };
 
@@ -50,46 +50,50 @@ impl RedisStore {
         reply::sync(reply).ok_or_else(|| StoreError::Unavailable("its answer to `sync` cannot be read".to_owned()))
     }
 
-    /// Reads the chunks of long fields in `records`. Returns false if some are missing, unless this was the last attempt: their fields are unreadable
-    /// then.
-    pub(super) async fn complete(
-        &self,
-        epoch: &str,
-        records: &mut [(RecordKey, Record)],
-        is_last: bool,
-    ) -> Result<bool, StoreError> {
-        let missing = self.long.missing(records);
-        let found = if missing.is_empty() { Some(HashMap::new()) } else { self.chunks(epoch, &missing).await? };
-        let found = match found {
-            Some(found) => found,
-            None if is_last => HashMap::new(),
-            None => return Ok(false),
-        };
-        Ok(self.long.complete(records, found) || is_last)
+    /// The records after the version `after`. Their long fields are in chunks.
+    pub(super) async fn page_once(&self, epoch: &str, after: u64) -> Result<Page, StoreError> {
+        let reply: Value = self
+            .run(&self.scripts.page, self.bulk(), |script| {
+                script.arg(epoch).arg(after);
+            })
+            .await?;
+        reply::page(reply).ok_or_else(|| StoreError::Unavailable("its answer to `page` cannot be read".to_owned()))
     }
 
-    /// Reads chunks. `None` if one is not there.
+    /// Makes the long fields of `records` whole. Returns whether none is unreadable, as one is whose chunks another commit replaced since `records`
+    /// were read.
+    pub(super) async fn complete(&self, epoch: &str, records: &mut [(RecordKey, Record)]) -> Result<bool, StoreError> {
+        let wanted = self.long.wanted(records);
+        let found = self.chunks(epoch, &wanted).await?;
+        Ok(self.long.complete(records, wanted, found))
+    }
+
+    /// Reads the chunks that the `wanted` fields miss, as far as they are there.
     async fn chunks(
         &self,
         epoch: &str,
-        missing: &[Missing],
-    ) -> Result<Option<HashMap<(RecordKey, Field), HashMap<ChunkId, Bytes>>>, StoreError> {
+        wanted: &[Wanted],
+    ) -> Result<HashMap<(RecordKey, Field), HashMap<ChunkId, Bytes>>, StoreError> {
+        let wanted: Vec<&Wanted> = wanted.iter().filter(|wanted| !wanted.missing.is_empty()).collect();
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
         let lists: Vec<Vec<Vec<u8>>> = self
             .run(&self.scripts.chunks, self.bulk(), |script| {
                 script.arg(epoch);
-                for Missing { place: (key, field), ids } in missing {
-                    script.arg(&key[..]).arg(*field as usize).arg(ids.len());
-                    for id in ids {
+                for Wanted { place: (key, field), missing, .. } in &wanted {
+                    script.arg(&key[..]).arg(*field as usize).arg(missing.len());
+                    for id in missing {
                         script.arg(&id.as_bytes()[..]);
                     }
                 }
             })
             .await?;
-        let is_whole = lists.len() == missing.len() && lists.iter().flatten().all(|chunk| !chunk.is_empty());
-        let by_id = |(Missing { place, ids }, list): (&Missing, Vec<Vec<u8>>)| {
-            (*place, ids.iter().copied().zip(list.into_iter().map(Bytes::from)).collect())
+        let by_id = |(wanted, list): (&Wanted, Vec<Vec<u8>>)| {
+            let chunks = wanted.missing.iter().copied().zip(list.into_iter().map(Bytes::from));
+            (wanted.place, chunks.filter(|(_, chunk)| !chunk.is_empty()).collect())
         };
-        Ok(is_whole.then(|| missing.iter().zip(lists).map(by_id).collect()))
+        Ok(wanted.into_iter().zip(lists).map(by_id).collect())
     }
 
     /// The fields of `commit` for the script, with `all` chunks or those that the server may lack.

@@ -46,7 +46,7 @@ if began then
 end
 if recovering == '' then recovering = false end
 -- The store's clock was put back: the recovery begins anew, and does not wait until the clock is where it was.
-if recovering and tonumber(recovering) > now then
+if recovering and (tonumber(recovering) or 0) > now then
   recovering = whole(now)
   redis.call('HSET', KEYS[1], 'recovering', recovering)
 end

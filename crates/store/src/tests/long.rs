@@ -67,6 +67,7 @@ async fn a_long_field_without_a_chunk_cannot_be_read() {
     let (store, other) = (server.store(), server.store());
     let epoch = recovered(&*store).await;
     let mut version = stored(&*store, &epoch, &commit_of(A, 0, &[(Field::Answer, Some(long(0)))])).await;
+    stored(&*store, &epoch, &commit_of(B, 0, &[(Field::Answer, Some(long(4)))])).await;
     let chunks = "local k = '{appset-gateway}:c:' .. string.rep(string.char(1), 32) .. '0'";
     for damage in [
         "redis.call('DEL', k)",
@@ -76,7 +77,9 @@ async fn a_long_field_without_a_chunk_cannot_be_read() {
     ] {
         server.run(&["EVAL", &format!("{chunks} {damage} return 1"), "0"]);
         // Others read what is missing.
-        assert_eq!(read(&*server.store(), &epoch, A).await.get(Field::Answer), Some(&Bytes::new()), "{damage}");
+        let new = server.store();
+        assert_eq!(read(&*new, &epoch, A).await.get(Field::Answer), Some(&Bytes::new()), "{damage}");
+        assert_eq!(read(&*new, &epoch, B).await.get(Field::Answer), Some(&long(4)), "{damage}: another record");
         // Whoever had read it needs no chunks, and a commit of whoever has not sends all.
         assert_eq!(read(&*store, &epoch, A).await.get(Field::Answer), Some(&long(0)), "{damage}");
         let writer = if damage.contains("HSET") { &server.store() } else { &store };

@@ -6,7 +6,7 @@ use crate::cache::{
     Disk, Key,
     disk::{
         kind::{Change, RecordKind},
-        long::Drafts,
+        long::{Drafts, cut},
         writer::Order,
     },
 };
@@ -14,9 +14,11 @@ use crate::cache::{
 impl Disk {
     /// Appends a change to the journal and wakes the writer. `draft` is a record to seal, `None` a removal.
     pub(super) fn change(&self, kind: RecordKind, key: Key, draft: Option<Vec<u8>>) {
+        // Before the lock is taken, since it takes some time.
+        let cut = draft.as_deref().and_then(cut);
         // The lock is held until the writer has the order, so that journal and database see changes in the same order.
         let mut journal = self.journal.lock();
-        let drafts = self.chunks.drafts((kind, key), draft);
+        let drafts = self.chunks.drafts((kind, key), draft, cut);
         if !journal.admit(drafts.length()) {
             self.chunks.forget(&(kind, key));
             return self.lose(kind, &key);
@@ -24,7 +26,7 @@ impl Disk {
         let Drafts { chunks, record } = drafts;
         for (chunk, draft) in chunks {
             let change = Change::new(RecordKind::Chunk, chunk, Some(draft), self.marks.next());
-            // Without it, the record cannot be read after a kill.
+            // If the process is killed before the database has it, the record cannot be read.
             let _ = journal.append(&change).inspect_err(|error| self.warn_of_journal(error));
             let _ = self.queue.send(Order::Change(change));
         }

@@ -24,7 +24,8 @@ use crate::cache::{
 /// How many bytes at the beginning of a chunk's key are those of its record.
 const OWNER: usize = 12;
 
-/// Which chunks of which long records are in the file, or on their way into it.
+/// Which chunks of which long records are in the file, or on their way into it: once all that is queued is written, the file has at least these.
+/// To forget some is always right, as they are then written again.
 #[derive(Debug, Default)]
 pub(super) struct KnownChunks(Mutex<HashMap<Id, HashSet<ChunkId>>>);
 
@@ -43,15 +44,19 @@ impl Drafts {
     }
 }
 
+/// The cut of the content of a draft, if it is long.
+pub(super) fn cut(draft: &[u8]) -> Option<Cut> {
+    (draft.len() >= MIN_LENGTH).then(|| Cut::of(drafted(draft)))
+}
+
 impl KnownChunks {
-    /// What must be written so that the record `id` has the content of `whole`. The chunks then count as being in the file.
-    pub(super) fn drafts(&self, id: Id, whole: Option<Vec<u8>>) -> Drafts {
-        let Some(long) = whole.as_deref().filter(|draft| draft.len() >= MIN_LENGTH) else {
+    /// What must be written so that the record `id` has the content of `whole`, of which this is the [`cut`]. The chunks then count as being in the file.
+    pub(super) fn drafts(&self, id: Id, whole: Option<Vec<u8>>, cut: Option<Cut>) -> Drafts {
+        let (Some(long), Some(cut)) = (&whole, cut) else {
             self.forget(&id);
             return Drafts { chunks: Vec::new(), record: whole };
         };
         let content = drafted(long);
-        let cut = Cut::of(content);
         let ids = cut.chunks.iter().map(|(chunk, _)| *chunk).collect();
         let mut there = self.0.lock().insert(id, ids).unwrap_or_default();
         let new = cut.chunks.iter().filter(|(chunk, _)| there.insert(*chunk));
@@ -112,8 +117,8 @@ pub(super) fn rewrite(
     mut draft: Vec<u8>,
     stamp: u64,
 ) -> Result<Vec<u8>, redb::Error> {
-    if draft.len() >= MIN_LENGTH {
-        let Drafts { chunks, record } = KnownChunks::default().drafts(id, Some(draft));
+    if let Some(cut) = cut(&draft) {
+        let Drafts { chunks, record } = KnownChunks::default().drafts(id, Some(draft), Some(cut));
         let mut table = transaction.open_table(RecordKind::Chunk.table())?;
         for (key, mut chunk) in chunks {
             record::seal(&mut chunk, stamp);

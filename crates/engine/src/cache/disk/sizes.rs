@@ -151,7 +151,7 @@ impl Sizes {
 /// About how many bytes the record uses in the database, with its chunks.
 pub(super) fn size_of(record: &[u8]) -> u64 {
     let chunks = record::index(record).map_or(0, |(_, index)| {
-        // A chunk has a row of pages of its own, which is half empty at worst.
+        // A chunk has a row of pages of its own, of which usually a third is empty.
         index.length + index.length / 2 + BESIDE * index.ids.len() as u64
     });
     stored_size(record.len()) + chunks

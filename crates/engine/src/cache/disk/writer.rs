@@ -104,14 +104,17 @@ impl Writer {
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let segments = self.journal.lock().segments();
         while let Ok(first) = orders.recv() {
-            let (batch, full) = {
+            let (batch, full, plan) = {
                 // A sender that appends to the journal sends its order before it releases the lock, so that all changes of the segment
                 // are in this batch or in an earlier one.
                 let mut journal = self.journal.lock();
                 let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter()).collect();
-                (batch, journal.switch())
+                // Before the next change of a record that leaves is queued, as that must bring all chunks.
+                let plan = self.sizes.lock().change(batch.iter().filter_map(Order::change));
+                plan.victims.iter().for_each(|victim| self.chunks.forget(victim));
+                (batch, journal.switch(), plan)
             };
-            if self.carry_out(batch)
+            if self.carry_out(batch, plan)
                 && let Some(full) = full
                 && let Err(error) = segments[full].truncate(0)
             {
@@ -162,7 +165,7 @@ impl Writer {
     }
 
     /// Carries out `batch` and answers those who wait for it. Returns whether all of it is written or marked as lost.
-    fn carry_out(&mut self, batch: Vec<Order>) -> bool {
+    fn carry_out(&mut self, batch: Vec<Order>, plan: Plan) -> bool {
         for order in &batch {
             if let Order::Used(key) = order {
                 self.sizes.lock().used(*key);
@@ -170,9 +173,17 @@ impl Writer {
         }
         let mut is_done = true;
         let mut expired = Vec::new();
-        if batch.iter().any(|order| matches!(order, Order::Change(_) | Order::Expire(..))) {
+        let has_changes = batch.iter().any(|order| matches!(order, Order::Change(_) | Order::Expire(..)));
+        if has_changes || !plan.victims.is_empty() {
             let file = Arc::clone(&self.file);
-            if let Err(error) = file.with(|database| self.commit(database, &batch, &mut expired)) {
+            let mut plan = Some(plan);
+            let written =
+                file.with(|database| self.commit_plan(database, &batch, &mut expired, plan.take().unwrap_or_default()));
+            if let Err(error) = written {
+                // The file was not even open.
+                if let Some(plan) = plan {
+                    self.sizes.lock().take_back(plan);
+                }
                 is_done = self.lose(&batch);
                 self.trouble(&error);
             }
@@ -186,11 +197,6 @@ impl Writer {
             }
         }
         is_done
-    }
-
-    fn commit(&self, database: &Database, batch: &[Order], expired: &mut Vec<Expired>) -> Result<(), redb::Error> {
-        let plan = self.sizes.lock().change(batch.iter().filter_map(Order::change));
-        self.commit_plan(database, batch, expired, plan)
     }
 
     /// Writes `batch`, and removes the records that leave by `plan`.
@@ -238,7 +244,9 @@ impl Writer {
             }
         }
         self.evict(&transaction, victims)?;
-        let records = changed(batch).filter(|(kind, _)| *kind != RecordKind::Chunk);
+        // After an expiry the file has another first chunk than the one that counts as known. Both stay until the next change.
+        let has_expired = batch.iter().any(|order| matches!(order, Order::Expire(..)));
+        let records = changed(batch).filter(|(kind, _)| *kind != RecordKind::Chunk && !has_expired);
         long::sweep(&transaction, &records.chain(victims.iter().copied()).collect())?;
         {
             let mut meta = transaction.open_table(META)?;
@@ -256,7 +264,6 @@ impl Writer {
         for kind in RecordKind::ALL {
             let mut table = transaction.open_table(kind.table())?;
             for (_, key) in victims.iter().filter(|(of, _)| *of == kind) {
-                self.chunks.forget(&(kind, *key));
                 if kind.has_marks() {
                     self.marks.set(kind, key, false).map_err(redb::Error::Io)?;
                 }

@@ -3,6 +3,7 @@
 use redb::ReadableTableMetadata;
 
 use super::*;
+use crate::cache::disk::long::cut;
 
 const MIB: u64 = 1 << 20;
 const WAIT: Duration = Duration::from_secs(10);
@@ -38,15 +39,22 @@ fn remove_chunk(disk: &Disk) {
     disk.file.with(remove).unwrap();
 }
 
+/// How many bytes are written for `entry`.
+fn written(known: &KnownChunks, id: (RecordKind, Key), entry: &Entry) -> usize {
+    let draft = encode(entry).unwrap();
+    let cut = cut(&draft);
+    known.drafts(id, Some(draft), cut).length()
+}
+
 #[test]
 fn a_change_of_one_set_writes_few_bytes() {
     let known = KnownChunks::default();
     let id = (RecordKind::Answer, key(1));
-    let whole = known.drafts(id, encode(&long_entry(5000, None))).length();
-    let change = known.drafts(id, encode(&long_entry(5000, Some(2500)))).length();
+    let whole = written(&known, id, &long_entry(5000, None));
+    let change = written(&known, id, &long_entry(5000, Some(2500)));
     assert!(whole > 500_000 && change * 8 < whole, "{change} of {whole}");
     known.forget(&id);
-    assert!(known.drafts(id, encode(&long_entry(5000, Some(2500)))).length() > 500_000, "what is not there is written");
+    assert!(written(&known, id, &long_entry(5000, Some(2500))) > 500_000, "what is not there is written");
 }
 
 #[test]
@@ -93,9 +101,6 @@ fn without_a_chunk_a_record_is_unreadable_until_it_is_written_again() {
     remove_chunk(&disk);
     assert!(disk.get(&key(1)).is_err());
     assert_eq!(disk.list().len(), 0);
-    close(disk, &path);
-    let disk = open(&path, 64 * MIB);
-    assert!(disk.get(&key(1)).is_err());
     disk.put(key(1), &long_entry(2000, None));
     disk.flush(WAIT);
     assert!(body(&disk, &key(1)).is_some());
@@ -124,6 +129,39 @@ fn an_expired_long_record_keeps_its_content() {
 }
 
 #[test]
+fn a_change_in_the_batch_of_an_expiry_can_be_read_after_the_next_one() {
+    let (_folder, path) = new_store_path();
+    let disk = open(&path, 64 * MIB);
+    // With a long question, the first chunk ends before what differs between two changes.
+    let parameters: Parameters = (0..4000).map(|n| (format!("name-{n}"), json!(n * n))).collect();
+    let with_question = |entry: Entry| {
+        let question = Question { parameters: Arc::new(parameters.clone()), ..entry.question.open() };
+        Entry { question: PackedQuestion::from(&question), ..entry }
+    };
+    let (long, other) = (with_question(long_entry(2000, None)), with_question(long_entry(2000, Some(3))));
+    let (reply, expired) = sync_channel(1);
+    disk.file
+        .with(|database| {
+            // The writer waits for the database.
+            let _transaction = database.begin_write()?;
+            disk.put(key(2), &entry("first"));
+            thread::sleep(Duration::from_millis(50));
+            disk.put(key(1), &long);
+            disk.queue.send(Order::Expire(Selector::default(), reply)).unwrap();
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(expired.recv().unwrap().len(), 2);
+    disk.flush(WAIT);
+    assert_eq!(body(&disk, &key(1)).unwrap(), &long.encoded.body()[..]);
+    for next in [&long, &other, &long] {
+        disk.put(key(1), next);
+        disk.flush(WAIT);
+        assert_eq!(body(&disk, &key(1)).unwrap(), &next.encoded.body()[..]);
+    }
+}
+
+#[test]
 fn an_evicted_long_record_is_lost_with_its_chunks() {
     let (_folder, path) = new_store_path();
     let disk = open(&path, 4 * MIB);
@@ -147,7 +185,9 @@ fn chunks_of_an_interrupted_change_leave_at_the_next_start() {
     let disk = open(&path, 64 * MIB);
     disk.put(key(1), &long_entry(2000, None));
     let before = chunks(&disk);
-    let drafts = KnownChunks::default().drafts((RecordKind::Answer, key(2)), encode(&long_entry(1500, None)));
+    let draft = encode(&long_entry(1500, None)).unwrap();
+    let cut = cut(&draft);
+    let drafts = KnownChunks::default().drafts((RecordKind::Answer, key(2)), Some(draft), cut);
     for (chunk, draft) in drafts.chunks {
         let change = Change::new(RecordKind::Chunk, chunk, Some(draft), disk.marks.next());
         disk.journal.lock().append(&change).unwrap();
