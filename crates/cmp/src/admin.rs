@@ -1,6 +1,6 @@
 //! Probes and metrics, over HTTP/1.1.
 
-use std::{convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, fmt::Write as _, io, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -12,8 +12,7 @@ use tokio::{net::TcpListener, sync::watch};
 use crate::{
     metrics::Metrics,
     served::Served,
-    server::{ServerError, shown_address},
-    transport::pause_after,
+    transport::{listener::shown_address, pause_after},
     trees::Trees,
 };
 
@@ -87,9 +86,8 @@ pub(crate) async fn listen(
     metrics: Arc<Metrics>,
     is_ending: watch::Receiver<bool>,
     pages: Arc<dyn Pages>,
-) -> Result<(), ServerError> {
-    let failed = ServerError::system(format!("the admin address {address}"));
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
     tracing::info!(address = shown_address(&listener, address), "serving probes and metrics");
     tokio::spawn(serve(listener, Arc::new(View { metrics, is_ending, pages })));
     Ok(())

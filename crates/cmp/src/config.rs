@@ -260,3 +260,9 @@ fn outputs() -> ByteSize {
 fn trees() -> ByteSize {
     ByteSize::mib(1024)
 }
+
+/// When a file was changed last, and its size. Follows links, as those of a mounted ConfigMap.
+pub(crate) fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64)> {
+    let data = file.metadata().ok()?;
+    Some((data.modified().ok()?, data.len()))
+}

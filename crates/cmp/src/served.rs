@@ -18,13 +18,12 @@ use self::{
     verdicts::Verdicts,
 };
 use crate::{
-    config::PluginSettings,
+    config::{PluginSettings, stamp},
     guard::Guard,
     kept::{KeptError, KeptFolders},
     metrics::PluginMetrics,
     plugin::{Plugin, PluginError},
     run::{RunEnvironment, Runner},
-    server::stamp,
     trees::Trees,
 };
 use domain::glob::GlobError;

@@ -21,7 +21,7 @@ use crate::{
     served::{Common, Served, ServedError},
     service::Service,
     traces::{Exporting, TracesError},
-    transport::listener::Socket,
+    transport::listener::{Socket, shown_address},
     trees::Trees,
 };
 use domain::file::base_dir::BaseDir;
@@ -172,7 +172,9 @@ impl Server {
                 plugins: self.plugins.iter().map(|(plugin, _)| Arc::clone(plugin)).collect(),
                 trees: Arc::clone(&self.common.trees),
             };
-            admin::listen(address, Arc::clone(&self.metrics), is_ending.subscribe(), Arc::new(pages)).await?;
+            let failed = ServerError::system(format!("the admin address {address}"));
+            let listening = admin::listen(address, Arc::clone(&self.metrics), is_ending.subscribe(), Arc::new(pages));
+            listening.await.map_err(failed)?;
         }
         if let Some((config, base)) = self.listen {
             let plugins = self.plugins.iter().map(|(plugin, _)| (plugin.plugin().full_name(), Arc::clone(plugin)));
@@ -258,11 +260,6 @@ pub(crate) async fn ended(calls: &watch::Sender<usize>, connections: &watch::Sen
     }
 }
 
-/// The address of `listener`, whose port may not be the configured one.
-pub(crate) fn shown_address(listener: &tokio::net::TcpListener, configured: std::net::SocketAddr) -> String {
-    listener.local_addr().unwrap_or(configured).to_string()
-}
-
 /// The signals of this `kind`.
 ///
 /// # Errors
@@ -275,10 +272,4 @@ pub(crate) fn listen_to(kind: SignalKind) -> Result<tokio::signal::unix::Signal,
 pub(crate) fn sockets_of_environment() -> PathBuf {
     let set = std::env::var_os("ARGOCD_PLUGINSOCKFILEPATH").filter(|path| !path.is_empty());
     set.map_or_else(|| Path::new(crate::config::SOCKETS).to_owned(), PathBuf::from)
-}
-
-/// When a file was changed last, and its size. Follows links, as those of a mounted ConfigMap.
-pub(crate) fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64)> {
-    let data = file.metadata().ok()?;
-    Some((data.modified().ok()?, data.len()))
 }

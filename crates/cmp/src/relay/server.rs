@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     admin::{self, Gauge, Pages},
+    config,
     metrics::Metrics,
     server::{self, LAST_CONNECTIONS, ServerError, listen_to},
     service::Service,
@@ -75,9 +76,10 @@ pub(crate) async fn serve(file: &Path, config: RelayConfig) -> Result<(), Server
     };
     if let Some(address) = config.admin {
         let pages = RelayPages { open: Arc::clone(&relay.open), shared: Arc::clone(&relay.shared) };
-        admin::listen(address, metrics, relay.is_ending.subscribe(), Arc::new(pages)).await?;
+        let failed = ServerError::system(format!("the admin address {address}"));
+        admin::listen(address, metrics, relay.is_ending.subscribe(), Arc::new(pages)).await.map_err(failed)?;
     }
-    let mut stamp = server::stamp(file);
+    let mut stamp = config::stamp(file);
     relay.apply(&config);
     let mut look = interval(LOOK);
     loop {
@@ -111,7 +113,7 @@ pub(crate) async fn serve(file: &Path, config: RelayConfig) -> Result<(), Server
 impl Relay {
     /// Reads the configuration if it has changed, and makes sockets that are missing.
     fn look(&mut self, stamp: &mut Option<(SystemTime, u64)>) {
-        let now = server::stamp(&self.file);
+        let now = config::stamp(&self.file);
         if now != *stamp {
             *stamp = now;
             match RelayConfig::read(&self.file) {

@@ -151,6 +151,11 @@ fn socket_file(path: &Path) -> Option<SocketFile> {
     data.file_type().is_socket().then(|| (data.dev(), data.ino(), data.created().ok()))
 }
 
+/// The address of `listener`, whose port may not be the configured one.
+pub(crate) fn shown_address(listener: &tokio::net::TcpListener, configured: std::net::SocketAddr) -> String {
+    listener.local_addr().unwrap_or(configured).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
