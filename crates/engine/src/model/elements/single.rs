@@ -34,6 +34,28 @@ fn an_element_that_hangs_makes_the_others_wait_once() {
 }
 
 #[test]
+fn an_element_that_hangs_with_each_commit_makes_the_others_wait_once() {
+    let seen = Seen::default();
+    let result = with_history(Setup::Memory, &seen, async |history| {
+        history.call().await?;
+        history.source.say(0, Says::Unknown(Fault::Hangs));
+        let mut waited = Vec::new();
+        for version in 1..4 {
+            history.source.commit(0);
+            history.source.say(1, Says::Present(version));
+            history.pass(400).await;
+            let began = Instant::now();
+            history.call().await?;
+            waited.push(began.elapsed().as_secs());
+            assert_eq!((history.applications[&0], history.applications[&1]), (0, version), "{waited:?}");
+        }
+        assert!(waited[0] >= 20 && waited[1..].iter().all(|seconds| *seconds <= 2), "{waited:?}");
+        history.settle().await
+    });
+    result.unwrap();
+}
+
+#[test]
 fn an_element_that_comes_back_unknown_is_not_what_it_was_before() {
     let seen = Seen::default();
     let result = with_history(Setup::Memory, &seen, async |history| {

@@ -56,6 +56,8 @@ struct State {
     /// The elements in the list, as bits.
     list: Result<u8, Fault>,
     all: Option<Fault>,
+    /// The commits of the elements that have had more than one, which are part of their items.
+    commits: BTreeMap<u8, u8>,
     /// The last whole list.
     listed: u8,
     readings: BTreeMap<u8, Reading>,
@@ -74,6 +76,7 @@ impl Default for ElementSource {
             says,
             list,
             all: None,
+            commits: BTreeMap::new(),
             listed,
             readings: BTreeMap::new(),
             now: 0,
@@ -103,6 +106,11 @@ const fn is_in(list: u8, element: u8) -> bool {
 impl ElementSource {
     pub(super) fn say(&self, element: u8, says: Says) {
         self.0.lock().says[usize::from(element)] = says;
+    }
+
+    /// The element gets a new commit, so that it is another item of the list.
+    pub(super) fn commit(&self, element: u8) {
+        *self.0.lock().commits.entry(element).or_default() += 1;
     }
 
     pub(super) fn list(&self, list: Result<u8, Fault>) {
@@ -256,7 +264,13 @@ impl Backend for ElementBackend {
     async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let Some(item) = query.item() else {
             let list = self.source.read_list().await?;
-            let items = list.into_iter().map(|element| ParameterSet(item(element)));
+            let commits = self.source.0.lock().commits.clone();
+            let with_commit = |element: u8| {
+                let mut item = item(element);
+                commits.get(&element).map(|commit| item.insert("commit".to_owned(), json!(commit)));
+                ParameterSet(item)
+            };
+            let items = list.into_iter().map(with_commit);
             return Ok(Outcome::of_list(items.collect(), "the list", "[]"));
         };
         let element = item["n"].as_u64().and_then(|n| u8::try_from(n).ok()).unwrap();

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     cache::{Entry, Life},
-    failure::Failure,
+    failure::{Failed, Failure},
     route::ResolvedQuery,
     run::{Finished, Wanted, elements::Gathering, join, wait},
     state::EngineState,
@@ -76,14 +76,15 @@ impl Gathering<'_> {
         }
     }
 
-    /// Whether the last run of `element` ended without an answer at its deadline, and the answer can have what it had last.
+    /// Whether the last run of `element`, with this or another item, ended without an answer at its deadline, and the answer can have what it had last.
     fn was_slow(&self, element: &ResolvedQuery) -> bool {
         let is_slow = |failure: &Failure| match failure {
             Failure::Deadline => true,
             Failure::Backend(error) => error.kind == ErrorKind::Timeout,
             _ => false,
         };
-        let last = self.known.failing.get(&element.key);
+        let of_element = || self.known.failing.about(Failed::subject_of(&element.question)?);
+        let last = self.known.failing.get(&element.key).or_else(of_element);
         last.is_some_and(|last| is_slow(&last.failure.failure)) && self.last_known(element, self.clock.now()).is_some()
     }
 
