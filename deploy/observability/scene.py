@@ -138,6 +138,8 @@ def configuration(folder, sources, store, **more):
             {"name": "program", "backend": {"script": {"command": ["sh", "-c", "sleep $PARAM_SECONDS; echo '[]'"]}}},
             {"name": "limited", "backend": {"http": {"url": url + "/limited", "parameters": "body"}},
              "cache": {"ttl": "1s", "staleWhileRevalidate": "0s"}},
+            {"name": "previews", "backend": {"pipeline": [tenants, {"each": {"key": ["name"], "http": {
+                "url": url + "/element?name={{ item.name }}", "parameters": "body"}}}]}},
             {"name": "broken", "backend": {"http": {"url": f"http://127.0.0.1:{REFUSING.getsockname()[1]}/", "parameters": "body"}}},
         ],
     }
