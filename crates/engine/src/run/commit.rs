@@ -15,13 +15,29 @@ use crate::{
     replica::{Basis, Replica, contact::Pauses, record},
     state::EngineState,
 };
-use domain::clock::Clock;
+use domain::clock::{Clock, Timestamp};
 use store::{Commit, Committed, Field, StoreError, Write};
 
 /// How often changes are decided again because another commit came first.
 const MAX_ATTEMPTS: usize = 8;
 /// After a conflict there is at least this time to read the changes.
 const MARGIN: Duration = Duration::from_millis(100);
+
+/// The end of a run that a commit contained.
+#[derive(Debug, Clone, Copy)]
+enum Sent {
+    Answer { run: u64 },
+    Failure { times: u32, since: Timestamp },
+}
+
+impl Sent {
+    const fn of(changes: &Changes, ended: &Ended) -> Self {
+        match &changes.outcome {
+            Ok(_) => Self::Answer { run: ended.number },
+            Err(backoff) => Self::Failure { times: backoff.times, since: backoff.since },
+        }
+    }
+}
 
 impl Run {
     /// Commits the changes of `ended`. If another commit comes first, decides again with the records of that time. If the store does not answer,
@@ -41,9 +57,12 @@ impl Run {
         };
         let (key, lineage) = (self.resolved.key, self.resolved.lineage());
         let keys = if key == lineage { vec![key] } else { vec![key, lineage] };
-        let (mut conflicts, mut pauses) = (0, Pauses::default());
+        let (mut conflicts, mut pauses, mut sent) = (0, Pauses::default(), None);
         while conflicts < MAX_ATTEMPTS {
             shared.regain(until).await?;
+            if let Some(stored) = sent.and_then(|sent| self.stored_before(known, sent)) {
+                return stored;
+            }
             let basis = shared.basis(&keys);
             if basis.epoch != *epoch {
                 // A later run may have stored its answer, and that is lost.
@@ -58,6 +77,7 @@ impl Run {
                 let is_trusted = later.made_under.trust == self.trust.fingerprint;
                 return if is_trusted { Ok(later) } else { Err(other_keys()) };
             }
+            sent = Some(Sent::of(&changes, ended));
             let is_unreadable = shared.copy().unreadable.contains(&key);
             let writes = self.writes(&changes, &basis, is_unreadable).ok_or(Failure::Crashed)?;
             let written = |field: Option<Field>| -> Vec<Key> {
@@ -92,6 +112,19 @@ impl Run {
             }
         }
         Err(Failure::Store("other replicas kept changing the record".to_owned()))
+    }
+
+    /// The end of this run, if its commit was stored before: it arrived and its reply did not, or it arrived twice. To decide once more would
+    /// conflict again, and count a failure twice.
+    fn stored_before(&self, known: &EngineState, sent: Sent) -> Option<Finished> {
+        let key = &self.resolved.key;
+        match sent {
+            Sent::Answer { run } => known.answers.get(key).filter(|answer| answer.run_number == run).map(Ok),
+            Sent::Failure { times, since } => {
+                let stored = known.failing.get(key).filter(|stored| (stored.times, stored.since) == (times, since));
+                stored.map(|stored| Err(stored.failure.failure))
+            }
+        }
     }
 
     /// The fields that `changes` write. `None` if one cannot be written. An accepted answer replaces all of a record that cannot be read.

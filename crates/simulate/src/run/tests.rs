@@ -67,6 +67,12 @@ fn a_webhook_about_a_list_is_followed_although_something_else_is_new() {
     assert_eq!(outcome.history.counts().get("refresh"), Some(&2), "{}", outcome.history.last(10_000));
 }
 
+/// Over a link that delivers each request twice, each commit conflicted with itself and was made eight times, and all others synced after each.
+#[test]
+fn a_commit_that_arrives_twice_is_not_made_again() {
+    hold(163..=163);
+}
+
 /// Seed 3-48: the store went back to a backup while a replica got no replies. It was waited for for ten minutes, and then every record counted as lost.
 #[test]
 fn one_replica_without_replies_loses_nothing_of_what_others_have() {
