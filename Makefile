@@ -54,7 +54,7 @@ unit: ## Run unit and integration tests
 
 .PHONY: explore
 explore: ## Try random cases against the engine's model: CASES (50,000) for each of its tests
-	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --package engine the_engine_agrees -- --nocapture
+	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --package engine --lib -- --nocapture the_engine_agrees no_element_is_left_out
 
 .PHONY: simulate
 simulate: ## Simulate the whole system for HOURS (8) of real time, a seed after the other from FIRST (1) on; or one SEED, such as 1-42

@@ -103,18 +103,17 @@ fn uses_parameter(config: &RouteConfig, raw: &Value, name: &str, declared: &[&st
         || gets_all && declared.contains(&name)
 }
 
-/// Notes that no template of `output` reads a field that tells the elements of `backend` apart: a set does not say which element it is of, and
-/// two elements may make the same Application.
+/// Warns of fields of `each.key` that no template of `output` reads: two elements may make the same Application.
 fn check_element_key(config: &RouteConfig, backend: &dyn Backend, building: &mut Building<'_>) {
     let (Some(each), Some(output)) = (backend.each(), &config.output) else { return };
     let is_read =
         |field: &String| config.echo.contains(field) || output.values().any(|template| reads_item(template, field));
-    if !each.key.iter().any(is_read) {
-        let first = each.key.first().map_or("number", String::as_str);
+    let dropped: Vec<&str> = each.key.iter().filter(|field| !is_read(field)).map(String::as_str).collect();
+    if let Some(first) = dropped.first() {
         building.warning(
             format!(
-                "no value is made of `each.key` ({}), so two elements may make the same Application",
-                each.key.join(", ")
+                "no value is made of `{}`, which `each.key` names, so two elements may make the same Application",
+                dropped.join("`, `")
             ),
             format!("add one, such as `{}: \"{{{{ item.{first} }}}}\"`", first.rsplit('.').next().unwrap_or(first)),
         );

@@ -4,6 +4,8 @@ mod bad_input;
 mod commands;
 mod events;
 mod gates;
+mod kinds;
+mod limits;
 mod views;
 
 use std::{

@@ -1,5 +1,5 @@
 //! `each`, the last step of a route's pipeline: queries a backend for each item of the steps before it. The engine remembers each element by
-//! itself ([`Backend::each`]). Without the engine, as in `call` and for the candidate of a shadow, all elements are known or the answer is not.
+//! itself ([`Backend::each`]). Without the engine, as in `diff` and for the candidate of a shadow, all elements are known or the answer is not.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -24,7 +24,7 @@ use crate::{
 };
 use domain::{clock::Clock, error::ErrorKind};
 use flight::FlightJoin;
-use source::ELEMENTS_AT_ONCE;
+use source::{ELEMENTS_AT_ONCE, MaxUnknown};
 
 /// How long the answer waits for elements that were slow before, once it has all others. Their runs go on, and the next answer has the result.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -45,9 +45,10 @@ impl Gathering<'_> {
             self.renew_if_held(&element.key);
             found.push(self.fresh(element).map(Ok));
         }
+        let mut left = Failure::Deadline;
         let due: Vec<usize> = (0..elements.len()).filter(|index| found[*index].is_none()).collect();
         if !due.is_empty() {
-            let (mut unknown, mut of_all, mut known) = (0, 0, 0);
+            let mut tally = Tally::default();
             let slow: HashSet<usize> = due.iter().copied().filter(|index| self.was_slow(&elements[*index])).collect();
             let (mut others, mut until) = (due.len() - slow.len(), self.until);
             let (mut results, stop) = self.start(elements, due);
@@ -56,20 +57,19 @@ impl Gathering<'_> {
                     // Counted once: the minimum only moves it forward.
                     until = until.min(Instant::now() + PATIENCE);
                 }
-                let Ok(Some((index, result))) = timeout_at(until, results.recv()).await else { break };
+                let Ok(next) = timeout_at(until, results.recv()).await else { break };
+                let Some((index, result)) = next else {
+                    left = tally.not_queried();
+                    break;
+                };
                 others -= usize::from(!slow.contains(&index));
-                known += usize::from(result.is_ok());
-                unknown += usize::from(result.is_err());
-                of_all += usize::from(result.as_ref().is_err_and(concerns_all));
-                found[index] = Some(result);
-                let is_of_all = of_all >= MANY && known == 0;
-                if is_of_all || self.parts.max_unknown.is_exceeded(unknown, elements.len()) {
-                    // More queries would not make the answer known. Those under way may end.
+                if tally.ends_lookups(&result, self.parts.max_unknown, elements.len()) {
                     stop.store(true, Ordering::Relaxed);
                 }
+                found[index] = Some(result);
             }
         }
-        let found: Vec<Finished> = found.into_iter().map(|each| each.unwrap_or(Err(Failure::Deadline))).collect();
+        let found: Vec<Finished> = found.into_iter().map(|each| each.unwrap_or_else(|| Err(left.clone()))).collect();
         match found.iter().find_map(|each| each.as_ref().err().filter(|failure| matches!(failure, Failure::Store(_)))) {
             Some(failure) => Err(failure.clone()),
             None => Ok(found),
@@ -141,6 +141,47 @@ pub(super) async fn query(
     match join(known, clock, &Arc::new(resolved), Wanted::Now) {
         FlightJoin::Finished(finished) => finished,
         FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, until).await,
+    }
+}
+
+/// What the look-ups of a run have brought so far.
+#[derive(Debug, Default)]
+struct Tally {
+    known: usize,
+    unknown: usize,
+    /// Those that [`concerns_all`].
+    of_all: usize,
+    /// The failure that ended the look-ups.
+    last: Option<Failure>,
+}
+
+impl Tally {
+    /// Counts `result`, one of `all`. Whether more queries would not make the answer known. Those under way may end.
+    fn ends_lookups(&mut self, result: &Finished, max_unknown: MaxUnknown, all: usize) -> bool {
+        let Err(failure) = result else {
+            self.known += 1;
+            return false;
+        };
+        self.unknown += 1;
+        self.of_all += usize::from(concerns_all(failure));
+        // One refusal may concern one element. If others are answered, the source does not refuse as a whole.
+        let is_of_all = self.of_all >= MANY && self.known == 0;
+        let ends = is_of_all || max_unknown.is_exceeded(self.unknown, all);
+        if ends && self.last.is_none() {
+            self.last = Some(failure.clone());
+        }
+        ends
+    }
+
+    /// Why an element was not queried before the look-ups ended.
+    fn not_queried(&self) -> Failure {
+        match &self.last {
+            Some(Failure::Backend(last)) => {
+                Failure::Backend(last.clone().within("not queried, since too many others failed, the last with"))
+            }
+            Some(last) => last.clone(),
+            None => Failure::Deadline,
+        }
     }
 }
 

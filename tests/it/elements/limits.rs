@@ -1,0 +1,113 @@
+//! How many elements may be unknown, and when their look-ups end early.
+
+use super::*;
+use crate::support::upstream::Request;
+
+/// A gateway whose list has `count` items, and where `answer` replies to the look-up of each.
+async fn gateway(
+    count: u32,
+    each: Value,
+    answer: impl Fn(&Request, u32) -> Vec<Step> + Send + Sync + 'static,
+) -> (TestApp, Upstream) {
+    let upstream = Upstream::start(move |request| match request.target.strip_prefix("/element/") {
+        Some(number) => answer(request, number.parse().unwrap()),
+        None => vec![Step::Send(json_response(
+            (1..=count).map(|number| json!({"number": number})).collect::<Value>().to_string(),
+        ))],
+    })
+    .await;
+    (start(&upstream, each).await, upstream)
+}
+
+/// A gateway with the list and the elements of `upstream`.
+async fn start(upstream: &Upstream, each: Value) -> TestApp {
+    let url = format!("http://{}", upstream.address);
+    let mut element = each;
+    element["key"] = json!(["number"]);
+    element["http"] = json!({"url": format!("{url}/element/{{{{ item.number }}}}")});
+    let route = json!({
+        "name": "previews", "deadline": "2s",
+        "cache": {"ttl": "10s", "staleWhileRevalidate": "0s", "staleIfError": "24h", "prefetch": false},
+        "backend": {"pipeline": [{"http": {"url": format!("{url}/list")}}, {"each": element}]},
+        "output": {"number": "{{ item.number }}"},
+    });
+    TestApp::start(&format!("{}routes: {}\n", TestApp::auth(), json!([route]))).await
+}
+
+fn present(number: u32) -> Vec<Step> {
+    vec![Step::Send(json_response(json!([{"digest": number}]).to_string()))]
+}
+
+/// With a limit of two of ten, as a count and as a share: two new elements that fail are left out, and three make the answer unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_max_unknown_make_the_answer_unknown() {
+    for limit in [json!(2), json!("20%")] {
+        let failing = Arc::new(Mutex::new(0));
+        let fails = Arc::clone(&failing);
+        let (app, _upstream) = gateway(10, json!({"maxUnknown": limit}), move |_, number| {
+            if number <= *fails.lock().unwrap() { vec![Step::Send(response(500, "", "no"))] } else { present(number) }
+        })
+        .await;
+        assert_eq!(numbers(&app.ask("previews", json!({})).await).len(), 10);
+        for (count, status) in [(2, "fwd="), (3, "detail=backend_failed")] {
+            *failing.lock().unwrap() = count;
+            app.clock.advance(Duration::from_mins(2));
+            let reply = app.ask("previews", json!({})).await;
+            assert_eq!(numbers(&reply).len(), 10, "{limit}: {count} as last known");
+            let cache = reply.header("cache-status").unwrap();
+            assert!(cache.contains(status), "{limit}: {count}: {cache}");
+        }
+        let answers = app.operate("/admin/answers", None).await.text();
+        let limit = limit.to_string().replace('"', "");
+        assert!(answers.contains(&format!("3 of 10 elements unknown, more than `maxUnknown: {limit}`")), "{answers}");
+    }
+}
+
+/// If each element is refused, the look-ups end, and the others say why they were not made.
+#[tokio::test(flavor = "multi_thread")]
+async fn look_ups_end_when_the_source_refuses_all() {
+    for status in [401, 403, 429] {
+        let (app, upstream) = gateway(400, json!({}), move |_, _| vec![Step::Send(response(status, "", "no"))]).await;
+        let reply = app.ask("previews", json!({})).await;
+        assert!([429, 502, 503].contains(&reply.status), "{status}: {}", reply.text());
+        let requests = upstream.requests().len();
+        assert!((3..200).contains(&requests), "{status}: {requests} requests");
+    }
+}
+
+/// One element that is answered shows that the source does not refuse as a whole: the look-ups go on while less than half fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn look_ups_go_on_when_only_some_are_refused() {
+    let (app, upstream) = gateway(400, json!({}), |_, number| {
+        if number % 8 == 0 { vec![Step::Send(response(403, "", "no"))] } else { present(number) }
+    })
+    .await;
+    let reply = app.ask("previews", json!({})).await;
+    assert!(reply.text().contains("50 of 400 elements unknown"), "the first answer is to be whole: {}", reply.text());
+    assert!(!reply.text().contains("not queried"), "{}", reply.text());
+    assert_eq!(upstream.requests().len(), 401);
+}
+
+/// What is not done by the deadline goes on, and the next call has it without a second request.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_done_by_the_deadline_is_there_for_the_next_call() {
+    // The list takes 1.2 s, and then the element 1.3 s. The deadline of each is 2 s.
+    let slowly = |reply: Vec<u8>, time: Duration| {
+        let pause = time / u32::try_from(reply.len()).unwrap();
+        vec![Step::Drip(reply, pause)]
+    };
+    let upstream = Upstream::start(move |request| match &*request.target {
+        "/list" => slowly(json_response(json!([{"number": 1}]).to_string()), Duration::from_millis(1200)),
+        _ => slowly(json_response("[{}]"), Duration::from_millis(1300)),
+    })
+    .await;
+    let app = start(&upstream, json!({})).await;
+    let reply = app.ask("previews", json!({})).await;
+    assert_eq!(reply.status, 504, "{}", reply.text());
+    assert!(reply.text().contains("1 of 1 element unknown"), "{}", reply.text());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    app.clock.advance(Duration::from_secs(5));
+    assert_eq!(numbers(&app.ask("previews", json!({})).await), ["1"]);
+    let of_element = upstream.requests().iter().filter(|request| request.target == "/element/1").count();
+    assert_eq!(of_element, 1);
+}
