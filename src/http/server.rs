@@ -5,6 +5,7 @@ mod body;
 mod calls;
 mod completion;
 pub mod error;
+mod flux;
 mod getparams;
 pub mod hooks;
 pub mod request;
@@ -51,6 +52,8 @@ const UNAUTHENTICATED: usize = 32 * 1024 * 1024;
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 /// The same path if `baseUrl` names a route.
 const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
+/// The path of a route's answer in Flux's form.
+const FLUX: &str = "/flux/{route}";
 
 /// A hook's path.
 const HOOK: &str = "/hooks/{name}";
@@ -111,6 +114,13 @@ pub fn router(app: Arc<App>) -> Router {
                 // No route has a name that is not UTF-8. axum's own refusal would not have our form.
                 let name = route.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
                 getparams::serve(app, Some(name), request)
+            }),
+        )
+        .route(
+            FLUX,
+            any(|State(app): State<Arc<App>>, route: Result<Path<String>, PathRejection>, request: Request| {
+                let name = route.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
+                flux::serve(app, name, request)
             }),
         )
         .route("/openapi.yaml", get(openapi).fallback(wrong_method))

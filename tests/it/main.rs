@@ -23,6 +23,7 @@ mod edge;
 mod elements;
 mod evaluations;
 mod faults;
+mod flux;
 mod fuzz;
 mod gates;
 mod getparams;

@@ -6,20 +6,18 @@ use appset_gateway::http::server::{self, error::Code};
 use domain::lifecycle::Phase;
 use regex::Regex;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-};
 
 use crate::support::{
     Reply, TOKEN, TestApp,
     contract::{self, DOCUMENT, Listener, resolve, validator},
+    upstream::{Upstream, response},
     wire,
 };
 
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 const EXPLAIN: &str = "/admin/explain";
 const OF_ROUTE: &str = "/{route}/api/v1/getparams.execute";
+const FLUX: &str = "/flux/{route}";
 
 /// Whether the operation at `template` can end with `code`. Unknown paths are tested separately.
 fn can_end_with(code: Code, template: &str) -> bool {
@@ -54,7 +52,7 @@ fn can_end_with(code: Code, template: &str) -> bool {
         Code::MethodNotAllowed => true,
         // The gateway sends this code without a whole request.
         Code::HeadTooLarge | Code::UnsupportedMediaType => false,
-        Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
+        Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | FLUX | "/metrics") || is_operators,
         Code::InvalidRequest
         | Code::Forbidden
         | Code::PayloadTooLarge
@@ -65,7 +63,8 @@ fn can_end_with(code: Code, template: &str) -> bool {
         {
             true
         }
-        _ => matches!(template, GETPARAMS | OF_ROUTE),
+        Code::PayloadTooLarge => matches!(template, GETPARAMS | OF_ROUTE),
+        _ => matches!(template, GETPARAMS | OF_ROUTE | FLUX),
     }
 }
 
@@ -235,25 +234,12 @@ async fn under_way(app: &TestApp, count: usize) {
     }
 }
 
-/// The URL of an upstream that tells each caller to come back in 7 seconds.
-async fn throttling_upstream() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            _ = stream.read(&mut [0; 4096]).await;
-            let reply = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n";
-            _ = stream.write_all(reply).await;
-        }
-    });
-    url
-}
-
 #[tokio::test]
 async fn every_refusal_conforms() {
-    let upstream = throttling_upstream().await;
+    let upstream = Upstream::always(response(429, "Retry-After: 7", "")).await;
     let hash = auth::hash_token("narrow");
-    let routes = format!("{ROUTES}  - {{ name: throttled, backend: {{ http: {{ url: \"{upstream}\" }} }} }}\n");
+    let routes =
+        format!("{ROUTES}  - {{ name: throttled, backend: {{ http: {{ url: \"http://{}\" }} }} }}\n", upstream.address);
     let jwt =
         "jwt: [ { issuer: nobody, audience: a, algorithms: [ES256], jwks: { url: \"http://127.0.0.1:1/keys\" } } ]";
     let auth = TestApp::auth()

@@ -8,12 +8,13 @@ use std::{
 };
 
 use axum::{body::Body, extract::Request, response::Response};
+use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
 use self::headers::{CACHE_STATUS, ELEMENTS, REQUEST_ID, SERVER_TIMING, given_id, new_id};
 use super::{
-    ELSEWHERE, GETPARAMS, HOOK, HOOK_WITH_TOKEN, NAMED_GETPARAMS,
+    ELSEWHERE, FLUX, GETPARAMS, HOOK, HOOK_WITH_TOKEN, NAMED_GETPARAMS,
     error::{ApiError, Code},
     short,
 };
@@ -79,7 +80,7 @@ impl Completion {
             app,
             peer: request.extensions().get::<ConnectionInfo>().map(|client| Arc::clone(&client.peer_text)),
             other: match template {
-                Some(GETPARAMS | NAMED_GETPARAMS) => None,
+                Some(GETPARAMS | NAMED_GETPARAMS | FLUX) => None,
                 // A path that is not known may have the token of a hook, also on another listener than that of the hooks.
                 None => Some((known(request.method()), ELSEWHERE.to_owned())),
                 Some(template @ (HOOK | HOOK_WITH_TOKEN | ELSEWHERE)) => {
@@ -114,10 +115,16 @@ impl Completion {
         self.span.place()
     }
 
-    /// Completes the request with an answer. This is the only way to a 2xx on a plugin generator's path (invariant I1).
-    pub(crate) fn answer(mut self, answer: &Answer) -> Response {
+    /// Completes the request with an answer in Argo CD's form.
+    pub(crate) fn answer(self, answer: &Answer) -> Response {
+        let body = answer.entry.encoded.body().clone();
+        self.answer_as(answer, body)
+    }
+
+    /// Completes the request with an answer as `body`. This is the only way to a 2xx on a path that asks a route (invariant I1).
+    pub(crate) fn answer_as(mut self, answer: &Answer, body: Bytes) -> Response {
         let encoded = &answer.entry.encoded;
-        let mut response = Response::new(Body::from(encoded.body().clone()));
+        let mut response = Response::new(Body::from(body));
         *response.status_mut() = StatusCode::OK;
         let fields = response.headers_mut();
         fields.reserve(6);

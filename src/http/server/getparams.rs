@@ -55,13 +55,13 @@ pub(crate) async fn serve(app: Arc<App>, named: Option<String>, request: Request
 
 /// The beginning of a call, before its body is read.
 #[derive(Clone, Copy)]
-struct CallStart<'a> {
+pub(super) struct CallStart<'a> {
     /// The configuration that holds for it.
-    setup: &'a Setup,
+    pub(super) setup: &'a Setup,
     /// The route that its path names.
-    named: Option<&'a str>,
+    pub(super) named: Option<&'a str>,
     /// When it arrived.
-    began: Instant,
+    pub(super) began: Instant,
 }
 
 async fn steps(
@@ -74,6 +74,11 @@ async fn steps(
     let (head, body) = request.into_parts();
     let setup = app.setup();
     let start = CallStart { setup: &setup, named, began };
+    if head.method != Method::POST {
+        let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
+        Box::pin(discard(body)).await;
+        return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
+    }
     let admitted = admit(start, &head, completion).await;
     let (caller, _permit) = match admitted {
         Ok(admitted) => admitted,
@@ -116,7 +121,7 @@ fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Comple
 }
 
 /// One of the slots for requests under way.
-fn take_slot<'a>(app: &'a App, setup: &Setup) -> Result<app::RequestSlot<'a>, ApiError> {
+pub(super) fn take_slot<'a>(app: &'a App, setup: &Setup) -> Result<app::RequestSlot<'a>, ApiError> {
     let max = setup.server.max_in_flight;
     app.in_flight.enter(max).ok_or_else(|| {
         let message = format!("{max} requests are under way, the most that `server.maxInFlight` allows");
@@ -135,12 +140,13 @@ async fn answer(
     let CallStart { setup, named, began } = start;
     let repeated = setup.repeats.get(named, body, began);
     let is_new = repeated.is_none();
-    let resolved = match repeated {
-        Some(resolved) => {
-            admit_again(&resolved, caller, completion)?;
-            resolved
-        }
-        None => read_query(start, body, caller, completion).await?,
+    let resolved = if let Some(resolved) = repeated {
+        admit_again(&resolved, caller, completion)?;
+        resolved
+    } else {
+        let call = GetParamsRequest::parse(body);
+        let call = call.map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
+        resolve(start, call, caller, completion).await?
     };
     let resolved = Arc::new(resolved);
     completion.key = Some(resolved.key);
@@ -156,15 +162,14 @@ async fn answer(
     Ok(answer)
 }
 
-/// The query of a request: its route, and its parameters as the backend gets them.
-async fn read_query(
+/// The query of `call`: its route, and its parameters as the backend gets them.
+pub(super) async fn resolve(
     start: CallStart<'_>,
-    body: &[u8],
+    call: GetParamsRequest,
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<ResolvedQuery, ApiError> {
     let CallStart { setup, named, began } = start;
-    let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
     completion.namespace.clone_from(&call.namespace);
     if !caller.may_ask_for(&call.application_set) {
@@ -179,7 +184,7 @@ async fn read_query(
     Ok(ResolvedQuery::new(Arc::clone(route), query))
 }
 
-/// The checks of [`read_query`] that depend on the caller, for a request whose bytes came before, maybe from another caller.
+/// The checks of [`resolve`] that depend on the caller, for a request whose bytes came before, maybe from another caller.
 fn admit_again(resolved: &ResolvedQuery, caller: &Caller, completion: &mut Completion) -> Result<(), ApiError> {
     let (route, application_set) = (&resolved.route, &resolved.query.application_set);
     completion.application_set = Some(Arc::clone(application_set));
@@ -192,17 +197,13 @@ fn admit_again(resolved: &ResolvedQuery, caller: &Caller, completion: &mut Compl
     Ok(())
 }
 
-/// All checks before the body is read.
-async fn admit(
+/// All checks before the body is read, but that of the method.
+pub(super) async fn admit(
     start: CallStart<'_>,
     head: &http::request::Parts,
     completion: &mut Completion,
 ) -> Result<(Arc<Caller>, CallPermit), ApiError> {
     let CallStart { setup, named, began } = start;
-    if head.method != Method::POST {
-        let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
-        return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
-    }
     if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
         return Err(ApiError::new(
             Code::InvalidRequest,

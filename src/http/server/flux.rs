@@ -1,0 +1,95 @@
+//! `GET /flux/<route>`: the answer of a route in the form that flux-operator's `ExternalService` reads,
+//! `{"inputs":[{"id":"…", …}]}`, with the same callers, cache, guard and errors as Argo CD's calls. The query's parameters are the input
+//! parameters. <https://github.com/controlplaneio-fluxcd/flux-operator/blob/main/docs/api/v1/resourcesetinputprovider.md>
+
+mod inputs;
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use axum::{extract::Request, response::Response};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Method;
+use serde_json::Value;
+use tokio::time::Instant;
+use url::form_urlencoded;
+
+use super::{
+    FLUX,
+    completion::Completion,
+    discard,
+    error::{ApiError, Code},
+    getparams::{CallStart, admit, resolve, take_slot},
+    request::GetParamsRequest,
+    short,
+};
+use crate::app::App;
+use domain::generator::Parameters;
+use engine::answer::Answer;
+
+/// The parameter that repeats the provider's `spec.filter.limit`.
+const LIMIT: &str = "flux.limit";
+/// flux-operator's default of `spec.filter.limit`: it drops all further inputs without an error.
+const DEFAULT_LIMIT: usize = 100;
+
+/// Serves one call for the route called `named`.
+pub(super) async fn serve(app: Arc<App>, named: String, request: Request) -> Response {
+    let mut completion = Completion::start(Arc::clone(&app), &request, Some(FLUX));
+    match AssertUnwindSafe(steps(&app, &named, request, &mut completion)).catch_unwind().await {
+        Ok(Ok((answer, body))) => completion.answer_as(&answer, body),
+        Ok(Err(error)) => {
+            completion.requested_route = completion.requested_route.take().or_else(|| Some(short(&named)));
+            completion.refuse(error)
+        }
+        Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
+    }
+}
+
+async fn steps(
+    app: &Arc<App>,
+    named: &str,
+    request: Request,
+    completion: &mut Completion,
+) -> Result<(Answer, Bytes), ApiError> {
+    let began = Instant::now();
+    let (head, body) = request.into_parts();
+    Box::pin(discard(body)).await;
+    if !matches!(head.method, Method::GET | Method::HEAD) {
+        let message = format!("Flux sends a GET, not a {}", head.method);
+        return Err(ApiError::new(Code::MethodNotAllowed, message).allow("GET, HEAD"));
+    }
+    let setup = app.setup();
+    let start = CallStart { setup: &setup, named: Some(named), began };
+    let (caller, _permit) = admit(start, &head, completion).await?;
+    let (parameters, limit) = read_parameters(head.uri.query().unwrap_or_default())?;
+    let _slot = take_slot(app, &setup)?;
+    let call = GetParamsRequest { application_set: "".into(), namespace: None, parameters: Arc::new(parameters) };
+    let resolved = Arc::new(resolve(start, call, &caller, completion).await?);
+    completion.key = Some(resolved.key);
+    let noted = caller.note_question(resolved.key.number(), || app.now());
+    noted.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
+    let answer = app.engine.answer(&resolved).await.map_err(|unknown| ApiError::of_nothing(unknown, &resolved))?;
+    let identity = &resolved.route.guard.config().identity;
+    let body = inputs::body(&answer.entry.encoded.decode(), identity, limit);
+    let body = body.map_err(|error| {
+        ApiError::new(Code::BackendOutputInvalid, format!("route {}: {error}", resolved.route.name))
+    })?;
+    Ok((answer, body))
+}
+
+/// The input parameters of `query`, all of them texts, and how many inputs Flux keeps.
+fn read_parameters(query: &str) -> Result<(Parameters, usize), ApiError> {
+    let (mut parameters, mut limit) = (Parameters::new(), DEFAULT_LIMIT);
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if name == LIMIT {
+            limit = value.parse().map_err(|_| invalid(format!("`{LIMIT}={}` is not a number", short(&value))))?;
+        } else if parameters.insert(name.to_string(), Value::String(value.into_owned())).is_some() {
+            return Err(invalid(format!("the query has the parameter `{}` twice", short(&name))));
+        }
+    }
+    Ok((parameters, limit))
+}
+
+fn invalid(message: String) -> ApiError {
+    ApiError::new(Code::InvalidRequest, message)
+}
