@@ -46,7 +46,7 @@ lint: ## Check formatting, links between items and unused public items, and run 
 .PHONY: unit
 unit: export PATH := $(CURDIR)/target/tools/python/go/bin:$(PATH)
 unit: ## Run unit and integration tests
-	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server chromium:chromium chromedriver:chromium-driver
+	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk redis-server:redis-server chromium:chromium chromedriver:chromium-driver pg_ctlcluster:postgresql mariadbd:mariadb-server
 	@tools/need-go
 	tools/test-again --locked --workspace --lib --test it -- --test-threads=$(TEST_THREADS) --skip crowds::
 	@# These measure how long others wait: what other tests take from the processor would be measured too.

@@ -58,6 +58,7 @@ mod shadow;
 mod shares;
 mod site;
 mod slug;
+mod sql;
 mod tls;
 mod tokens;
 mod traces;

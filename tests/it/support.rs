@@ -7,6 +7,7 @@ pub(crate) mod binary;
 pub(crate) mod browser;
 pub(crate) mod check;
 pub(crate) mod contract;
+pub(crate) mod database;
 pub(crate) mod images;
 pub(crate) mod issuer;
 pub(crate) mod kernel;

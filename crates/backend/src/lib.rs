@@ -1,5 +1,5 @@
-//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`digests`], [`pipeline`] (with its
-//! last step [`each`]) and [`merge`].
+//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`sql`], [`digests`],
+//! [`pipeline`] (with its last step [`each`]) and [`merge`].
 //!
 //! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`], [`each`]
 //! and [`merge`] use other backends: [`step`] is the configuration of one of them, and `steps` are those built from it.
@@ -24,6 +24,7 @@ mod not_one;
 pub mod pipeline;
 pub mod request;
 pub mod script;
+pub mod sql;
 pub mod step;
 mod steps;
 mod total;
@@ -155,6 +156,8 @@ backend_kinds! {
     Script(script: Box<script::Config>),
     /// A JSON API. As a later step of a pipeline its templates and its expression know the items of the step before as `items`.
     Http(http: Box<http::Config>),
+    /// The rows of a query to PostgreSQL, MySQL or MariaDB.
+    Sql(sql: Box<sql::Config>),
     /// The digests of named images, or a list of tags, from their registry.
     Digests(digests: Box<digests::Config>),
     /// Several steps. Each step gets the items that the step before found.

@@ -99,7 +99,7 @@ pub(super) fn subscriber(config: LogConfig, sink: &Arc<Sink>) -> impl Subscriber
 }
 
 /// Where the gateway's own lines come from: its crates, and two kinds of lines.
-pub const OWN_TARGETS: [&str; 25] = [
+pub const OWN_TARGETS: [&str; 26] = [
     "argocd",
     "auth",
     "backend",
@@ -119,6 +119,7 @@ pub const OWN_TARGETS: [&str; 25] = [
     "signature",
     "simulate",
     "source",
+    "sql",
     "store",
     "telemetry",
     "tls",
