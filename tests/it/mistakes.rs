@@ -123,7 +123,7 @@ async fn sources_are_tried() {
 
 /// The mistakes with which no release has started. All others were found later: an upgrade must not keep a gateway from starting that
 /// started before, so a name is added here only with a key that is new.
-const REFUSED: [&str; 117] = [
+const REFUSED: [&str; 118] = [
     "address-without-port",
     "auth-as-list",
     "body-of-get",
@@ -195,6 +195,7 @@ const REFUSED: [&str; 117] = [
     "signature-of-layout",
     "signature-without-form",
     "signature-without-signers",
+    "sql-limits",
     "tags-pattern-not-closed",
     "template-argument-of-go",
     "template-commit-without-gate",

@@ -21,7 +21,6 @@ use lang::{
     scope::ValueType,
     template::Template,
 };
-use outbound::warn_of_cleartext_to;
 use serde_json::Value;
 use source::{Load, Reached, work_on};
 use sql::{Address, Encryption, Limits, Login, Product, SqlError, Statement};
@@ -69,8 +68,11 @@ impl Sql {
                 building.key("ca").mistake("without TLS nothing is verified", "remove `ca`, or `tls: disabled`");
             }
             if !address.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()) {
-                let at = building.key("tls");
-                warn_of_cleartext_to(&address.host, "TLS: remove `tls: disabled`", &at.path, at.problems);
+                let message = format!(
+                    "rows come from {} in cleartext: everybody in between can read and change them",
+                    address.host
+                );
+                building.key("tls").warning(message, "remove `tls: disabled`");
             }
         }
         Some(Self {
