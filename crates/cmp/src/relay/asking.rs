@@ -92,6 +92,15 @@ impl Remote {
         }
     }
 
+    /// Connects to the first replica that can be reached, which then describes itself.
+    pub(super) async fn reach(&self, question: &Question) {
+        for replica in self.replicas.order(&question.key) {
+            if let Ok(Ok(_)) = tokio::time::timeout_at(question.until, self.link(&replica)).await {
+                return;
+            }
+        }
+    }
+
     /// What Argo CD shows of a status that a replica answered.
     fn refused(&self, replica: &Replica, status: Status, before: &BTreeMap<String, String>) -> Status {
         // The plugin's own words.

@@ -94,6 +94,10 @@ impl Remote {
     /// # Errors
     /// When that is still not possible, or the folder is not the plugin's.
     async fn resolve(&self, question: &Question, why: &str) -> Result<(), Status> {
+        if self.rules().is_none() {
+            // It may be back since it was asked last, up to `REFRESH` ago.
+            self.reach(question).await;
+        }
         let decided = match self.rules() {
             None => Err(Status::unknown(why)),
             // Only Applications that name the plugin use it.
