@@ -10,6 +10,7 @@ use std::{
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
+    askpass,
     author::{
         check::{self, Report},
         render::{self, RenderError, Rendered, Request},
@@ -152,6 +153,10 @@ struct Traces {
 pub fn run() -> ExitCode {
     if std::env::args().nth(1).is_some_and(|argument| argument == launcher::ARGUMENT) {
         return launcher::run();
+    }
+    let question = std::env::args().nth(1);
+    if askpass::is_asked(question.as_deref()) {
+        return askpass::run(&question.unwrap_or_default());
     }
     let Cli { command, sidecar } = Cli::parse();
     match command {

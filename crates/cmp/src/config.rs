@@ -95,6 +95,8 @@ pub(crate) struct PluginSettings {
     pub(crate) max_kept: ByteSize,
     /// Whether it sees the repository's `.git`.
     pub(crate) git: bool,
+    /// Whether its runs get the repository's Git credentials, if a relay passes them on and plugin.yaml has `provideGitCreds`.
+    pub(crate) git_credentials: bool,
     /// Its network.
     pub(crate) network: Network,
     /// Which Applications may use it.
@@ -120,6 +122,7 @@ impl Default for PluginSettings {
             keep_failed: 0,
             max_kept: ByteSize::mib(256),
             git: false,
+            git_credentials: false,
             network: Network::Host,
             allow: Allow::default(),
             files: Files::default(),

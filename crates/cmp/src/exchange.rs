@@ -1,7 +1,10 @@
 //! What a relay and a service say to each other beyond Argo CD's own calls, over the same connection: `cmpgateway.relay.v1.Relay`.
 //!
 //! `Describe` (no content → [`Description`]) · `Put` ([`PutRequest`]s: the tree, then a tar by zstd → no content) · `GenerateManifest`,
-//! `MatchRepository`, `GetParametersAnnouncement` ([`RelayedCall`] → Argo CD's answers). The decision is docs/decisions/0041-cmp-relay.md.
+//! `MatchRepository`, `GetParametersAnnouncement` ([`RelayedCall`] → Argo CD's answers) · `Credentials` (see [`credentials`]). The decision is
+//! docs/decisions/0041-cmp-relay.md.
+
+pub(crate) mod credentials;
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -49,6 +52,9 @@ pub(crate) struct Description {
     /// What belongs to its trees.
     #[prost(message, optional, tag = "8")]
     pub(crate) view: Option<View>,
+    /// Whether its runs get Git credentials that the relay passes on.
+    #[prost(bool, tag = "9")]
+    pub(crate) takes_git_credentials: bool,
 }
 
 /// What of an archive belongs to a plugin's trees.
@@ -82,6 +88,9 @@ pub(crate) struct RelayedCall {
     /// The tree of the archive.
     #[prost(message, optional, tag = "2")]
     pub(crate) tree: Option<TreeName>,
+    /// The offer of Git credentials that is for this call. Empty if there is none.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(crate) offer: Bytes,
 }
 
 /// A part of a tree that is sent: first its name.
@@ -104,8 +113,8 @@ pub(crate) enum PutPart {
 }
 
 impl Description {
-    /// `plugin`, whose trees have this `view`.
-    pub(crate) fn of(plugin: &Plugin, view: View) -> Self {
+    /// `plugin`, whose trees have this `view`, and whose runs may get Git credentials.
+    pub(crate) fn of(plugin: &Plugin, view: View, takes_git_credentials: bool) -> Self {
         let (mut file_name, mut glob) = (String::new(), String::new());
         match &plugin.discover {
             Discover::FileName(pattern) => file_name.clone_from(pattern),
@@ -121,6 +130,7 @@ impl Description {
             static_parameters: plugin.static_parameters.clone(),
             has_dynamic_parameters: plugin.dynamic_parameters.is_some(),
             view: Some(view),
+            takes_git_credentials,
         }
     }
 

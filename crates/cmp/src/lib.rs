@@ -4,12 +4,13 @@
 //! picks the method; `served` answers it for one plugin: `archive` reads what Argo CD sends, `trees` keeps it, `run` starts the plugin's commands,
 //! `guard` holds results that lost resources. `network` is the way in for other machines, by TLS, and `exchange` what a
 //! relay and a service say to each other there. `relay` is the other program: sockets here, plugins on other machines. `server` starts all of it, `discover` decides by
-//! names of files, `queue` orders runs by their deadlines, `kept` keeps folders of failed runs, `traces` sends spans, `output` reads manifests,
+//! names of files, `queue` orders runs by their deadlines, `askpass` answers git in a run, `kept` keeps folders of failed runs, `traces` sends spans, `output` reads manifests,
 //! `author` is `check` and `render`, `health` says whether the server serves. What must hold is in docs/cmp/README.md. It is the program `cmp-gateway`; nothing else uses it, but for `probe`,
 //! which is for the fuzz targets.
 
 mod admin;
 mod archive;
+mod askpass;
 mod author;
 pub mod cli;
 mod config;

@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use self::callers::{Caller, Callers, Tokens};
 use crate::{
     config::ListenConfig,
-    exchange::{DESCRIBE, PLUGIN},
+    exchange::{DESCRIBE, PLUGIN, credentials::CREDENTIALS},
     grpc::{
         reply::{self, ReplyBody},
         status::{Code, Status},
@@ -182,8 +182,8 @@ impl Network {
             // A relay repeats the call on another replica. Which calls are open already, is served to its end.
             Some(_) if *self.is_ending.borrow() => Err(Status::new(Code::Unavailable, "the service ends")),
             Some(caller) => self.plugin(request.headers()).and_then(|plugin| {
-                // Relays ask so whether the service is there, and what it serves.
-                let is_counted = request.uri().path() != DESCRIBE;
+                // Relays ask so whether the service is there, and what it serves, or go with a call that is counted itself.
+                let is_counted = ![DESCRIBE, CREDENTIALS].contains(&request.uri().path());
                 let place = is_counted.then(|| self.callers.begin(caller)).transpose()?;
                 Ok((plugin, place))
             }),

@@ -144,7 +144,8 @@ impl Runner {
         let mut streams = Streams::default();
         let ended = timeout_at(at, streams.read_to_end(running, self.settings.max_output.as_usize())).await;
         let took = began.elapsed();
-        let secrets = job.environment.secrets();
+        // With those that git got in the run.
+        let secrets = &job.environment.secrets();
         let failed = |end, why: String| {
             let status = Status::unknown(format!("`{shown}` {why}{}", ended::tail(&streams.errors, secrets)));
             RunError { end, status }
@@ -237,6 +238,12 @@ impl Runner {
         let Files { read, write } = &self.settings.files;
         let mut readable = read.clone();
         readable.push(tree.folder.clone());
+        if self.settings.git_credentials
+            && let Ok(program) = std::env::current_exe()
+        {
+            // Git starts it to ask for credentials.
+            readable.push(program);
+        }
         let network = self.settings.network;
         let options = LaunchOptions { limits, readable, writable: write.clone(), user: None, network };
         LauncherPool::passing(&self.launchers, options, self.concurrency)

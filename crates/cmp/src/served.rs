@@ -3,6 +3,7 @@
 pub(crate) mod allow;
 mod answers;
 pub(crate) mod calls;
+mod credentials;
 mod outputs;
 pub(crate) mod received;
 pub(crate) mod verdicts;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 use self::{
     allow::AllowRules,
+    credentials::Offers,
     outputs::{HermeticError, Outputs},
     verdicts::Verdicts,
 };
@@ -41,6 +43,8 @@ pub(crate) struct Common {
     pub(crate) spool: PathBuf,
     /// The folder of the folders of failed runs. Made when it is needed.
     pub(crate) failed_runs: PathBuf,
+    /// The folder of sockets for Git credentials.
+    pub(crate) askpass: PathBuf,
     /// Begins the spans of calls.
     pub(crate) tracer: Arc<Tracer>,
 }
@@ -56,6 +60,7 @@ pub(crate) struct Served {
     allow: AllowRules,
     verdicts: Verdicts,
     guard: Arc<Guard>,
+    offers: Offers,
     outputs: Option<Outputs>,
     metrics: PluginMetrics,
     common: Common,
@@ -118,6 +123,7 @@ impl Served {
             seen: Mutex::new(FileState { stamp }),
             verdicts: Verdicts::default(),
             guard: Arc::new(Guard::new(settings.guard, settings.allow_blank)),
+            offers: Offers::default(),
             runner: Runner::new(&common.launchers, settings, concurrency, kept),
             common: common.clone(),
             allow,

@@ -108,7 +108,8 @@ pub(crate) fn common(
         _ => {}
     }
     let (spool, folder, failed_runs) = (work.join("spool"), work.join("trees"), work.join("failed"));
-    for folder in [&spool, &folder] {
+    let askpass = work.join("ask");
+    for folder in [&spool, &folder, &askpass] {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     }
     let launchers = Arc::new(Launchers::new(own_program().to_owned(), concurrency));
@@ -117,6 +118,7 @@ pub(crate) fn common(
         trees: Arc::new(Trees::new(folder, trees, has_indexes)),
         spool,
         failed_runs,
+        askpass,
         tracer: Arc::default(),
     })
 }

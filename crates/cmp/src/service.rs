@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    exchange,
+    exchange::{self, credentials::CREDENTIALS},
     grpc::{
         reader::MessageReader,
         reply::{self, ReplyBody},
@@ -53,6 +53,12 @@ pub(crate) trait Answers: fmt::Debug + Send + Sync + 'static {
 
     /// A call of `method` has ended.
     fn called(&self, method: &str, status: Option<&Status>);
+
+    /// `Credentials` of the exchange, which is open as long as the client wants.
+    fn credentials(&self, messages: MessageReader) -> impl Future<Output = Response<ReplyBody>> + Send {
+        drop(messages);
+        async { reply::failure(&unimplemented("Credentials")) }
+    }
 
     /// The answer of a call.
     fn call(
@@ -172,6 +178,9 @@ impl<A: Answers> Service<A> {
             return reflection::serve(messages);
         }
         let method = Method::at(path);
+        if path == CREDENTIALS {
+            return self.plugin.credentials(messages).await;
+        }
         let until = deadline.unwrap_or(began + DRAINING);
         let result = match method {
             Some(method) => {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{
+    credentials::GitCredentials,
     link::{Failure, Fields, Kind, Link, PLUGIN_SERVICE},
     remote::Remote,
     replicas::Replica,
@@ -39,6 +40,8 @@ pub(super) struct Question {
     /// What decides who is asked.
     pub(super) key: TreeDigest,
     pub(super) until: Instant,
+    /// The repository's Git credentials, if they may be passed on.
+    pub(super) credentials: Option<Arc<GitCredentials>>,
 }
 
 impl Remote {
@@ -162,7 +165,13 @@ impl Remote {
         let digest = digest_in(view, &question.archive);
         let tree = TreeName::new(digest, view);
         let asked = Instant::now();
-        match self.ask_named(link, method, question, fields, &tree).await {
+        // Open until the call has ended. Nothing but a run asks for credentials.
+        let offered = match method {
+            "GenerateManifest" => self.offer(link, description, question, fields).await?,
+            _ => None,
+        };
+        let offer = offered.as_ref().map(|offered| offered.offer.clone()).unwrap_or_default();
+        match self.ask_named(link, method, question, fields, (&tree, &offer)).await {
             Err(Failure::Status(status)) if status.code == Code::FailedPrecondition => {}
             Err(Failure::Status(status)) if status.code == Code::Unimplemented => {
                 return self.ask_plain(link, method, question, fields).await;
@@ -175,7 +184,7 @@ impl Remote {
             }
         }
         self.put(replica, link, question, fields, &tree, (digest, asked)).await?;
-        match self.ask_named(link, method, question, fields, &tree).await {
+        match self.ask_named(link, method, question, fields, (&tree, &offer)).await {
             // It had to go at once: the service has little room.
             Err(Failure::Status(status)) if status.code == Code::FailedPrecondition => {
                 self.ask_plain(link, method, question, fields).await
@@ -190,9 +199,10 @@ impl Remote {
         method: &'static str,
         question: &Question,
         fields: &Fields,
-        tree: &TreeName,
+        (tree, offer): (&TreeName, &Bytes),
     ) -> Result<(Bytes, bool), Failure> {
-        let call = RelayedCall { metadata: Some(question.metadata.clone()), tree: Some(tree.clone()) };
+        let metadata = Some(question.metadata.clone());
+        let call = RelayedCall { metadata, tree: Some(tree.clone()), offer: offer.clone() };
         let answer = link.ask(&format!("{}{method}", exchange::SERVICE), fields, reply::whole(&call)).await?;
         Ok((answer, true))
     }

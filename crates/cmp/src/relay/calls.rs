@@ -6,7 +6,13 @@ use http::Response;
 use prost::Message;
 use tokio::time::{Duration, Instant, timeout_at};
 
-use super::{asking::Question, link::Kind, remote::Remote, spool::Room};
+use super::{
+    asking::Question,
+    credentials::{self, GitCredentials},
+    link::Kind,
+    remote::Remote,
+    spool::Room,
+};
 use crate::{
     archive::{
         digest::digest_without_git,
@@ -27,6 +33,7 @@ use crate::{
     served::{calls::folder_key, received},
     service::{Method, unimplemented},
 };
+use domain::secret::Secret;
 
 /// How long before the end of its time a call gives up, to say why.
 const EARLY: Duration = Duration::from_millis(50);
@@ -52,12 +59,10 @@ impl Remote {
         match method {
             Method::Plugin("CheckPluginConfiguration") => {
                 messages.next::<Empty>().await?;
-                // In doubt, Argo CD asks whether a folder is the plugin's. Credentials are not passed on.
+                // In doubt, Argo CD asks whether a folder is the plugin's.
                 let is_discovery_configured = self.rules_now(until).await != Some(Discover::ByName);
-                Ok(reply::answer(&CheckPluginConfigurationResponse {
-                    is_discovery_configured,
-                    provide_git_creds: false,
-                }))
+                let provide_git_creds = self.takes_git_credentials(until).await;
+                Ok(reply::answer(&CheckPluginConfigurationResponse { is_discovery_configured, provide_git_creds }))
             }
             Method::Plugin("GenerateManifest") => self.generate(messages, until).await,
             Method::Plugin("MatchRepository") => Ok(reply::answer(&self.match_repository(messages, until).await?)),
@@ -67,11 +72,14 @@ impl Remote {
     }
 
     async fn generate(&self, messages: &mut MessageReader, until: Instant) -> Result<Response<ReplyBody>, Status> {
-        let metadata = received::metadata(messages).await?;
+        let (metadata, nonce) = metadata(messages).await?;
         let environment = self.environment.with(metadata.env.clone())?;
         self.allow.check(&environment).map_err(Status::unknown)?;
         let (archive, _room) = self.receive(messages, &metadata, until).await?;
-        let question = Self::question(metadata, archive, until);
+        let nonce = nonce.filter(|_| self.settings.git_credentials);
+        let credentials =
+            nonce.map(|nonce| Arc::new(GitCredentials::new(nonce, &metadata, self.shared.ask_pass.clone())));
+        let question = Question { credentials, ..Self::question(metadata, archive, until) };
         if let Some(why) = self.memory.verdicts.doubt(&folder_key(&question.metadata)) {
             self.resolve(&question, &why).await?;
         }
@@ -132,7 +140,7 @@ impl Remote {
         messages: &mut MessageReader,
         until: Instant,
     ) -> Result<RepositoryResponse, Status> {
-        let metadata = received::metadata(messages).await?;
+        let (metadata, _) = metadata(messages).await?;
         let rules = self.rules_now(until).await;
         let is_discovery_enabled = rules != Some(Discover::ByName);
         let answer = |is_supported| RepositoryResponse { is_supported, is_discovery_enabled };
@@ -195,7 +203,7 @@ impl Remote {
             let parameter_announcements = description.static_parameters.clone();
             return Ok(reply::answer(&ParametersAnnouncementResponse { parameter_announcements }));
         }
-        let metadata = received::metadata(messages).await?;
+        let (metadata, _) = metadata(messages).await?;
         let environment = self.environment.with(metadata.env.clone())?;
         self.allow.check(&environment).map_err(Status::unknown)?;
         let (archive, _room) = self.receive(messages, &metadata, until).await?;
@@ -224,8 +232,18 @@ impl Remote {
 
     fn question(metadata: Metadata, archive: Archive, until: Instant) -> Question {
         let key = digest_without_git(&archive.entries, true);
-        Question { metadata, archive: Arc::new(archive), key, until }
+        Question { metadata, archive: Arc::new(archive), key, until, credentials: None }
     }
+}
+
+/// The metadata of a call without any way to Git credentials, and the nonce of these.
+///
+/// # Errors
+/// When there is none.
+async fn metadata(messages: &mut MessageReader) -> Result<(Metadata, Option<Secret>), Status> {
+    let mut metadata = received::metadata(messages).await?;
+    let nonce = credentials::take(&mut metadata);
+    Ok((metadata, nonce))
 }
 
 /// Decides by the names in `archive`.

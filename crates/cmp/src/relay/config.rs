@@ -28,6 +28,8 @@ use telemetry::log::LogConfig;
 
 /// The time of a call whose caller names none.
 const TIMEOUT: HumanDuration = HumanDuration(Duration::from_mins(5));
+/// The socket of Argo CD's askpass service, unless `ARGOCD_ASK_PASS_SOCK` is set.
+const ASK_PASS: &str = "/tmp/reposerver-ask-pass.sock";
 /// The longest name of a socket, in bytes: the path of a unix socket has at most 107.
 const MAX_NAME: usize = 100;
 
@@ -45,6 +47,9 @@ pub(crate) struct RelayConfig {
     /// The bytes of all archives that are held at once.
     #[serde(default = "spool")]
     pub(crate) spool: ByteSize,
+    /// The socket of Argo CD's askpass service, for remotes with `gitCredentials`.
+    #[serde(default = "ask_pass")]
+    pub(crate) ask_pass: PathBuf,
     /// The log.
     #[serde(default)]
     pub(crate) log: LogConfig,
@@ -74,6 +79,9 @@ pub(crate) struct RemoteSettings {
     pub(crate) tls: TlsFiles,
     /// The token for the remote.
     pub(crate) token: Option<SecretRef>,
+    /// Whether the repository's Git credentials are passed on to it, if it wants and takes them.
+    #[serde(default)]
+    pub(super) git_credentials: bool,
     /// Which Applications may use it.
     #[serde(default)]
     pub(crate) allow: Allow,
@@ -162,6 +170,7 @@ impl RelayConfig {
         let base = absolute.parent().unwrap_or(Path::new("/"));
         config.work = config.work.map(|work| base.join(work));
         config.sockets = base.join(config.sockets);
+        config.ask_pass = base.join(config.ask_pass);
         config.base = BaseDir::new(base);
         let mistakes = config.mistakes(file);
         if mistakes.is_empty() { Ok(config) } else { Err(RelayConfigError::Mistakes(mistakes)) }
@@ -274,6 +283,12 @@ fn host_and_port(text: &str) -> Option<(String, u16)> {
 
 fn sockets() -> PathBuf {
     SOCKETS.into()
+}
+
+/// Where the repo-server has it, in both containers (util/askpass/common.go).
+fn ask_pass() -> PathBuf {
+    let set = std::env::var_os("ARGOCD_ASK_PASS_SOCK").filter(|path| !path.is_empty());
+    set.map_or_else(|| ASK_PASS.into(), PathBuf::from)
 }
 
 fn spool() -> ByteSize {

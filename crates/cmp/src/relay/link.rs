@@ -3,9 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs, pki_types::ServerName, sign::SingleCertAndKey};
@@ -21,6 +24,7 @@ use crate::{
     grpc::{
         client::percent_decoded,
         message::{CheckPluginConfigurationResponse, Empty},
+        reader::MessageReader,
         reply::{self, GRPC, HEAD, ReplyBody},
         status::{Code, Status},
     },
@@ -230,7 +234,28 @@ impl Link {
         }
     }
 
-    async fn ask_within(&self, path: &str, fields: &Fields, left: Duration, body: ReplyBody) -> Result<Bytes, Failure> {
+    /// Opens a call at `path` whose answers come one after the other.
+    ///
+    /// # Errors
+    /// When the replica refuses it, or cannot be reached.
+    pub(super) async fn open(&self, path: &str, fields: &Fields, body: ReplyBody) -> Result<MessageReader, Failure> {
+        let left = fields.until.saturating_duration_since(Instant::now());
+        let (head, body) = self.begin(path, fields, left, body).await?.into_parts();
+        // It was refused before the first answer.
+        if head.headers.contains_key("grpc-status") {
+            status(&HeaderMap::new(), &head.headers)?;
+        }
+        Ok(MessageReader::new(body))
+    }
+
+    /// Sends the request, and returns the beginning of the answer.
+    async fn begin(
+        &self,
+        path: &str,
+        fields: &Fields,
+        left: Duration,
+        body: ReplyBody,
+    ) -> Result<Response<Incoming>, Failure> {
         let mut sender = self.sender.clone();
         sender.ready().await.map_err(|error| Failure::Unreached(shown_error(&error)))?;
         let request = Request::post(format!("https://{}{path}", authority(&self.authority)));
@@ -243,10 +268,14 @@ impl Link {
             request.headers_mut().insert("grpc-timeout", value);
         }
         let response = sender.send_request(request).await.map_err(|error| Failure::Broken(shown_error(&error)))?;
-        let (head, body) = response.into_parts();
-        if head.status != StatusCode::OK {
-            return Err(Failure::Unreached(format!("it answered with the HTTP status {}", head.status)));
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            other => Err(Failure::Unreached(format!("it answered with the HTTP status {other}"))),
         }
+    }
+
+    async fn ask_within(&self, path: &str, fields: &Fields, left: Duration, body: ReplyBody) -> Result<Bytes, Failure> {
+        let (head, body) = self.begin(path, fields, left, body).await?.into_parts();
         let collected = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 return Failure::Status(Status::unknown(

@@ -1,6 +1,6 @@
 //! A remote plugin: its replicas, and what it said of itself.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) spool: SpoolFolder,
     pub(super) tracer: Arc<Tracer>,
     pub(super) names: Names,
+    /// The socket of Argo CD's askpass service.
+    pub(super) ask_pass: PathBuf,
 }
 
 /// What outlives a change of the configuration.
@@ -232,11 +234,27 @@ impl Remote {
     /// The rules of discovery, for a call. At the start, the remote is waited for if it has to say them.
     pub(super) async fn rules_now(&self, until: Instant) -> Option<Discover> {
         if self.rules().is_none() {
-            let began = Instant::now();
-            let until = (began + until.saturating_duration_since(began) / 2).min(began + FIRST_CHECK);
-            let _ = timeout_at(until, self.is_checked.subscribe().wait_for(|is_checked| *is_checked)).await;
+            self.first_check(until).await;
         }
         self.rules()
+    }
+
+    /// Whether Argo CD gives the repository's credentials to the relay: relay.yaml allows it, and the remote takes them.
+    pub(super) async fn takes_git_credentials(&self, until: Instant) -> bool {
+        if !self.settings.git_credentials {
+            return false;
+        }
+        if self.memory.known.load().is_none() {
+            self.first_check(until).await;
+        }
+        matches!(self.memory.known.load().as_deref(), Some(Kind::Ours(description)) if description.takes_git_credentials)
+    }
+
+    /// Waits until all replicas were asked once, for at most half of the time until `until`.
+    async fn first_check(&self, until: Instant) {
+        let began = Instant::now();
+        let until = (began + until.saturating_duration_since(began) / 2).min(began + FIRST_CHECK);
+        let _ = timeout_at(until, self.is_checked.subscribe().wait_for(|is_checked| *is_checked)).await;
     }
 
     /// The rules of discovery: those of relay.yaml, or the last ones of the remote. `None` while neither is known.

@@ -64,7 +64,13 @@ pub(crate) async fn serve(file: &Path, config: RelayConfig) -> Result<(), Server
     let exporting = config.traces.clone().map(|traces| traces.start(metrics.spans.clone())).transpose()?;
     let (tracer, exporting) = exporting.map_or_else(Default::default, |(tracer, task)| (Arc::new(tracer), Some(task)));
     let spool = SpoolFolder::new(config.work.clone(), config.spool).map_err(ServerError::system("the spool"))?;
-    let shared = Arc::new(Shared { base: config.base.clone(), spool, tracer, names: Names::of_system() });
+    let shared = Arc::new(Shared {
+        base: config.base.clone(),
+        spool,
+        tracer,
+        names: Names::of_system(),
+        ask_pass: config.ask_pass.clone(),
+    });
     let mut relay = Relay {
         file: file.to_owned(),
         sockets: config.sockets.clone(),

@@ -5,7 +5,10 @@ use std::{
     fmt,
 };
 
-use crate::grpc::{message::EnvEntry, status::Status};
+use crate::{
+    askpass::{AskpassSocket, Received},
+    grpc::{message::EnvEntry, status::Status},
+};
 use domain::secret::{
     Secret, Secrets,
     names::{is_value, named},
@@ -23,6 +26,8 @@ pub(crate) struct RunEnvironment {
     /// A later one replaces an earlier one of the same name.
     variables: Vec<(String, OsString)>,
     secrets: Secrets,
+    /// Those that a run gets after its start.
+    received: Received,
 }
 
 /// Shows no value.
@@ -35,7 +40,8 @@ impl fmt::Debug for RunEnvironment {
 impl RunEnvironment {
     /// The variables of this process that a plugin gets: all, or those with the `inherited` names.
     pub(crate) fn of_process(inherited: Option<&[String]>) -> Self {
-        let mut environment = Self { variables: Vec::new(), secrets: Secrets::default() };
+        let mut environment =
+            Self { variables: Vec::new(), secrets: Secrets::default(), received: Received::default() };
         for (name, value) in std::env::vars_os() {
             let Ok(name) = name.into_string() else { continue };
             if let Some(value) = value.to_str() {
@@ -73,6 +79,17 @@ impl RunEnvironment {
         Ok(environment)
     }
 
+    /// These variables, and those by which git asks `socket`.
+    pub(crate) fn with_askpass(mut self, socket: &AskpassSocket) -> Self {
+        let program = std::env::current_exe().unwrap_or_else(|_| launcher::own_program().to_owned());
+        for (name, value) in socket.variables(&program) {
+            self.note(name, &value);
+            self.variables.push((name.to_owned(), value.into()));
+        }
+        self.received = socket.received();
+        self
+    }
+
     /// The last value of `name`, if it is text.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.last(name)?.to_str()
@@ -84,8 +101,12 @@ impl RunEnvironment {
     }
 
     /// The secrets that no message may repeat.
-    pub(crate) const fn secrets(&self) -> &Secrets {
-        &self.secrets
+    pub(crate) fn secrets(&self) -> Secrets {
+        let mut secrets = self.secrets.clone();
+        for secret in self.received.lock().iter() {
+            secrets.push(secret.clone());
+        }
+        secrets
     }
 
     /// As a launcher takes them.

@@ -34,6 +34,14 @@ impl Answers for Served {
         self.metrics.called(method, status);
     }
 
+    async fn credentials(&self, messages: MessageReader) -> Response<ReplyBody> {
+        if self.common.trees.has_indexes() {
+            self.offered(messages).await
+        } else {
+            reply::failure(&unimplemented("Credentials"))
+        }
+    }
+
     async fn call(
         &self,
         method: Method<'_>,
@@ -72,7 +80,7 @@ impl Served {
 
     /// `Describe` of the exchange.
     fn describe(&self) -> Description {
-        Description::of(&self.plugin(), self.view())
+        Description::of(&self.plugin(), self.view(), self.takes_git_credentials())
     }
 
     /// `Put` of the exchange: keeps a tree for the next calls.

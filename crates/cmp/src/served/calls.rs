@@ -64,10 +64,12 @@ impl Served {
         deadline: Option<Instant>,
     ) -> Result<ManifestResponse, Status> {
         let plugin = self.plugin();
-        let Opening { metadata, tree } = received::opening(messages, is_relayed).await?;
+        let Opening { metadata, tree, offer } = received::opening(messages, is_relayed).await?;
         let environment = self.environment.with(metadata.env.clone())?;
         self.allow.check(&environment).map_err(Status::unknown)?;
         let Received { entries, files } = self.receive(messages, &metadata, tree, true).await?;
+        // Dropped at the end of the call.
+        let (environment, _askpass) = self.with_credentials(environment, &offer)?;
         if let Some(why) = self.verdicts.doubt(&folder_key(&metadata)) {
             return Err(Status::unknown(format!(
                 "it is not known whether the plugin is for this folder, since discovery failed: {why}"
@@ -75,37 +77,51 @@ impl Served {
         }
         let inputs = Inputs::new(&plugin, &entries, &metadata.app_rel_path, &metadata.env);
         let folder = app_folder(&entries, &metadata.app_rel_path)?;
+        let received = Received { entries, files };
+        let manifests = self.make_or_reuse(&plugin, &metadata, received, folder, &environment, deadline).await?;
+        let began = Instant::now();
+        let manifests = self.guarded(inputs, manifests, &environment).await?;
+        self.metrics.answered(began.elapsed());
+        Ok(ManifestResponse { manifests, source_type: String::new() })
+    }
+
+    /// The manifests of a run, or those of a hermetic plugin that are kept.
+    async fn make_or_reuse(
+        &self,
+        plugin: &Plugin,
+        metadata: &Metadata,
+        Received { entries, files }: Received,
+        folder: Vec<u8>,
+        environment: &RunEnvironment,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<String>, Status> {
         let kept = self.outputs.as_ref().map(|outputs| {
             let tree = digest(&entries, plugin.preserve_file_mode);
             let declared = outputs.declared(&metadata.env);
-            (outputs, Outputs::key(&plugin, (tree, &folder), &declared, &metadata.env), declared)
+            (outputs, Outputs::key(plugin, (tree, &folder), &declared, &metadata.env), declared)
         });
-        let manifests = match kept {
-            None => self.make(&plugin, &metadata, files, folder, &environment, deadline).await?,
+        match kept {
+            None => self.make(plugin, metadata, files, folder, environment, deadline).await,
             Some((outputs, key, declared)) => {
                 let known = outputs.get(&key);
                 self.metrics.output(known.is_some());
                 if let Some(manifests) = known {
-                    manifests
+                    Ok(manifests)
                 } else {
                     let declared = self.environment.with(declared)?;
-                    let made = self.make(&plugin, &metadata, files, folder, &declared, deadline).await?;
+                    let made = self.make(plugin, metadata, files, folder, &declared, deadline).await?;
                     if outputs.put(&key, &made) {
-                        let (plugin, application) = (plugin.full_name(), variable(&metadata, "ARGOCD_APP_NAME"));
+                        let (plugin, application) = (plugin.full_name(), variable(metadata, "ARGOCD_APP_NAME"));
                         tracing::warn!(
                             plugin,
                             application,
                             "a hermetic plugin gave other manifests for equal files and variables"
                         );
                     }
-                    made
+                    Ok(made)
                 }
             }
-        };
-        let began = Instant::now();
-        let manifests = self.guarded(inputs, manifests, &environment).await?;
-        self.metrics.answered(began.elapsed());
-        Ok(ManifestResponse { manifests, source_type: String::new() })
+        }
     }
 
     /// Runs the plugin. Returns its manifests.
@@ -166,7 +182,7 @@ impl Served {
         deadline: Option<Instant>,
     ) -> Result<RepositoryResponse, Status> {
         let plugin = self.plugin();
-        let Opening { metadata, tree } = received::opening(messages, is_relayed).await?;
+        let Opening { metadata, tree, .. } = received::opening(messages, is_relayed).await?;
         let is_discovery_enabled = plugin.has_discovery();
         let answer = |is_supported| RepositoryResponse { is_supported, is_discovery_enabled };
         if !is_discovery_enabled {
@@ -221,7 +237,7 @@ impl Served {
         let plugin = self.plugin();
         let mut parameter_announcements = Vec::new();
         if let Some(command) = &plugin.dynamic_parameters {
-            let Opening { metadata, tree } = received::opening(messages, is_relayed).await?;
+            let Opening { metadata, tree, .. } = received::opening(messages, is_relayed).await?;
             let environment = &self.environment.with(metadata.env.clone())?;
             self.allow.check(environment).map_err(Status::unknown)?;
             let Received { entries, files } = self.receive(messages, &metadata, tree, true).await?;

@@ -56,6 +56,9 @@ pub(crate) enum HermeticError {
     /// It may keep something.
     #[error("hermetic: remove `files.write`, since what a run leaves changes the manifests of the next one")]
     Write,
+    /// It may get credentials.
+    #[error("hermetic: remove `gitCredentials`, since a plugin without a network has no use for them")]
+    Credentials,
 }
 
 impl Outputs {
@@ -70,6 +73,9 @@ impl Outputs {
         }
         if !settings.files.write.is_empty() {
             return Err(HermeticError::Write);
+        }
+        if settings.git_credentials {
+            return Err(HermeticError::Credentials);
         }
         let known = Recent::weighed(size.as_usize(), |_, output: &Arc<Output>| {
             output.manifests.iter().map(String::len).sum::<usize>() + ENTRY + MAX_ASKERS * ASKER

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::{
     archive::{
         digest::{TreeDigest, digest},
@@ -23,6 +25,8 @@ pub(super) struct Opening {
     pub(super) metadata: Metadata,
     /// The tree, if a relay calls. Else an archive follows.
     pub(super) tree: Option<TreeName>,
+    /// The offer of Git credentials. Empty if there is none.
+    pub(super) offer: Bytes,
 }
 
 /// The files of a call.
@@ -54,10 +58,12 @@ impl From<Archive> for Received {
 /// When there is none, or the client goes away.
 pub(super) async fn opening(messages: &mut MessageReader, is_relayed: bool) -> Result<Opening, Status> {
     if !is_relayed {
-        return Ok(Opening { metadata: metadata(messages).await?, tree: None });
+        return Ok(Opening { metadata: metadata(messages).await?, tree: None, offer: Bytes::new() });
     }
     match messages.next::<RelayedCall>().await? {
-        Some(RelayedCall { metadata: Some(metadata), tree: Some(tree) }) => Ok(Opening { metadata, tree: Some(tree) }),
+        Some(RelayedCall { metadata: Some(metadata), tree: Some(tree), offer }) => {
+            Ok(Opening { metadata, tree: Some(tree), offer })
+        }
         _ => Err(Status::unknown("a relayed call has metadata and a tree")),
     }
 }

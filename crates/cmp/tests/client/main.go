@@ -329,7 +329,7 @@ func main() {
 	flag.StringVar(&r.service, "service", "", "the service whose health is asked for")
 	flag.IntVar(&pad, "pad", 0, "bytes after the archive, which nobody needs")
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS] | client FOLDER Differential [FLAGS]")
+		fmt.Fprintln(os.Stderr, "usage: client SOCKET METHOD [FLAGS] | client FOLDER Differential [FLAGS] | client SOCKET Askpass")
 		os.Exit(2)
 	}
 	r.socket, r.method = os.Args[1], os.Args[2]
@@ -340,6 +340,10 @@ func main() {
 		}
 		json.NewEncoder(os.Stdout).Encode(result)
 		return
+	}
+	if r.method == "Askpass" {
+		fmt.Fprintln(os.Stderr, askpass(r.socket))
+		os.Exit(1)
 	}
 	flag.CommandLine.Parse(os.Args[3:])
 	if r.method == "Differential" {

@@ -4,9 +4,11 @@
 
 mod bad_input;
 mod calls;
+mod credentials;
 mod differential;
 mod ends;
 mod examples;
+mod git_server;
 mod guard;
 mod hermetic;
 mod kept;

@@ -25,8 +25,8 @@
 {{- if not (dig "spec" "generate" "command" "" .Values.plugin) -}}
 {{- fail "plugin.spec.generate.command is missing: it prints the manifests" -}}
 {{- end -}}
-{{- if dig "spec" "provideGitCreds" "" .Values.plugin -}}
-{{- fail "plugin.spec.provideGitCreds works in the repo-server's pod only: give the service credentials of its own, by extraVolumes or extraEnvFrom" -}}
+{{- if and (dig "spec" "provideGitCreds" "" .Values.plugin) (not .Values.settings.gitCredentials) -}}
+{{- fail "plugin.spec.provideGitCreds has no effect: set settings.gitCredentials, and gitCredentials of the remote in relay.yaml. Or remove it, and give the service credentials of its own, by extraVolumes or extraEnvFrom" -}}
 {{- end -}}
 {{- if and .Values.settings.hermetic (ne (default "host" .Values.settings.network) "none") -}}
 {{- fail "settings.hermetic needs settings.network: none, since what the network says is not a part of the question" -}}
