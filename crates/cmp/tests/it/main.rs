@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod by_tls;
 mod calls;
 mod credentials;
 mod differential;
@@ -16,6 +17,7 @@ mod limits;
 mod metrics;
 mod network;
 mod relay;
+mod relay_cuts;
 mod relay_exchange;
 mod relay_faults;
 mod remotes;

@@ -1,23 +1,20 @@
 //! The exchange between relay and service, spoken by a relay that lies, and a service that does not know it.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use rustls::{
-    ClientConfig, RootCertStore, ServerConfig, crypto::aws_lc_rs, pki_types::ServerName, sign::SingleCertAndKey,
-};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream, UnixStream},
     task::spawn_blocking,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::{
+    by_tls,
     remotes::{Certificates, Service},
     support::{DEMO, Gateway, script},
 };
@@ -52,25 +49,10 @@ struct RelayedCall {
     tree: Option<TreeName>,
 }
 
-/// The certificate and key in these files of `folder`.
-fn own(folder: &Path, cert: &str, key: &str) -> Arc<SingleCertAndKey> {
-    let (cert, key) = (folder.join(cert), folder.join(key));
-    let (of_cert, of_key) = (std::fs::read(&cert).unwrap(), std::fs::read(&key).unwrap());
-    Arc::new(tls::pem::pair("test's", &cert, &of_cert, &key, &of_key).unwrap().into())
-}
-
 /// The status and its text that the service answers to `messages`.
 async fn call(certificates: &Path, service: &Service, method: &str, messages: &[Vec<u8>]) -> (String, String) {
-    let mut roots = RootCertStore::empty();
-    let ca = certificates.join("ca.pem");
-    roots.add_parsable_certificates(tls::pem::trusted(&ca, &std::fs::read(&ca).unwrap()).unwrap());
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
-    let mut config = builder.with_client_cert_resolver(own(certificates, "caller.crt", "caller.key"));
-    config.alpn_protocols = vec![b"h2".to_vec()];
     let stream = TcpStream::connect(&service.address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let stream = by_tls::connector(certificates).connect(by_tls::name(), stream).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
@@ -156,11 +138,7 @@ fn bomb() -> Vec<u8> {
 
 /// TLS in front of the socket of a sidecar, which knows nothing of relays.
 async fn plain(certificates: &Path, sidecar: &Gateway) -> String {
-    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-    let mut config = builder.with_cert_resolver(own(certificates, "tls.crt", "tls.key"));
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let (acceptor, socket) = (TlsAcceptor::from(Arc::new(config)), sidecar.socket("demo-v1.0"));
+    let (acceptor, socket) = (by_tls::acceptor(certificates), sidecar.socket("demo-v1.0"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
