@@ -48,7 +48,7 @@ const UNAUTHENTICATED: Duration = Duration::from_secs(30);
 /// The most open connections.
 const MAX_CONNECTIONS: usize = 1024;
 /// How often the certificates' files are looked at.
-const RENEWAL: Duration = Duration::from_mins(1);
+const RENEWAL: Duration = Duration::from_secs(5);
 
 /// Why the listener cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -20,6 +20,7 @@ mod relay;
 mod relay_cuts;
 mod relay_exchange;
 mod relay_faults;
+mod relay_rotation;
 mod remotes;
 mod support;
 mod traces;

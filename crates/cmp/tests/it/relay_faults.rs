@@ -162,7 +162,7 @@ fn a_replica_that_dies_in_a_run_costs_no_answer() {
 }
 
 /// Calls all the time while `change` happens. Returns those that failed.
-fn under_load(relay: &Gateway, change: impl FnOnce()) -> Vec<String> {
+pub(crate) fn under_load(relay: &Gateway, change: impl FnOnce()) -> Vec<String> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let callers: Vec<_> = (0..3)
