@@ -47,6 +47,9 @@ pub(crate) struct RelayConfig {
     /// The bytes of all archives that are held at once.
     #[serde(default = "spool")]
     pub(crate) spool: ByteSize,
+    /// The bytes of all answers that are held at once.
+    #[serde(default = "answers")]
+    pub(crate) answers: ByteSize,
     /// The socket of Argo CD's askpass service, for remotes with `gitCredentials`.
     #[serde(default = "ask_pass")]
     pub(crate) ask_pass: PathBuf,
@@ -289,6 +292,11 @@ fn sockets() -> PathBuf {
 fn ask_pass() -> PathBuf {
     let set = std::env::var_os("ARGOCD_ASK_PASS_SOCK").filter(|path| !path.is_empty());
     set.map_or_else(|| ASK_PASS.into(), PathBuf::from)
+}
+
+/// Two of the largest.
+fn answers() -> ByteSize {
+    ByteSize::mib(200)
 }
 
 fn spool() -> ByteSize {

@@ -4,7 +4,6 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{
     body::Incoming,
     client::conn::http2::{Builder, SendRequest},
@@ -19,13 +18,14 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
+use super::answers::{AnswerRoom, not_one_message};
 use crate::{
     exchange::{DESCRIBE, Description},
     grpc::{
         client::percent_decoded,
         message::{CheckPluginConfigurationResponse, Empty},
         reader::MessageReader,
-        reply::{self, GRPC, HEAD, ReplyBody},
+        reply::{self, GRPC, ReplyBody},
         status::{Code, Status},
     },
 };
@@ -41,10 +41,10 @@ const CONNECT: Duration = Duration::from_secs(2);
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 /// How often a silent replica is asked whether it is there, and how long it may take. argocd-cmp-server's library takes more for an attack.
 const ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
-/// How much a replica may send ahead, in bytes.
-const WINDOW: u32 = 4 * 1024 * 1024;
-/// The largest answer, in bytes. Argo CD refuses more.
-const MAX_ANSWER: usize = 100 * 1024 * 1024;
+/// How much a replica may send ahead on a call, in bytes.
+const WINDOW: u32 = 1024 * 1024;
+/// The same for all calls of a connection together: answers that wait for room do not stop others.
+const ALL_WINDOWS: u32 = 32 * WINDOW;
 /// The service of plugins.
 pub(super) const PLUGIN_SERVICE: &str = "/plugin.ConfigManagementPluginService/";
 
@@ -132,6 +132,7 @@ pub(super) enum Kind {
 pub(super) struct Link {
     sender: SendRequest<ReplyBody>,
     authority: Arc<str>,
+    answers: AnswerRoom,
     /// What is at the other end.
     pub(super) kind: Kind,
 }
@@ -155,7 +156,7 @@ impl Link {
         base: &BaseDir,
         (address, host): (SocketAddr, &str),
         (name, version): (&str, &str),
-        fields: HeaderMap,
+        (fields, answers): (HeaderMap, AnswerRoom),
     ) -> Result<Self, String> {
         let (reading, at) = (files.clone(), base.clone());
         let config = tokio::task::spawn_blocking(move || reading.client(&at)).await;
@@ -176,7 +177,7 @@ impl Link {
         let handshake = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(2 * WINDOW)
+            .initial_connection_window_size(ALL_WINDOWS)
             .keep_alive_interval(ALIVE.0)
             .keep_alive_timeout(ALIVE.1)
             .keep_alive_while_idle(true)
@@ -185,7 +186,7 @@ impl Link {
         // Ends when the last sender is gone, and all calls have ended.
         tokio::spawn(connection);
         let kind = Kind::Plain(CheckPluginConfigurationResponse::default());
-        let mut link = Self { sender, authority: shown.into(), kind };
+        let mut link = Self { sender, authority: shown.into(), answers, kind };
         link.kind = link.describe(name, version, fields).await?;
         Ok(link)
     }
@@ -276,23 +277,9 @@ impl Link {
 
     async fn ask_within(&self, path: &str, fields: &Fields, left: Duration, body: ReplyBody) -> Result<Bytes, Failure> {
         let (head, body) = self.begin(path, fields, left, body).await?.into_parts();
-        let collected = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return Failure::Status(Status::unknown(
-                    "the answer is larger than 100 MiB, the most that Argo CD takes",
-                ));
-            }
-            Failure::Broken(format!("the answer is cut off: {}", chain(&*error)))
-        })?;
-        let trailers = collected.trailers().cloned().unwrap_or_default();
+        let (message, trailers) = self.answers.read(body, fields.until).await?;
         status(&trailers, &head.headers)?;
-        let bytes = collected.to_bytes();
-        match bytes.first_chunk::<HEAD>() {
-            Some([0, length @ ..]) if u32::from_be_bytes(*length) as usize == bytes.len() - HEAD => {
-                Ok(bytes.slice(HEAD..))
-            }
-            _ => Err(Failure::Status(Status::unknown("the answer is not one message of gRPC"))),
-        }
+        message.ok_or_else(not_one_message)
     }
 }
 
@@ -335,7 +322,7 @@ fn shown_error(error: &hyper::Error) -> String {
 }
 
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

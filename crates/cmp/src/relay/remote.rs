@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::{
+    answers::AnswerRoom,
     config::RemoteSettings,
     link::{Kind, Link},
     metrics::RemoteMetrics,
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     pub(super) spool: SpoolFolder,
     pub(super) tracer: Arc<Tracer>,
     pub(super) names: Names,
+    pub(super) answers: AnswerRoom,
     /// The socket of Argo CD's askpass service.
     pub(super) ask_pass: PathBuf,
 }
@@ -195,7 +197,7 @@ impl Remote {
         let connected = match self.fields() {
             Ok(fields) => {
                 let at = (replica.address, replica.host.as_str());
-                Link::connect(tls, &self.shared.base, at, (name, version), fields).await
+                Link::connect(tls, &self.shared.base, at, (name, version), (fields, self.shared.answers.clone())).await
             }
             Err(why) => Err(why),
         };

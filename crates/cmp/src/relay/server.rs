@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::{
+    answers::AnswerRoom,
     config::{RelayConfig, RemoteSettings},
     metrics::RelayMetrics,
     names::Names,
@@ -69,6 +70,7 @@ pub(crate) async fn serve(file: &Path, config: RelayConfig) -> Result<(), Server
         spool,
         tracer,
         names: Names::of_system(),
+        answers: AnswerRoom::new(config.answers),
         ask_pass: config.ask_pass.clone(),
     });
     let mut relay = Relay {
@@ -218,11 +220,12 @@ struct RelayPages {
 
 impl Pages for RelayPages {
     fn gauges(&self) -> Vec<Gauge> {
-        vec![Gauge {
-            name: "cmp_gateway_relay_spool_bytes",
-            help: "Room in the spool that archives have taken.",
-            values: vec![(String::new(), self.shared.spool.taken())],
-        }]
+        let gauge = |name, help, value| Gauge { name, help, values: vec![(String::new(), value)] };
+        let Shared { spool, answers, .. } = &*self.shared;
+        vec![
+            gauge("cmp_gateway_relay_spool_bytes", "Room in the spool that archives have taken.", spool.taken()),
+            gauge("cmp_gateway_relay_answers_bytes", "Memory that answers of remotes have taken.", answers.taken()),
+        ]
     }
 
     fn status(&self) -> Option<serde_json::Value> {

@@ -117,6 +117,24 @@ fn an_answer_that_argo_cd_would_refuse_is_an_error() {
     assert!(refused.error().contains("larger than 100 MiB"), "{refused:?}");
 }
 
+/// Each answer takes most of the room: they come one after the other.
+#[test]
+fn answers_share_their_room() {
+    let certificates = Certificates::new();
+    let service = certificates.service(&script("echo a:; head -c $ARGOCD_ENV_SIZE /dev/zero | tr '\\0' 'b'"), "");
+    let relay = Gateway::relay(&[], &format!("answers: 4MiB\n{}", certificates.relay_yaml(&[&service.address], "")));
+    relay.file("x", "");
+    let of = |size: &str, flags: &[&str]| {
+        let size = format!("ARGOCD_ENV_SIZE={size}");
+        relay.ask_all("GenerateManifest", ".", &[&["-env", &size, "-timeout", "60s"], flags].concat())
+    };
+    let all = of("3000000", &["-n", "8"]);
+    assert!(all.iter().all(|answer| answer.manifests()[0].len() > 3_000_000), "{all:?}");
+    let refused = of("5000000", &[]).remove(0);
+    assert!(refused.error().contains("larger than the relay's room of 4.0 MiB"), "{refused:?}");
+    assert_eq!(of("1000", &[])[0].code(), "OK");
+}
+
 #[test]
 fn an_error_of_the_plugin_is_not_repeated() {
     let certificates = Certificates::new();
