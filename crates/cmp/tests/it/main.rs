@@ -18,6 +18,7 @@ mod metrics;
 mod network;
 mod relay;
 mod relay_cuts;
+mod relay_ends;
 mod relay_exchange;
 mod relay_faults;
 mod relay_rotation;
