@@ -274,6 +274,15 @@ def plugins():
         lines("Plugins: runs and calls that wait", "", ("sum by (plugin) (cmp_gateway_running{$here})", "{{plugin}} running"),
               ("sum by (plugin) (cmp_gateway_queued{$here})", "{{plugin}} queued")),
         lines("Plugins: trees on the disk", "", ("sum(cmp_gateway_trees_bytes{$here})", "bytes"), unit="bytes"),
+        lines("Relays: replicas", "Of all relays: a replica counts once for each.",
+              ("sum by (plugin, state) (cmp_gateway_relay_replicas{$here})", "{{plugin}} {{state}}")),
+        lines("Relays: tries by their outcome", "`unreached` and `broken` are repeated.",
+              (count("relay_attempts_total", "plugin, outcome") + " > 0", "{{plugin}} {{outcome}}"), unit="ops", stacked=True),
+        lines("Relays: archives sent and spared", "Spared: the replica had the files.",
+              (count("relay_sent_bytes_total", "plugin"), "{{plugin}} sent"), (count("relay_spared_bytes_total", "plugin"), "{{plugin}} spared"), unit="Bps"),
+        lines("Relays: archives and answers that are held", "", ("sum(cmp_gateway_relay_spool_bytes{$here})", "archives"),
+              ("sum(cmp_gateway_relay_answers_bytes{$here})", "answers"), unit="bytes"),
+        lines("Services: calls under way", "For a HorizontalPodAutoscaler.", ("sum by (plugin) (cmp_gateway_in_flight{$here})", "{{plugin}}")),
     ]
 
 
