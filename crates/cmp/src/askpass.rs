@@ -114,7 +114,7 @@ impl Drop for AskpassSocket {
     }
 }
 
-/// Random bytes that nobody guesses.
+/// Random bytes, for what must not be guessed.
 ///
 /// # Errors
 /// When the system gives none.

@@ -1,12 +1,15 @@
 //! The file of `cmp-gateway serve`: several plugins, their limits, and where they are served.
 
+pub(crate) mod reading;
+
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+pub(crate) use self::reading::ConfigError;
 use crate::{archive::ArchiveLimits, guard::GuardConfig, traces::TracesConfig};
 use domain::{
-    file::{self, FileError, base_dir::BaseDir},
+    file::base_dir::BaseDir,
     secret::SecretRef,
     units::{ByteSize, HumanDuration},
 };
@@ -207,45 +210,21 @@ pub(crate) struct Files {
     pub(crate) write: Vec<PathBuf>,
 }
 
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
-    /// The file cannot be read.
-    #[error("{0}")]
-    Unreadable(#[from] FileError),
-    /// It is not YAML, or has a wrong key or value. The text has the line.
-    #[error("{}: {cause}", .file.display())]
-    Invalid {
-        /// The file.
-        file: PathBuf,
-        /// The mistake.
-        #[source]
-        cause: Box<serde_saphyr::Error>,
-    },
-}
-
 impl ServeConfig {
     /// Reads `file`. Relative paths start from its folder.
     ///
     /// # Errors
     /// When it cannot be read, or has a mistake.
     pub(crate) fn read(file: &Path) -> Result<Self, ConfigError> {
-        let text = file::read(file)?;
-        let options = serde_saphyr::options! { with_snippet: false };
-        let config: Result<Self, _> = serde_saphyr::from_str_with_options(&text, options);
-        let mut config =
-            config.map_err(|cause| ConfigError::Invalid { file: file.to_owned(), cause: Box::new(cause) })?;
-        // Absolute, since launchers run elsewhere.
-        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let base = absolute.parent().unwrap_or(Path::new("/"));
-        config.work = config.work.map(|work| base.join(work));
-        config.sockets = base.join(config.sockets);
-        config.base = BaseDir::new(base);
+        let (mut config, root) = reading::read::<Self>(file)?;
+        config.work = config.work.map(|work| root.join(&work));
+        config.sockets = root.join(&config.sockets);
+        config.base = root.base();
         for plugin in &mut config.plugins {
-            plugin.config = base.join(&plugin.config);
+            plugin.config = root.join(&plugin.config);
             let Files { read, write } = &mut plugin.files;
             for path in read.iter_mut().chain(write) {
-                *path = base.join(&*path);
+                *path = root.join(path);
             }
         }
         Ok(config)

@@ -1,4 +1,4 @@
-//! What a relay and a service say to each other beyond Argo CD's own calls, over the same connection: `cmpgateway.relay.v1.Relay`.
+//! What a relay and a service send each other beyond Argo CD's own calls, over the same connection: `cmpgateway.relay.v1.Relay`.
 //!
 //! `Describe` (no content → [`Description`]) · `Put` ([`PutRequest`]s: the tree, then a tar by zstd → no content) · `GenerateManifest`,
 //! `MatchRepository`, `GetParametersAnnouncement` ([`RelayedCall`] → Argo CD's answers) · `Credentials` (see [`credentials`]). The decision is
@@ -74,7 +74,7 @@ pub(crate) struct TreeName {
     /// Its digest.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) digest: Bytes,
-    /// What the sender believes to belong to it.
+    /// What belongs to it for the sender.
     #[prost(message, optional, tag = "2")]
     pub(crate) view: Option<View>,
 }
@@ -141,7 +141,7 @@ impl Description {
         } else if !self.glob.is_empty() {
             Discover::Glob(self.glob.clone())
         } else if self.has_find_command {
-            // The remote knows which one.
+            // The remote runs its own.
             Discover::Command(Command { program: String::new(), arguments: Vec::new() })
         } else {
             Discover::ByName

@@ -60,7 +60,7 @@ pub(crate) enum NetworkError {
     #[error("listen.tokens: {0}")]
     Token(#[from] SecretError),
     /// No client could call.
-    #[error("listen: set `tokens` or `tls.clientCa`, since otherwise nobody may call")]
+    #[error("listen: set `tokens` or `tls.clientCa`, since otherwise no client may call")]
     NoCallers,
 }
 

@@ -10,7 +10,7 @@ use prost::{Message, Oneof};
 
 /// The method.
 pub(crate) const CREDENTIALS: &str = "/cmpgateway.relay.v1.Relay/Credentials";
-/// The bytes of an offer: nobody guesses them.
+/// The bytes of an offer: too many to be guessed.
 pub(crate) const OFFER: usize = 32;
 
 /// What the relay sends: the offer, then one answer to each query.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -13,13 +12,16 @@ use serde_saphyr::{Location, Spanned};
 use super::link::TlsFiles;
 use crate::{
     archive::ArchiveLimits,
-    config::{Allow, SOCKETS},
+    config::{
+        Allow, SOCKETS,
+        reading::{self, ConfigError, Mistake},
+    },
     plugin::{Command, Discover},
     served::allow::AllowRules,
     traces::TracesConfig,
 };
 use domain::{
-    file::{self, FileError, base_dir::BaseDir},
+    file::base_dir::BaseDir,
     glob::NameGlob,
     secret::SecretRef,
     units::{ByteSize, HumanDuration},
@@ -123,60 +125,19 @@ struct FindSettings {
     command: Vec<String>,
 }
 
-/// Why relay.yaml cannot be used: all reasons.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RelayConfigError {
-    /// It cannot be read.
-    #[error("{0}")]
-    Unreadable(#[from] FileError),
-    /// It is not YAML, or has a wrong key or type. The text has the line.
-    #[error("{}: {cause}", .file.display())]
-    Invalid {
-        /// The file.
-        file: PathBuf,
-        /// The mistake.
-        #[source]
-        cause: Box<serde_saphyr::Error>,
-    },
-    /// Values that cannot be used, one a line.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Mistakes(Vec<Mistake>),
-}
-
-/// A value that cannot be used.
-#[derive(Debug)]
-pub(crate) struct Mistake {
-    file: PathBuf,
-    line: u64,
-    path: String,
-    why: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.file.display(), self.line, self.path, self.why)
-    }
-}
-
 impl RelayConfig {
     /// Reads `file`. Relative paths start from its folder.
     ///
     /// # Errors
     /// All that is wrong with it.
-    pub(crate) fn read(file: &Path) -> Result<Self, RelayConfigError> {
-        let text = file::read(file)?;
-        let options = serde_saphyr::options! { with_snippet: false };
-        let config: Result<Self, _> = serde_saphyr::from_str_with_options(&text, options);
-        let mut config =
-            config.map_err(|cause| RelayConfigError::Invalid { file: file.to_owned(), cause: Box::new(cause) })?;
-        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let base = absolute.parent().unwrap_or(Path::new("/"));
-        config.work = config.work.map(|work| base.join(work));
-        config.sockets = base.join(config.sockets);
-        config.ask_pass = base.join(config.ask_pass);
-        config.base = BaseDir::new(base);
+    pub(crate) fn read(file: &Path) -> Result<Self, ConfigError> {
+        let (mut config, root) = reading::read::<Self>(file)?;
+        config.work = config.work.map(|work| root.join(&work));
+        config.sockets = root.join(&config.sockets);
+        config.ask_pass = root.join(&config.ask_pass);
+        config.base = root.base();
         let mistakes = config.mistakes(file);
-        if mistakes.is_empty() { Ok(config) } else { Err(RelayConfigError::Mistakes(mistakes)) }
+        if mistakes.is_empty() { Ok(config) } else { Err(ConfigError::Mistakes(mistakes)) }
     }
 
     /// The remotes, by the names of their sockets.

@@ -1,4 +1,4 @@
-//! A connection to one replica: TLS, HTTP/2, and what the replica says of itself.
+//! A connection to one replica: TLS, HTTP/2, and the replica's description.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

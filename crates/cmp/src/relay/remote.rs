@@ -1,4 +1,4 @@
-//! A remote plugin: its replicas, and what it said of itself.
+//! A remote plugin: its replicas, and its description.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -51,7 +51,7 @@ pub(super) struct Shared {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     pub(super) verdicts: Arc<Verdicts>,
-    /// What the remote said of itself last.
+    /// The last description.
     pub(super) known: Arc<ArcSwapOption<Kind>>,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Remote {
     pub(super) replicas: Replicas,
     /// Whether all replicas were asked once.
     is_checked: watch::Sender<bool>,
-    /// Wakes the one who asks them again.
+    /// Wakes the task that asks them again.
     pub(super) wake: Notify,
-    /// Since when nobody answers.
+    /// Since when no replica answers.
     pub(super) down_since: Mutex<Option<Instant>>,
     pub(super) metrics: PluginMetrics,
     pub(super) own: RemoteMetrics,
@@ -131,7 +131,7 @@ impl Remote {
             self.own.replicas[0].set(i64::try_from(up).unwrap_or(i64::MAX));
             self.own.replicas[1].set(i64::try_from(all.len() - up).unwrap_or(i64::MAX));
             self.is_checked.send_replace(true);
-            // A call that found nobody does not wait for the next time.
+            // A call that reached no replica does not wait for the next time.
             let _ = timeout(REFRESH, self.wake.notified()).await;
         }
     }
@@ -233,7 +233,7 @@ impl Remote {
         Ok(fields)
     }
 
-    /// The rules of discovery, for a call. At the start, the remote is waited for if it has to say them.
+    /// The rules of discovery, for a call. At the start, the remote is waited for if it has to describe them.
     pub(super) async fn rules_now(&self, until: Instant) -> Option<Discover> {
         if self.rules().is_none() {
             self.first_check(until).await;
@@ -283,7 +283,7 @@ impl Remote {
     }
 }
 
-/// A discovery of which only the remote knows the rules.
+/// A discovery whose rules only the remote has.
 fn asked() -> Discover {
     Discover::Command(Command { program: "of the remote".to_owned(), arguments: Vec::new() })
 }

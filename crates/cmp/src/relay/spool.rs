@@ -55,7 +55,7 @@ impl SpoolFolder {
         let all = work.unwrap_or_else(std::env::temp_dir).join(WORK);
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", all.display()));
         DirBuilder::new().recursive(true).mode(0o700).create(&all).map_err(failed)?;
-        // Nobody looks at a folder whose lock is not there yet.
+        // No other relay removes a folder whose lock is not there yet.
         let _alone = locked(&all.join("lock"), FlockOperation::LockExclusive).map_err(failed)?;
         for folder in fs::read_dir(&all).map_err(failed)?.flatten().filter(|entry| entry.path().is_dir()) {
             let path = folder.path();

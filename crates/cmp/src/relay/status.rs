@@ -14,10 +14,10 @@ use super::{link::Kind, remote::Remote};
 /// How long the relay may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the relay at `address` says, as lines.
+/// The status of the relay at `address`, as lines.
 ///
 /// # Errors
-/// When nobody answers there, or no relay.
+/// When nothing listens there, or it is not a relay.
 pub(crate) fn ask(address: SocketAddr) -> io::Result<String> {
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     let asking = || {
