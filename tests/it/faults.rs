@@ -2,6 +2,7 @@
 //! cell is judged as Argo CD would read it, against the expected answer. The table is written to
 //! `target/fault-matrix.md`.
 
+mod absent;
 mod board;
 mod catalogue;
 mod elements;

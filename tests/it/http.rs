@@ -1,11 +1,13 @@
 //! The `http` backend against failing upstreams. Only a whole 2xx with a list of objects is an answer. No parameter leaves its
 //! place in the request, and no secret is shown.
 
+mod absent;
 mod credentials;
 mod digits;
 mod each;
 mod errors;
 mod examples;
+mod formats;
 mod freshness;
 mod hosts;
 mod paging;

@@ -2,13 +2,16 @@
 //! to a JSON API, and one CEL expression makes the list from its answer. Only a 2xx with a list of objects is an answer;
 //! everything else is *unknown*.
 
+mod absent;
 mod api;
 mod config;
+mod format;
 mod item_query;
 mod json;
 mod page;
 pub mod paging;
 mod plugin;
+mod reading;
 mod redirect;
 mod whole;
 
@@ -108,6 +111,10 @@ impl Http {
                 lives.push(time_to_live(&reply.headers));
             }
             let page = self.api.read(reply, query, number).await.map_err(clean)?;
+            if page.is_absent {
+                let evidence = Evidence::absent(sent.describe(), format!("{status}, `absent` holds"));
+                return Ok(Fetched { sets: Vec::new(), lives, evidence: vec![evidence] });
+            }
             sets.extend(page.sets);
             counted.push(page.counted);
             let Some((paging, next)) = self.api.paging().zip(page.next) else {

@@ -5,7 +5,7 @@
 //! and [`merge`] use other backends: [`step`] is the configuration of one of them, and `steps` are those built from it.
 //!
 //! Kinds share these: [`Building`] collects a builder's context and problems, [`request`] makes HTTP requests from templates, [`credential`] has
-//! the secrets for them, `mapping` runs CEL expressions over replies, [`getparams`] is the protocol of Argo CD's plugins, and `total` compares
+//! the secrets for them, `judging` decides which replies an expression sees, `mapping` runs CEL expressions over replies, [`getparams`] is the protocol of Argo CD's plugins, and `total` compares
 //! the item count in an API's reply with the number of items read.
 //!
 //! To add a kind: a file with its `Config`, `impl KindConfig` and `impl Backend`, and one entry in `backend_kinds!` below. Tests then fail for
@@ -18,6 +18,7 @@ pub mod each;
 pub mod fixed;
 pub mod getparams;
 pub mod http;
+mod judging;
 mod mapping;
 pub mod merge;
 mod not_one;

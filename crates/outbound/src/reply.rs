@@ -11,7 +11,7 @@ use domain::{
 };
 
 /// A whole answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reply {
     /// The status. It may be any status, also that of an error.
     pub status: StatusCode,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    absent::absent,
     foreign::foreign,
     kind::{Kind, NO_TAGS, PASSED},
     registries::registries,
@@ -15,10 +16,21 @@ use crate::support::upstream::Step;
 
 /// All faults.
 pub(super) fn all() -> Vec<Fault> {
-    [connection(), messages(), statuses(), registries(), documents(), answers(), foreign(), programs(), gateway()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        connection(),
+        messages(),
+        statuses(),
+        registries(),
+        documents(),
+        answers(),
+        absent(),
+        foreign(),
+        programs(),
+        gateway(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 const PAUSE: Duration = Duration::from_millis(100);

@@ -77,7 +77,7 @@ impl Source {
             answer(kind, request, is_wrapped, version)
         })
         .await;
-        Self::Wire { mode, upstream, beside: Some(beside), wire, is_lenient: false, is_wrapped }
+        Self::Wire { mode, upstream, beside: Some(beside), wire, is_lenient: false, is_wrapped, absent: None }
     }
 
     /// The pipeline of a route whose list and elements are at `faulty` and `beside`.

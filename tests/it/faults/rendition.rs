@@ -50,6 +50,8 @@ pub(super) struct Fault {
     pub is_lenient: bool,
     /// Whether the list of an API is in an object, as its `items`.
     pub is_wrapped: bool,
+    /// The `absent` of an API.
+    pub absent: Option<&'static str>,
 }
 
 /// The behaviour, and the gateway's error code for it.
@@ -105,6 +107,10 @@ impl Fault {
             // What it printed is its line, or not; that it has ended says less.
             Kind::Worker if self.script.code != TIMEOUT => vec![FAILED, INVALID],
             Kind::Worker => vec![TIMEOUT, INVALID],
+            // Elements have no `absent`.
+            Kind::OneElement | Kind::SomeElements | Kind::AllElements | Kind::ElementList if self.http.code == HELD => {
+                vec![INVALID]
+            }
             Kind::Http | Kind::OneElement | Kind::SomeElements | Kind::AllElements | Kind::ElementList => {
                 vec![self.http.code]
             }
@@ -140,6 +146,7 @@ impl Fault {
             asks_for_a_pause,
             is_lenient,
             is_wrapped,
+            absent: None,
         }
     }
 
@@ -167,6 +174,16 @@ impl Fault {
     /// With another rendition for an API, whose list is in an object.
     pub(super) fn wrapped(self, http: Rendition<Wire>) -> Self {
         Self { http, is_wrapped: true, ..self }
+    }
+
+    /// With an `absent` of an API.
+    pub(super) fn absent(self, absent: &'static str) -> Self {
+        Self { absent: Some(absent), ..self }
+    }
+
+    /// With another rendition for a plugin, and for CI.
+    pub(super) fn plugged(self, plugin: Rendition<Wire>) -> Self {
+        Self { gate: plugin.clone(), plugin, ..self }
     }
 
     /// With another rendition for a list of tags.

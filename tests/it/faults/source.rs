@@ -41,6 +41,7 @@ pub(super) enum Source {
         wire: Wire,
         is_lenient: bool,
         is_wrapped: bool,
+        absent: Option<&'static str>,
     },
 }
 
@@ -72,7 +73,8 @@ impl Source {
         })
         .await;
         let beside = if kind == Kind::Gate { Some(Self::registry_beside(&mode).await) } else { None };
-        Self::Wire { mode, upstream, beside, wire, is_lenient: fault.is_lenient, is_wrapped }
+        let absent = fault.absent.filter(|_| kind == Kind::Http);
+        Self::Wire { mode, upstream, beside, wire, is_lenient: fault.is_lenient, is_wrapped, absent }
     }
 
     /// A registry that has the image, or provably has none.
@@ -153,10 +155,10 @@ impl Source {
                 let plugin = json!({"baseUrl": format!("http://{}", upstream.address)});
                 json!({"http": {"plugin": plugin, "maxBody": "1MiB"}})
             }
-            (Self::Wire { upstream, is_wrapped, .. }, _) => {
+            (Self::Wire { upstream, is_wrapped, absent, .. }, _) => {
                 let parameters = if *is_wrapped { "body.items" } else { "body" };
                 let url = format!("http://{}/list", upstream.address);
-                json!({"http": {"url": url, "maxBody": "1MiB", "parameters": parameters}})
+                json!({"http": {"url": url, "maxBody": "1MiB", "parameters": parameters, "absent": absent}})
             }
             (Self::Script { .. }, kind) => {
                 let own = json!({"read": ["."], "write": ["."]});

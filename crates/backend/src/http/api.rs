@@ -6,8 +6,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    config::Config, item_query::ItemQuery, json::Json, page::Page, paging::Paging, plugin::Plugin, redirect::Redirects,
-    whole::check_whole,
+    config::Config,
+    format::Format,
+    item_query::ItemQuery,
+    json::Json,
+    page::Page,
+    paging::Paging,
+    plugin::Plugin,
+    redirect::Redirects,
+    whole::{Asked, check_whole},
 };
 use crate::{Building, getparams};
 use domain::{error::BackendError, generator::Query, secret::Secrets};
@@ -41,6 +48,10 @@ impl Api {
                     ("headers", !config.headers.is_empty()),
                     ("body", config.body.is_some()),
                     ("forEach", config.for_each.is_some()),
+                    ("absent", config.absent.is_some()),
+                    ("format", config.format != Format::Json),
+                    ("contentType", config.content_type.is_some()),
+                    ("xmlLists", !config.xml_lists.is_empty()),
                     ("parameters", config.parameters.is_some()),
                     ("allowErrors", config.allow_errors),
                     ("paging", config.paging.is_some()),
@@ -107,7 +118,13 @@ impl Api {
 
     /// Reads page `number` of the answer.
     pub(super) async fn read(&self, reply: Reply, query: ItemQuery<'_>, number: usize) -> Result<Page, BackendError> {
-        check_whole(&reply, number, matches!(self, Self::Plugin(_)))?;
+        let asks_for = match self {
+            Self::Json(json) if number == 1 && json.is_absent(&reply, query).await? => return Ok(Page::absent()),
+            Self::Json(json) if json.has_absent() => Asked::WithAbsent,
+            Self::Json(_) => Asked::Json,
+            Self::Plugin(_) => Asked::Plugin,
+        };
+        check_whole(&reply, number, asks_for)?;
         match self {
             Self::Json(json) => json.read(reply, query, number).await,
             // Argo CD ignores the content type, and many plugins set none.
@@ -115,7 +132,7 @@ impl Api {
                 let load = Load::Bytes(reply.body.len());
                 let read = move || getparams::read(&reply.body, || reply.excerpt(120));
                 let sets = work_on(load, read).await?;
-                Ok(Page { sets, next: None, counted: None })
+                Ok(Page { sets, next: None, counted: None, is_absent: false })
             }
         }
     }

@@ -6,7 +6,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{paging, plugin, redirect::Redirects};
+use super::{
+    format::{ContentTypes, Format},
+    paging, plugin,
+    redirect::Redirects,
+};
 use crate::{credential, request::Method};
 use domain::{
     document::exact,
@@ -44,9 +48,23 @@ pub struct Config {
     /// for each item of that list. Templates and `parameters` see the item as `each`. All answers together are the list; if one request
     /// fails, the whole answer is unknown.
     pub for_each: Option<String>,
+    /// The format of the upstream's documents. `body` has the values of the document, whatever its format.
+    #[serde(default)]
+    pub(crate) format: Format,
+    /// The content types that are accepted as such a document: `any`, or a list such as `[text/plain]`. Unless set, those of the format.
+    pub(crate) content_type: Option<ContentTypes>,
+    /// With `format: xml`: elements that are always lists, by their path from the root element on, such as `ListBucketResult/Contents`. Without
+    /// this key, an element that stands once is no list.
+    #[serde(default)]
+    pub(crate) xml_lists: Vec<String>,
     /// A CEL expression that makes the list of objects; `body` unless set. It can use `body`, `status`, `headers` and `params`, with
     /// `forEach` also `each`, and in a later step of a pipeline also `items`.
     pub parameters: Option<String>,
+    /// A CEL expression over `status`, `headers`, `body` and `params`, with `forEach` also `each`, and in a later step of a pipeline also
+    /// `items`. Where it is true, the first reply proves that there is nothing: an empty list. It sees 200 and 201, and if it looks at `status`
+    /// also the 4xx that may be about the thing that was asked for, such as 404; never 401, 403, 407, 408, 429 or 5xx. The reply's content
+    /// type must be accepted. `body` is null if the body of a 4xx is not a document.
+    pub absent: Option<String>,
     /// Accept a document with a non-empty `error` or `errors` at its top level. Without this key, such a document is always an error.
     /// Set it for an API that uses these keys for something else.
     #[serde(default)]

@@ -2,31 +2,30 @@
 
 use std::sync::Arc;
 
+use http::{HeaderValue, header};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    absent::Absent,
     config::Config,
+    format::Documents,
     item_query::ItemQuery,
-    page::{self, Counted, Page},
+    page::Page,
     paging::Paging,
+    reading::{EACH, FetchedPage, Mapping, call_variables},
     redirect::Redirects,
 };
 use crate::{
     Building, ITEM, ITEMS,
     credential::Credential,
     mapping::{self, Inputs},
-    request::{Method, Parts, Request, headers_of},
+    request::{Method, Parts, Request},
 };
-use domain::{
-    document::{self, Document, kind_of},
-    error::BackendError,
-    generator::Query,
-    secret::Secrets,
-};
+use domain::{document::kind_of, error::BackendError, generator::Query, secret::Secrets};
 use lang::{
-    evaluator::{Context, Evaluator, Variables},
-    expression::{Expression, ExpressionError},
+    evaluator::{Context, Evaluator},
+    expression::Expression,
     scope::{NameScope, UnfitValue, ValueType},
     template::value_of,
 };
@@ -35,8 +34,6 @@ use source::{Load, work_on};
 
 /// The `parameters` expression unless the configuration sets one.
 const DEFAULT_PARAMETERS: &str = "body";
-/// The variable that holds the current item of `forEach`.
-const EACH: &str = "each";
 /// The most requests that `forEach` may make of one query.
 const MAX_REQUESTS: usize = 1000;
 
@@ -44,23 +41,17 @@ const MAX_REQUESTS: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Json {
     request: Request,
+    /// The header `Accept`, unless the configuration sets one.
+    accept: Option<HeaderValue>,
     credential: Option<Credential>,
     for_each: Option<Arc<Expression>>,
     evaluator: Evaluator,
+    absent: Option<Absent>,
     mapping: Arc<Mapping>,
     /// The result of one item.
     pub item: ValueType,
     /// The treatment of a redirect.
     pub redirects: Redirects,
-}
-
-/// How to read a page.
-#[derive(Debug)]
-struct Mapping {
-    parameters: Expression,
-    paging: Option<Paging>,
-    /// Whether a document with `error` or `errors` at its top level is accepted (`allowErrors`).
-    allows_errors: bool,
 }
 
 /// The names that templates and expressions can use, and `forEach`, which adds one.
@@ -110,8 +101,11 @@ impl Json {
         context.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
         let parameters = Expression::build_objects(source, &names.page, &path.key("parameters"), building.problems);
+        let documents = Documents::build(config, building);
         let at = path.key("paging");
         let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &names.page, &at, building.problems));
+        let absent = config.absent.as_deref();
+        let absent = absent.map(|absent| Absent::build(absent, &names.page, &mut building.key("absent")));
         if let Some((expression, _)) = &parameters {
             check_status(expression, &mut building.key("parameters"));
         }
@@ -149,14 +143,22 @@ impl Json {
             Some(built) => Some(Arc::new(built?.0)),
             None => None,
         };
+        let absent = match absent {
+            Some(absent) => Some(absent?),
+            None => None,
+        };
         let (parameters, item) = parameters?;
+        let accept =
+            (!config.headers.keys().any(|name| name.eq_ignore_ascii_case("accept"))).then(|| documents.accept());
         Some(Self {
             request: request?,
+            accept,
             credential,
             for_each,
             evaluator: context.evaluator.clone(),
             item,
-            mapping: Arc::new(Mapping { parameters, paging, allows_errors: config.allow_errors }),
+            absent,
+            mapping: Arc::new(Mapping { documents, parameters, paging, allows_errors: config.allow_errors }),
             redirects: config.redirects,
         })
     }
@@ -193,7 +195,9 @@ impl Json {
         if let Some(each) = query.each {
             context = context.map(|input| minijinja::context! { each => value_of(each), ..input });
         }
-        self.request.call(&context, max_bytes, query.deadline).await
+        let mut call = self.request.call(&context, max_bytes, query.deadline).await?;
+        call.headers.extend(self.accept.clone().map(|accept| (header::ACCEPT, accept)));
+        Ok(call)
     }
 
     /// Sends `call` with the credential.
@@ -213,11 +217,15 @@ impl Json {
     /// When the expressions do not fit the page, or the page contradicts itself about the end of the list.
     pub(super) async fn read(&self, reply: Reply, query: ItemQuery<'_>, number: usize) -> Result<Page, BackendError> {
         let ItemQuery { query, each, deadline } = query;
-        reply.check_json()?;
+        self.mapping.documents.check_type(&reply)?;
         let mapping = Arc::clone(&self.mapping);
-        let page = FetchedPage { reply, query: query.clone(), each: each.cloned(), number };
-        let load = Load::Bytes(page.reply.body.len());
-        let reading = work_on(load, move || Ok((mapping.read_locally(&page)?, page)));
+        let load = Load::Bytes(reply.body.len());
+        let (query, each) = (query.clone(), each.cloned());
+        let reading = work_on(load, move || {
+            let document = mapping.documents.to_json(&reply)?;
+            let page = FetchedPage { reply, document, query, each, number };
+            Ok((mapping.read_locally(&page)?, page))
+        });
         let reading = timeout_at(deadline, reading).await;
         let (found, page) = reading.map_err(|_| BackendError::timeout("there was no time left to read it"))??;
         let (mapping, invalid) = (&self.mapping, BackendError::invalid_output);
@@ -247,7 +255,23 @@ impl Json {
         if next.is_none() {
             found.is_last?;
         }
-        Ok(Page { sets, next, counted: found.counted? })
+        Ok(Page { sets, next, counted: found.counted?, is_absent: false })
+    }
+
+    /// Whether `absent` proves by the first reply that there is nothing.
+    ///
+    /// # Errors
+    /// When the expression does not fit the reply.
+    pub(super) async fn is_absent(&self, reply: &Reply, query: ItemQuery<'_>) -> Result<bool, BackendError> {
+        match &self.absent {
+            Some(absent) => absent.holds(reply, query, &self.mapping, &self.evaluator).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Whether `absent` is set.
+    pub(super) const fn has_absent(&self) -> bool {
+        self.absent.is_some()
     }
 
     /// How to find the next page, if the list comes in pages.
@@ -286,107 +310,4 @@ fn check_status(expression: &Expression, building: &mut Building<'_>) {
             "leave it out: a reply with any other status is an error before the expression is evaluated, so that no 404 becomes an empty list",
         );
     }
-}
-
-/// A page, and the query that it answers.
-struct FetchedPage {
-    reply: Reply,
-    query: Query,
-    each: Option<Value>,
-    number: usize,
-}
-
-impl FetchedPage {
-    /// The variables that `expression` uses, for an evaluator.
-    fn variables(&self, expression: &Expression) -> Variables {
-        let mut variables = call_variables(&self.query, expression).json("body", self.reply.body.clone());
-        variables = variables.value("status", Value::from(self.reply.status.as_u16()));
-        if expression.mentions("headers") {
-            variables = variables.value("headers", Value::from(headers_of(&self.reply)));
-        }
-        match &self.each {
-            Some(each) => variables.value(EACH, each.clone()),
-            None => variables,
-        }
-    }
-}
-
-/// `items` and `item`, and `params` if `expression` mentions it.
-fn call_variables(query: &Query, expression: &Expression) -> Variables {
-    let mut variables = Variables::default();
-    if expression.mentions("params") {
-        variables = variables.value("params", Value::Object((*query.parameters).clone()));
-    }
-    if let Some(item) = query.item() {
-        variables = variables.value(ITEM, Arc::clone(item));
-    }
-    match &query.items {
-        Some(items) => variables.value(ITEMS, Arc::clone(items)),
-        None => variables,
-    }
-}
-
-/// The results of a page that were computed in this process. An expression that is not cheap has no result yet (`None`).
-struct LocalResults {
-    parameters: Option<Result<Value, ExpressionError>>,
-    next: Option<Result<Value, ExpressionError>>,
-    /// Whether the page can be the last one.
-    is_last: Result<(), BackendError>,
-    counted: Result<Option<Counted>, BackendError>,
-}
-
-impl Mapping {
-    fn read_locally(&self, page: &FetchedPage) -> Result<LocalResults, BackendError> {
-        let FetchedPage { reply, query, each, number } = page;
-        let body = document::read(&reply.body).map_err(|error| {
-            BackendError::invalid_output(format!(
-                "not one JSON document: {error} (it begins with `{}`)",
-                reply.excerpt(120)
-            ))
-        })?;
-        if !self.allows_errors {
-            refuse_errors(&body, reply)?;
-        }
-        let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number((*number).into()));
-        let next = self.paging.as_ref().and_then(Paging::expression);
-        let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
-        // Headers, parameters and items are converted only if an expression mentions them.
-        let headers = if mentions("headers") { headers_of(reply) } else { Document::Null };
-        let parameters = if mentions("params") { (&*query.parameters).into() } else { Document::Null };
-        let items = query.items.as_deref().filter(|_| mentions(ITEMS)).map(Document::from);
-        let item = query.item().filter(|_| mentions(ITEM)).map(|item| Document::from(&**item));
-        let each = each.as_ref().map(Document::from);
-        let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
-        variables.extend(items.as_ref().map(|items| (ITEMS, items)));
-        variables.extend(item.as_ref().map(|item| (ITEM, item)));
-        variables.extend(each.as_ref().map(|each| (EACH, each)));
-        let parameters = self.parameters.evaluate_small(&variables);
-        variables.push(("page", &number));
-        Ok(LocalResults {
-            parameters,
-            next: next.and_then(|next| next.evaluate_small(&variables)),
-            is_last: page::check_last(reply, &body, self.paging.as_ref()),
-            counted: page::counted(&reply.headers, &body),
-        })
-    }
-}
-
-/// Refuses a document that reports an error, whatever else it holds. Part of the data may be missing, as with GraphQL.
-fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
-    document::reported_error(body).map_or(Ok(()), |(key, value)| {
-        let text = reply.secrets.excerpt(error_text(value).as_bytes(), 200);
-        Err(BackendError::invalid_output(format!(
-            "it holds `{key}` ({text}), so the other keys may hold only a part; if that is not an error of this API, set \
-             `allowErrors: true`"
-        )))
-    })
-}
-
-/// The error text in `value`: the text itself, or the `message` of the first error of a list. Any other value is
-/// shown as JSON.
-fn error_text(value: &Document<'_>) -> String {
-    let first = value.as_list().and_then(|list| list.first()).unwrap_or(value);
-    let message = first.get("message").unwrap_or(first);
-    let shown = if message.as_text().is_some() { message } else { value };
-    Value::from(shown.clone()).to_string()
 }

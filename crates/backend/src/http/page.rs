@@ -29,6 +29,15 @@ pub(super) struct Page {
     pub next: Option<String>,
     /// The total that the page names, if any.
     pub counted: Option<Counted>,
+    /// Whether `absent` proves that there is nothing.
+    pub is_absent: bool,
+}
+
+impl Page {
+    /// The only page, of an answer that proves that there is nothing.
+    pub(super) const fn absent() -> Self {
+        Self { sets: Vec::new(), next: None, counted: None, is_absent: true }
+    }
 }
 
 /// A total that the API documents.
@@ -113,6 +122,12 @@ fn sign_of_more(reply: &Reply, body: &Document<'_>) -> Result<Option<(&'static s
     }
     if body.get("incomplete_results") == Some(&Document::Bool(true)) {
         return Ok(Some(("`incomplete_results`", "let one request search for less")));
+    }
+    // S3's lists in XML.
+    let truncated = |root: &Document<'_>| root.get("IsTruncated").is_some_and(|more| more.as_text() == Some("true"));
+    if matches!(body, Document::Object(object) if object.iter().any(|(_, root)| truncated(root))) {
+        let advice = "write `paging` with `parameter: continuation-token`, which reads all of them";
+        return Ok(Some(("`IsTruncated`", advice)));
     }
     Ok(None)
 }

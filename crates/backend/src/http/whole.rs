@@ -11,11 +11,25 @@ use outbound::Reply;
 /// The longest time to live that an answer may set.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
-/// Checks that page `number` is a complete answer. A plugin's answer is always page 1.
-pub(super) fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Result<(), BackendError> {
+/// What was asked, for the advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A JSON API.
+    Json,
+    /// A JSON API with the key `absent`, which does not hold.
+    WithAbsent,
+    /// A plugin, whose answer is always page 1.
+    Plugin,
+}
+
+/// Checks that page `number` is a complete answer.
+pub(super) fn check_whole(reply: &Reply, number: usize, asked: Asked) -> Result<(), BackendError> {
     if !reply.status.is_success() {
         let error = reply.refusal();
-        let advice = if is_plugin { advice_on_plugin(reply) } else { advice(reply, number) };
+        let advice = match asked {
+            Asked::Plugin => advice_on_plugin(reply),
+            _ => advice(reply, number, asked == Asked::WithAbsent),
+        };
         return Err(BackendError { message: format!("{}{advice}", error.message), ..error });
     }
     reply.check_whole()
@@ -39,7 +53,7 @@ fn target(reply: &Reply) -> String {
 }
 
 /// The advice for an answer of a JSON API.
-fn advice(reply: &Reply, number: usize) -> String {
+fn advice(reply: &Reply, number: usize, has_absent: bool) -> String {
     match reply.status.as_u16() {
         300..=399 => format!(
             "; it redirects{}: write the URL that answers, or `redirects: sameOrigin` if it is on the same host",
@@ -49,7 +63,11 @@ fn advice(reply: &Reply, number: usize) -> String {
         410 if number > 1 => {
             "; the list has changed too much since its first page; the next call reads it from the beginning".to_owned()
         }
-        404 | 410 => "; check the URL: where there is nothing, an API must say so by an empty list".to_owned(),
+        404 | 410 if has_absent && number == 1 => {
+            "; it is not the proof that `absent` describes: check the URL, then `absent`".to_owned()
+        }
+        404 | 410 => "; check the URL: where there is nothing, an API must say so by an empty list, or by a reply that `absent` describes"
+            .to_owned(),
         405 => "; check the `method`".to_owned(),
         _ => String::new(),
     }

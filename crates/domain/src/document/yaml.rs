@@ -8,7 +8,7 @@ use std::str::Utf8Error;
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned, options::MergeKeyPolicy};
 
-use super::{super::visible::one_line, number, yaml_tree::YamlTree};
+use super::{super::visible::one_line, MAX_VALUES, number, yaml_tree::YamlTree};
 
 /// Why a text is not YAML as it is accepted here.
 #[derive(Debug, thiserror::Error)]
@@ -55,15 +55,33 @@ pub fn parse_exact(bytes: &[u8]) -> Result<Vec<Value>, YamlError> {
     read(bytes, number::written)
 }
 
+/// Parses exactly one document of a source, as strictly as [`parse`]. A number that JSON can write so keeps its text. It may have as many
+/// nodes as a JSON document has values; each use of an alias counts in full.
+///
+/// # Errors
+/// As [`parse`], and when there is not exactly one document.
+pub fn parse_one(bytes: &[u8]) -> Result<Value, YamlError> {
+    let documents = read_at_most(MAX_VALUES, bytes, number::written)?;
+    match <[Value; 1]>::try_from(documents) {
+        Ok([document]) => Ok(document),
+        Err(documents) if documents.is_empty() => Err(YamlError::Refused("it is blank".to_owned())),
+        Err(documents) => Err(YamlError::Refused(format!("it has {} documents", documents.len()))),
+    }
+}
+
 fn read(bytes: &[u8], kept: fn(&str) -> Option<Number>) -> Result<Vec<Value>, YamlError> {
+    read_at_most(MAX_NODES, bytes, kept)
+}
+
+fn read_at_most(max_nodes: usize, bytes: &[u8], kept: fn(&str) -> Option<Number>) -> Result<Vec<Value>, YamlError> {
     let text = std::str::from_utf8(bytes)?;
-    let documents = serde_saphyr::from_multiple_with_options::<Spanned<YamlTree<String>>>(text, options());
+    let documents = serde_saphyr::from_multiple_with_options::<Spanned<YamlTree<String>>>(text, options(max_nodes));
     let documents =
         documents.map_err(|error| YamlError::Syntax { message: message(&error), cause: Box::new(error) })?;
     documents.into_iter().map(|document| to_value(document, text, kept)).collect()
 }
 
-fn options() -> Options {
+fn options(max_nodes: usize) -> Options {
     serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::Error,
         merge_keys: MergeKeyPolicy::Error,
@@ -71,9 +89,9 @@ fn options() -> Options {
         reject_unsupported_tags: true,
         with_snippet: false,
         budget: serde_saphyr::budget! {
-            max_events: 2 * MAX_NODES,
-            max_nodes: MAX_NODES,
-            max_documents: MAX_NODES,
+            max_events: 2 * max_nodes,
+            max_nodes: max_nodes,
+            max_documents: max_nodes,
         },
     }
 }
@@ -192,6 +210,26 @@ mod tests {
             assert!(read(text).contains(says), "{text}: {}", read(text));
         }
         assert!(parse(b"a: \xff").unwrap_err().to_string().contains("UTF-8"));
+    }
+
+    #[test]
+    fn one_document_of_a_source_keeps_its_numbers() {
+        let one = |text: &str| parse_one(text.as_bytes()).map_or_else(String::from, |document| document.to_string());
+        for (text, expected) in [
+            ("version: 1.10\nn: [7, -0.50]", r#"{"version":1.10,"n":[7,-0.50]}"#),
+            ("--- [a]\n...\n", r#"["a"]"#),
+            ("a: 010", "`010` would be read as the number 10.0 at line 1, column 4; write that, or put it in quotes"),
+            ("# nothing\n", "it is blank"),
+            ("a\n---\nb\n", "it has 2 documents"),
+        ] {
+            assert_eq!(one(text), expected, "{text}");
+        }
+        let many = |count: usize| one(&"- 1\n".repeat(count));
+        assert!(many(MAX_VALUES - 1).starts_with("[1,1"));
+        assert!(many(MAX_VALUES + 1).contains("budget breached"), "{}", many(MAX_VALUES + 1));
+        let text = "x".repeat(1_000_000);
+        let long = one(&format!("a: &a {text}\nb: [{}]", "*a, ".repeat(90)));
+        assert!(long.contains("budget breached"), "{} bytes", long.len());
     }
 
     #[test]

@@ -37,6 +37,11 @@ impl Expression {
         structure::compared(self.program.expression(), name)
     }
 
+    /// The whole numbers that it expects the variable `name` to have, as in `name == 1` and `name in [1, 2]`.
+    pub fn expected_of(&self, name: &str) -> Vec<i64> {
+        structure::expected(self.program.expression(), name)
+    }
+
     /// Notes at `path` the names, fields and functions that it uses, and that do not exist in `scope`. Returns the type of its
     /// result.
     pub fn check(&self, scope: &NameScope, path: &Path, problems: &mut Problems) -> ValueType {

@@ -36,12 +36,24 @@ pub(super) fn depth(expression: &IdedExpr) -> usize {
     1 + parts(expression).into_iter().map(depth).max().unwrap_or_default()
 }
 
+/// The operators that are true for the values that they name.
+const EQUALITIES: [&str; 2] = [operators::EQUALS, operators::IN];
+
 /// The whole numbers with which `expression` compares the variable `name`.
 pub(super) fn compared(expression: &IdedExpr, name: &str) -> Vec<i64> {
-    let mut found: Vec<i64> = parts(expression).into_iter().flat_map(|part| compared(part, name)).collect();
+    compared_by(&COMPARISONS, expression, name)
+}
+
+/// The whole numbers that the variable `name` is expected to have, as in `name == 1` and `name in [1, 2]`.
+pub(super) fn expected(expression: &IdedExpr, name: &str) -> Vec<i64> {
+    compared_by(&EQUALITIES, expression, name)
+}
+
+fn compared_by(by: &[&str], expression: &IdedExpr, name: &str) -> Vec<i64> {
+    let mut found: Vec<i64> = parts(expression).into_iter().flat_map(|part| compared_by(by, part, name)).collect();
     let is_name = |part: &IdedExpr| matches!(&part.expr, Expr::Ident(ident) if ident == name);
     if let Expr::Call(call) = &expression.expr
-        && COMPARISONS.contains(&&*call.func_name)
+        && by.contains(&&*call.func_name)
         && call.args.iter().any(is_name)
     {
         found.extend(call.args.iter().flat_map(whole_numbers));

@@ -18,6 +18,7 @@ use crate::{
     Building, ITEM,
     credential::{self, Credential},
     digests::commit::Commit,
+    judging,
     mapping::{self, Inputs},
     request::{Method, Parts, Request, headers_of},
 };
@@ -287,20 +288,15 @@ impl Generic {
 }
 
 impl Reading {
-    /// Refuses a status that is not about a commit. A proxy sends 404 too, so a 4xx counts only if the verdict looks at
-    /// `status`.
+    /// Refuses a status that is not about a commit.
     fn check_status(&self, reply: &Reply) -> Result<(), BackendError> {
-        match reply.status.as_u16() {
-            200..=299 => reply.check_whole(),
-            401 | 403 | 407 | 408 | 429 => Err(reply.refusal()),
-            400..=499 if self.verdict.mentions("status") => Ok(()),
-            400..=499 => {
-                let error = reply.refusal();
-                let message = format!("{}; if this is about the commit, let `verdict` look at `status`", error.message);
-                Err(BackendError { message, ..error })
+        judging::check_status(reply, self.verdict.mentions("status")).map_err(|error| {
+            if !judging::is_judged(reply.status.as_u16().into()) {
+                return error;
             }
-            _ => Err(reply.refusal()),
-        }
+            let message = format!("{}; if this is about the commit, let `verdict` look at `status`", error.message);
+            BackendError { message, ..error }
+        })
     }
 
     /// Refuses half a document, and one that reports an error. Returns whether the answer is JSON.
