@@ -18,7 +18,7 @@ use domain::{
     error::BackendError,
     file::base_dir::BaseDir,
     problem::{Path, Problems},
-    secret::{SecretRef, Secrets, TextOrSecret, literal},
+    secret::{HeaderSecret, HeaderText, Secrets, literal},
 };
 use lang::{
     evaluator::Context,
@@ -48,7 +48,7 @@ pub struct Parts<'a> {
     /// The hosts that may be called if a value is part of the URL's host.
     pub allowed_hosts: &'a [String],
     /// The headers. Each value is a template or a secret.
-    pub headers: &'a BTreeMap<String, TextOrSecret>,
+    pub headers: &'a BTreeMap<String, HeaderText>,
     /// The body. Its strings are templates.
     pub body: Option<&'a Value>,
     /// The names that the templates can use.
@@ -68,7 +68,7 @@ pub struct Request {
 #[derive(Debug)]
 enum HeaderSource {
     Template(Template),
-    Secret(SecretRef),
+    Secret(HeaderSecret),
 }
 
 impl Request {
@@ -136,7 +136,7 @@ impl Request {
     pub fn secrets(&self) -> Secrets {
         let references = self.headers.iter().filter_map(|(_, source)| match source {
             HeaderSource::Template(_) => None,
-            HeaderSource::Secret(reference) => reference.read(&self.base).ok(),
+            HeaderSource::Secret(secret) => secret.reference.read(&self.base).ok(),
         });
         references.collect()
     }
@@ -162,7 +162,7 @@ impl HeaderSource {
                     BackendError::invalid_input(format!("the header {name} cannot hold this parameter's value"))
                 })
             }
-            Self::Secret(reference) => reference.header(base, ""),
+            Self::Secret(secret) => secret.header(base),
         }
     }
 }
@@ -200,11 +200,11 @@ fn build_headers(
             problems.error(&path, format!("the header {name} belongs to the transport"));
         }
         let source = match value {
-            TextOrSecret::Text(text) => {
+            HeaderText::Text(text) => {
                 literal::check(written, text, &path, problems);
                 Template::build(text, ValueContext::Text, parts.scope, &path, problems).map(HeaderSource::Template)
             }
-            TextOrSecret::Secret(secret) => {
+            HeaderText::Secret(secret) => {
                 secret.check(base, &path, problems);
                 Some(HeaderSource::Secret(secret.clone()))
             }

@@ -2,6 +2,7 @@
 
 mod encoded;
 pub mod forms;
+mod header;
 pub mod literal;
 pub mod names;
 mod pairs;
@@ -22,7 +23,10 @@ use serde::{
 };
 use zeroize::Zeroizing;
 
-pub use self::redaction::Secrets;
+pub use self::{
+    header::{HeaderSecret, HeaderText},
+    redaction::Secrets,
+};
 use self::redaction::{SHORTEST, is_too_short};
 use crate::{
     document::number::TOKEN,

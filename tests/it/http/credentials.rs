@@ -304,3 +304,18 @@ fn credential_mistakes_are_reported_at_startup() {
         assert!(text.contains(&format!("routes[0].backend.http.{says}")), "{text}");
     }
 }
+
+/// As NetBox and Django want it. The prefix is not a secret, and the secret after it is none in a message.
+#[tokio::test]
+async fn a_header_has_its_secret_after_a_prefix() {
+    let upstream = Upstream::start(|request| match request.header("authorization") {
+        Some("Token hunter2") => vec![Step::Send(json_response(SETS))],
+        other => request.answer(403, "", format!("no: {other:?}")),
+    })
+    .await;
+    let more = |prefix: &str| json!({"headers": {"Authorization": {"file": "secret", "prefix": prefix}}});
+    let start = async |prefix: &str| TestApp::start_in(folder(), &config(&upstream, "/list", more(prefix))).await;
+    assert_eq!(start("Token ").await.ask_afresh("h", json!({})).await.sets(), SETS);
+    let message = refused(&start("ApiKey ").await.ask_afresh("h", json!({})).await, 502, "backend_failed", "403");
+    assert!(message.contains("ApiKey") && !message.contains("hunter2"), "{message}");
+}

@@ -14,7 +14,7 @@ use super::{
 use crate::{credential, request::Method};
 use domain::{
     document::exact,
-    secret::TextOrSecret,
+    secret::HeaderText,
     units::{ByteSize, HumanDuration},
 };
 use outbound::ClientCertificate;
@@ -37,9 +37,9 @@ pub struct Config {
     pub plugin: Option<plugin::PluginConfig>,
     /// The credential, sent as `Authorization`.
     pub credential: Option<credential::Config>,
-    /// Headers. A value is a template, or a secret reference.
+    /// Headers. A value is a template, or a secret reference, which may have a `prefix`.
     #[serde(default)]
-    pub headers: BTreeMap<String, TextOrSecret>,
+    pub headers: BTreeMap<String, HeaderText>,
     /// The body, sent as JSON. Its strings are templates. A string that is only `"{{ items }}"` becomes the list of items itself.
     #[serde(default)]
     #[serde(deserialize_with = "exact::read")]

@@ -26,7 +26,7 @@ use domain::{
     document::{self, exact},
     error::BackendError,
     generator::{Evidence, Parameters},
-    secret::TextOrSecret,
+    secret::HeaderText,
     units::HumanDuration,
 };
 use lang::{
@@ -53,9 +53,9 @@ pub struct Config {
     /// The hosts that may be called if a value is part of the URL's host, as for `http` backends.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
-    /// Headers. A value is a template, or a secret reference.
+    /// Headers. A value is a template, or a secret reference, which may have a `prefix`.
     #[serde(default)]
-    pub headers: BTreeMap<String, TextOrSecret>,
+    pub headers: BTreeMap<String, HeaderText>,
     /// The credential, sent as `Authorization`: one kind, as for `http` backends.
     pub(crate) credential: Option<credential::Config>,
     /// The body, sent as JSON. Strings in it are templates.
