@@ -4,6 +4,7 @@
 mod commands;
 mod completeness;
 mod configurations;
+mod gallery;
 mod links;
 mod page;
 mod spans;

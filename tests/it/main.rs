@@ -25,6 +25,7 @@ mod evaluations;
 mod faults;
 mod flux;
 mod fuzz;
+mod gallery;
 mod gates;
 mod getparams;
 mod guard;
