@@ -1,12 +1,14 @@
-//! `appset-gateway init`: writes a small configuration with a test case, from the answers to three questions.
+//! `appset-gateway init`: writes a small configuration with a test case, from the answers to three questions, or a recipe of the
+//! gallery.
 
 mod files;
+mod recipes;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 
-use self::files::NewText;
+use self::{files::NewText, recipes::Recipe};
 use super::{check, print};
 use auth::hash_token;
 use domain::{file::base_dir::BaseDir, secret::SecretRef};
@@ -17,10 +19,19 @@ use domain::{file::base_dir::BaseDir, secret::SecretRef};
 Examples:
   appset-gateway init
   appset-gateway init --source digests --token new --application-set 'previews*' --to previews
+  appset-gateway init --list
+  appset-gateway init github-pull-requests --token new --to previews
 
-A missing answer is read from standard input. All files are written, or none, and no file is overwritten. A token in a file or in the
-environment need not be there yet: what is written is checked as `appset-gateway check --strict --no-secrets` does.")]
+A recipe is a configuration with its test cases and its ApplicationSet; docs/gallery explains each. A missing answer is read from
+standard input. All files are written, or none, and no file is overwritten. A token in a file or in the environment need not be there
+yet: what is written is checked as `appset-gateway check --strict --no-secrets` does.")]
 pub(crate) struct InitArgs {
+    /// Write this recipe of the gallery, such as `netbox`; `--list` lists them.
+    #[arg(value_parser = recipes::parser(), hide_possible_values = true, conflicts_with_all = ["source", "application_set"])]
+    recipe: Option<String>,
+    /// List the recipes, each with what it generates from, and write nothing.
+    #[arg(long, exclusive = true)]
+    list: bool,
     /// Where the parameter sets come from.
     #[arg(long, value_enum)]
     source: Option<Source>,
@@ -82,10 +93,33 @@ impl Source {
             Self::Digests => (include_str!("init/digests.yaml"), include_str!("init/digests.test.yaml"), None),
         }
     }
+
+    /// The files of a configuration that answers `application_set`, with `entry` as the caller's token.
+    fn new_files(self, entry: &str, application_set: &str) -> Vec<NewText> {
+        let (route, case, program) = self.files();
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let caller = quoted(&application_set.replace('*', "example"));
+        let route = route.replace("{APPLICATION_SET}", &quoted(application_set));
+        let config = include_str!("init/gateway.yaml").replace("{TOKEN}", entry) + &route;
+        let case = case.replace("{CALLER}", &caller);
+        let mut files = vec![
+            NewText { name: "gateway.yaml", text: config, mode: 0o666 },
+            NewText { name: "tests/gateway.yaml", text: case, mode: 0o666 },
+        ];
+        files.extend(program.map(|(name, text)| NewText { name, text: text.to_owned(), mode: 0o777 }));
+        files
+    }
 }
 
 /// Asks for the missing answers, and writes the files.
 pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
+    if arguments.list {
+        return print(&recipes::list());
+    }
+    if let Some(recipe) = arguments.recipe.as_deref().and_then(Recipe::named) {
+        let token = token(arguments)?;
+        return write(arguments, &token, &recipe.secrets(), |entry| recipe.files(entry));
+    }
     let source = match arguments.source {
         Some(source) => source,
         None => {
@@ -94,26 +128,31 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
             })?
         }
     };
-    let token = match &arguments.token {
-        Some(token) => token.clone(),
-        None => ask("The token that Argo CD sends: new, file:PATH or env:NAME?", "new", parse_token)?,
-    };
+    let token = token(arguments)?;
     let application_set = match &arguments.application_set {
         Some(name) => name.clone(),
         None => ask("The name of the ApplicationSet that may ask (`*` stands for any text)?", "*", parse_pattern)?,
     };
-    let (entry, made) = entry(&token)?;
-    let (route, case, program) = source.files();
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let caller = quoted(&application_set.replace('*', "example"));
-    let route = route.replace("{APPLICATION_SET}", &quoted(&application_set));
-    let config = include_str!("init/gateway.yaml").replace("{TOKEN}", &entry) + &route;
-    let case = case.replace("{CALLER}", &caller);
-    let mut files = vec![
-        NewText { name: "gateway.yaml", text: config, mode: 0o666 },
-        NewText { name: "tests/gateway.yaml", text: case, mode: 0o666 },
-    ];
-    files.extend(program.map(|(name, text)| NewText { name, text: text.to_owned(), mode: 0o777 }));
+    write(arguments, &token, &[], |entry| source.new_files(entry, &application_set))
+}
+
+/// The token that Argo CD sends.
+fn token(arguments: &InitArgs) -> anyhow::Result<Token> {
+    match &arguments.token {
+        Some(token) => Ok(token.clone()),
+        None => ask("The token that Argo CD sends: new, file:PATH or env:NAME?", "new", parse_token),
+    }
+}
+
+/// Writes the files that `of_entry` makes of the token's entry, and checks the configuration. `secrets` are files that the user adds.
+fn write(
+    arguments: &InitArgs,
+    token: &Token,
+    secrets: &[&str],
+    of_entry: impl FnOnce(&str) -> Vec<NewText>,
+) -> anyhow::Result<ExitCode> {
+    let (entry, made) = entry(token)?;
+    let files = of_entry(&entry);
     files::write(&arguments.to, &files)?;
 
     let file = arguments.to.join("gateway.yaml");
@@ -123,11 +162,16 @@ pub(crate) fn run(arguments: &InitArgs) -> anyhow::Result<ExitCode> {
             "token: {token}\nIt is shown this once. Put it into the Secret that Argo CD's ConfigMap names.\n"
         ))?;
     }
+    let others: Vec<&str> = files.iter().map(|file| file.name).filter(|name| *name != "gateway.yaml").collect();
     print(&format!(
-        "wrote {shown} and a test case. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n"
+        "wrote {shown}, and beside it {}. Next:\n  appset-gateway test -c {shown}\n  appset-gateway serve -c {shown}\n",
+        others.join(", ")
     ))?;
+    if !secrets.is_empty() {
+        print(&format!("`serve` needs your own files beside it: {}\n", secrets.join(", ")))?;
+    }
     // A token that is not there yet is not a mistake in the files.
-    if let Some(why) = missing(&token, &BaseDir::of_file(&file)) {
+    if let Some(why) = missing(token, &BaseDir::of_file(&file)) {
         eprintln!("note: the token must be there before the gateway starts: {why}");
     }
     check::run(&file, check::CheckOptions::strict_without_secrets())

@@ -1,14 +1,18 @@
 //! `appset-gateway init` writes a configuration that `check --strict` and `test` call good, and that answers.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     path::Path,
     process::{Output, Stdio},
 };
 
-use crate::support::{
-    binary::{Gateway, command},
-    wire::{argo_request, exchange},
+use crate::{
+    gallery::recipes,
+    support::{
+        binary::{Gateway, command},
+        wire::{argo_request, exchange},
+    },
 };
 
 fn init(folder: &Path, arguments: &[&str], answers: &str) -> Output {
@@ -53,6 +57,63 @@ fn each_source_gives_a_good_configuration() {
             let played = succeeds(&folder, &["test", "-c", "gateway.yaml"]);
             assert!(played.ends_with(" passed, 0 failed\n"), "{source}: {played}");
         }
+    }
+}
+
+/// `--list` has each recipe of `config/gallery`, with the words of the index.
+#[test]
+fn the_list_is_that_of_the_gallery() {
+    let listed = succeeds(Path::new("."), &["init", "--list"]);
+    let lines: Vec<(&str, &str)> = listed.lines().map(|line| line.split_once("  ").unwrap()).collect();
+    let names: BTreeSet<String> = lines.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!((names, lines.len()), (recipes(), recipes().len()));
+    let index = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/gallery/README.md");
+    let index = std::fs::read_to_string(index).unwrap();
+    let rows: Vec<&str> = index.lines().filter(|line| line.contains(".md) |")).collect();
+    assert_eq!(rows.len(), lines.len());
+    for ((name, source), row) in lines.into_iter().zip(rows) {
+        assert!(row.starts_with(&format!("| {} | [", source.trim())) && row.contains(&format!("({name}.md)")), "{row}");
+    }
+}
+
+/// What is written of a recipe is as in the gallery, but for the token, and is good where it is written.
+#[test]
+fn each_recipe_is_written_and_passes_its_cases() {
+    let gallery = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/gallery");
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    for name in recipes() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = init(folder.path(), &[&name, "--token", "file:secrets/argocd-token", "--to", "new"], "");
+        let printed = text(&output.stdout);
+        assert!(output.status.success(), "{name}: {printed}{}", text(&output.stderr));
+        let folder = folder.path().join("new");
+        let file = format!("{name}.yaml");
+        let config = read(&folder.join("gateway.yaml")).replace("\"secrets/argocd-token\"", "secrets/argocd-token");
+        assert_eq!(config, read(&gallery.join(&file)));
+        assert_eq!(read(&folder.join("applicationset.yaml")), read(&gallery.join("applicationsets").join(&file)));
+        let played = succeeds(&folder, &["test", "-c", "gateway.yaml"]);
+        assert!(played.ends_with(" passed, 0 failed\n") && !played.starts_with('0'), "{name}: {played}");
+    }
+}
+
+#[test]
+fn a_recipe_says_which_files_it_needs_and_others_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = init(folder.path(), &["netbox"], "");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("`serve` needs your own files beside it: secrets/netbox-authorization\n"), "{printed}");
+    assert!(printed.starts_with("token: "), "{printed}");
+    let config = std::fs::read_to_string(folder.path().join("gateway.yaml")).unwrap();
+    assert!(config.contains("{ name: argocd, sha256: ") && !config.contains("argocd-token"), "{config}");
+    for (arguments, says) in [
+        (&["netbocks"][..], "netbox"),
+        (&["netbox", "--source", "http"], "cannot be used with"),
+        (&["netbox", "--application-set", "x"], "cannot be used with"),
+        (&["netbox", "--list"], "cannot be used with"),
+    ] {
+        let output = init(folder.path(), arguments, "");
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(says), "{arguments:?}: {said}");
     }
 }
 
