@@ -23,11 +23,11 @@ use serde::{
 };
 use zeroize::Zeroizing;
 
+use self::redaction::{SHORTEST, is_too_short};
 pub use self::{
     header::{HeaderSecret, HeaderText},
     redaction::Secrets,
 };
-use self::redaction::{SHORTEST, is_too_short};
 use crate::{
     document::number::TOKEN,
     error::{BackendError, ErrorKind},

@@ -34,8 +34,8 @@ fn each_recipe_has_a_page_with_its_files() {
 
 /// `block` is a program of the gallery, which the line before it names.
 fn check_program(page: &Page, block: &Block) {
-    let before = page.prose().into_iter().filter(|(line, text)| *line < block.line && !text.is_empty());
-    let (_, named) = before.last().unwrap();
+    let mut before = page.prose().into_iter().filter(|(line, text)| *line < block.line && !text.is_empty());
+    let (_, named) = before.next_back().unwrap();
     let name = named.strip_prefix('`').and_then(|rest| rest.strip_suffix("`:")).unwrap();
     assert_eq!(block.text, read(&format!("config/gallery/{name}")), "{}", block.position());
 }

@@ -305,7 +305,7 @@ fn credential_mistakes_are_reported_at_startup() {
     }
 }
 
-/// As NetBox and Django want it. The prefix is not a secret, and the secret after it is none in a message.
+/// As `NetBox` and Django want it. The prefix is not a secret, and the secret after it is none in a message.
 #[tokio::test]
 async fn a_header_has_its_secret_after_a_prefix() {
     let upstream = Upstream::start(|request| match request.header("authorization") {

@@ -145,9 +145,11 @@ mod tests {
 
     #[test]
     fn a_prefix_is_neither_a_secret_nor_a_line() {
-        for (prefix, problem) in
-            [("Token ", None), ("Token \n", Some("no header can carry")), ("ghp_16C7e42F292c6912E7710c838347Ae178B4a ", Some("secret"))]
-        {
+        for (prefix, problem) in [
+            ("Token ", None),
+            ("Token \n", Some("no header can carry")),
+            ("ghp_16C7e42F292c6912E7710c838347Ae178B4a ", Some("secret")),
+        ] {
             let reference = SecretRef::Env("PATH".to_owned());
             let secret = HeaderSecret { reference, prefix: prefix.to_owned() };
             let mut problems = Problems::default();
