@@ -53,6 +53,7 @@ properties! {
     answers::plugin_answer,
     registries::reference,
     registries::registry_answer,
+    sidecars::relay_exchange,
     request::request_body,
     request::route_path,
     answers::script_output,

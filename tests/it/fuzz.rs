@@ -27,7 +27,7 @@ use crate::support::argo;
 type Target = fn(&[u8]);
 
 /// All targets by name.
-const TARGETS: [(&str, Target); 19] = [
+const TARGETS: [(&str, Target); 20] = [
     ("archive", sidecars::archive),
     ("authorization", callers::authorization),
     ("config", configuration::config),
@@ -40,6 +40,7 @@ const TARGETS: [(&str, Target); 19] = [
     ("plugin_answer", answers::plugin_answer),
     ("reference", registries::reference),
     ("registry_answer", registries::registry_answer),
+    ("relay_exchange", sidecars::relay_exchange),
     ("request_body", request::request_body),
     ("route_path", request::route_path),
     ("script_output", answers::script_output),

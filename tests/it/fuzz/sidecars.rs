@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io::Write, os::unix::ffi::OsStrExt, path::Path, sync::LazyLock};
 
-use cmp::probe::{Unpacked, messages, unpack, written_again};
+use cmp::probe::{Unpacked, compressed, described, exchanged_again, messages, named, put, unpack, written_again};
 use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Builder, Runtime};
@@ -19,15 +19,7 @@ const MAGIC: std::ops::Range<usize> = 257..262;
 /// An archive is refused with one line, or is written as it was read: nothing outside of the folder changes, and no link leads out of it. `data`
 /// is a tar, whose checksums are repaired, since no fuzzer finds them.
 pub(super) fn archive(data: &[u8]) {
-    let mut tar = data.to_vec();
-    for block in tar.chunks_exact_mut(BLOCK).filter(|block| block[MAGIC] == *b"ustar") {
-        block[SUM].fill(b' ');
-        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-        block[SUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    }
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
-    gzip.write_all(&tar).unwrap();
-    let compressed = gzip.finish().unwrap();
+    let compressed = gzip(&repaired(data));
     let outer = tempfile::tempdir().unwrap();
     let read = |name: &str, size: usize| {
         let pieces: Vec<&[u8]> = compressed.chunks(size).collect();
@@ -56,6 +48,70 @@ pub(super) fn archive(data: &[u8]) {
             assert!(target.starts_with(&root), "{path:?} leads out, to {}", target.display());
         }
     }
+}
+
+/// A tar whose blocks have the checksums that they should have.
+fn repaired(data: &[u8]) -> Vec<u8> {
+    let mut tar = data.to_vec();
+    for block in tar.chunks_exact_mut(BLOCK).filter(|block| block[MAGIC] == *b"ustar") {
+        block[SUM].fill(b' ');
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[SUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+    tar
+}
+
+fn gzip(tar: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
+    gzip.write_all(tar).unwrap();
+    gzip.finish().unwrap()
+}
+
+/// What a relay and a service send each other; the first byte says what the others are. A tree is refused with one line, or is the tree that Argo CD's
+/// archive of the same tar is. Messages are read in one way only, and rules that a service describes decide, or say why not.
+pub(super) fn relay_exchange(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else { return };
+    match kind {
+        b't' => {
+            let tar = repaired(rest);
+            if let Ok((_, entries)) = put_whole(&compressed(&tar).unwrap()) {
+                let outer = tempfile::tempdir().unwrap();
+                let archive = RUNTIME.block_on(unpack(&[&gzip(&tar)], outer.path(), &outer.path().join("whole")));
+                assert_eq!(archive, Ok(entries), "another tree than that of the archive");
+            }
+        }
+        b'z' => _ = put_whole(rest),
+        b'n' => match named(rest) {
+            Some(Ok(digest)) => assert_eq!(digest.len(), 64, "{digest}"),
+            Some(Err(message)) => is_one_line(&message),
+            None => {}
+        },
+        kind => {
+            if let Some(again) = exchanged_again(*kind, rest) {
+                assert_eq!(exchanged_again(*kind, &again), Some(again.clone()), "it is read in two ways");
+            }
+            if *kind == b'd'
+                && let Some(Err(message)) = described(rest, "Kptfile")
+            {
+                is_one_line(&message);
+            }
+        }
+    }
+}
+
+/// The tree in `zstd`, which does not depend on the pieces in which it comes.
+fn put_whole(zstd: &[u8]) -> Result<(String, BTreeMap<Vec<u8>, Unpacked>), String> {
+    let spool = tempfile::tempdir().unwrap();
+    let read = |size: usize| {
+        let pieces: Vec<&[u8]> = zstd.chunks(size).collect();
+        RUNTIME.block_on(put(&pieces, spool.path()))
+    };
+    let whole = read(zstd.len().max(1));
+    assert_eq!(read(7), whole, "it depends on the pieces");
+    if let Err(message) = &whole {
+        is_one_line(message);
+    }
+    whole
 }
 
 /// An entry by a letter, and its content or target.
