@@ -9,6 +9,7 @@ mod asking;
 mod calls;
 mod config;
 mod credentials;
+mod failure;
 mod link;
 mod metrics;
 mod names;

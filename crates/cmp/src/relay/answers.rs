@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::link::{Failure, chain};
+use super::failure::{Failure, chain};
 use crate::grpc::{reply::HEAD, status::Status};
 use domain::units::ByteSize;
 

@@ -7,7 +7,8 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::{
     credentials::GitCredentials,
-    link::{Failure, Fields, Kind, Link, PLUGIN_SERVICE},
+    failure::Failure,
+    link::{Fields, Kind, Link, PLUGIN_SERVICE},
     remote::Remote,
     replicas::Replica,
     upload,
@@ -167,7 +168,7 @@ impl Remote {
         let asked = Instant::now();
         // Open until the call has ended. Nothing but a run asks for credentials.
         let offered = match method {
-            "GenerateManifest" => self.offer(link, description, question, fields).await?,
+            "GenerateManifest" => self.offer(link, description, question.credentials.as_ref(), fields).await?,
             _ => None,
         };
         let offer = offered.as_ref().map(|offered| offered.offer.clone()).unwrap_or_default();

@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    asking::Question,
-    link::{Failure, Fields, Link},
+    failure::Failure,
+    link::{Fields, Link},
     remote::Remote,
 };
 use crate::{
@@ -127,7 +127,7 @@ impl GitCredentials {
 }
 
 impl Remote {
-    /// Offers the credentials of `question`, if there are any, to what is at the other end of `link`, until the offer is dropped.
+    /// Offers `credentials`, if there are any, to what is at the other end of `link`, until the offer is dropped.
     ///
     /// # Errors
     /// When the replica cannot be asked.
@@ -135,10 +135,10 @@ impl Remote {
         &self,
         link: &Link,
         description: &Description,
-        question: &Question,
+        credentials: Option<&Arc<GitCredentials>>,
         fields: &Fields,
     ) -> Result<Option<Offered>, Failure> {
-        let Some(credentials) = question.credentials.clone().filter(|_| description.takes_git_credentials) else {
+        let Some(credentials) = credentials.filter(|_| description.takes_git_credentials).cloned() else {
             return Ok(None);
         };
         let random = askpass::random::<OFFER>().map_err(|error| Failure::Unreached(error.to_string()))?;
@@ -147,7 +147,7 @@ impl Remote {
         let first = CredentialsMessage { part: Some(CredentialsPart::Offer(offer.clone())) };
         // There is room for one.
         let _ = frames.try_send(Frame::data(reply::frame(&first)));
-        let opening = timeout_at(question.until, link.open(CREDENTIALS, fields, reply::streamed(body))).await;
+        let opening = timeout_at(fields.until, link.open(CREDENTIALS, fields, reply::streamed(body))).await;
         let late = || Failure::Status(Status::new(Code::DeadlineExceeded, "it did not answer in time"));
         let queries = match opening.map_err(|_| late())? {
             Ok(queries) => queries,

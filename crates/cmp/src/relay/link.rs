@@ -18,7 +18,10 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::answers::{AnswerRoom, not_one_message};
+use super::{
+    answers::{AnswerRoom, not_one_message},
+    failure::{Failure, chain},
+};
 use crate::{
     exchange::{DESCRIBE, Description},
     grpc::{
@@ -105,17 +108,6 @@ impl TlsFiles {
         config.alpn_protocols = vec![H2.to_vec()];
         Ok(config)
     }
-}
-
-/// Why a replica has not answered.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The call has not reached it.
-    Unreached(String),
-    /// The connection broke when the call was under way.
-    Broken(String),
-    /// It answered so.
-    Status(Status),
 }
 
 /// What a replica is.
@@ -283,16 +275,6 @@ impl Link {
     }
 }
 
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreached(why) | Self::Broken(why) => f.write_str(why),
-            Self::Status(status) if status.code == Code::Unknown => f.write_str(&status.message),
-            Self::Status(status) => write!(f, "{} ({:?})", status.message, status.code),
-        }
-    }
-}
-
 /// # Errors
 /// When the call has failed.
 fn status(trailers: &HeaderMap, headers: &HeaderMap) -> Result<(), Failure> {
@@ -319,15 +301,4 @@ fn authority(host: &str) -> String {
 
 fn shown_error(error: &hyper::Error) -> String {
     format!("the connection failed: {}", chain(error))
-}
-
-/// An error with its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
