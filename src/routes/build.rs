@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{RouteConfig, former::FormerNames, shadow::ShadowOf};
 use backend::{
-    BuildContext, Building,
+    BackendConfig, BuildContext, Building,
     script::{Package, probe::CommandProbe},
 };
 use domain::{
@@ -224,6 +224,9 @@ pub(super) fn build_route(
         nulls: config.nulls,
     };
     let shape = Shape::build(of_shape, &scope.with_keys_of(&item), &evaluator, &building.path, building.problems);
+    if let BackendConfig::Fixed(fixed) = &config.backend {
+        shape.check_names(&fixed.parameters, &building.path.key("output"), building.problems);
+    }
     let guard = building.path.key("guard");
     if let Some(keys) = shape.possible_keys(&item) {
         config.guard.identity.check_keys(&keys, &guard.key("identity"), building.problems);

@@ -13,6 +13,7 @@ mod hosts;
 mod paging;
 mod peers;
 mod plugin;
+mod time;
 mod transport;
 
 use std::{

@@ -258,7 +258,7 @@ routes:
         "15:11: routes[0].backend.pipeline[9].fixed: `fixed` does not look at the items of the step before it",
         "16:81: routes[0].backend.pipeline[10].merge.backends[1].select: `select` is a step of a pipeline",
         "18:16: routes[1].backend.pipeline: there are no steps",
-        "20:38: routes[2].backend.pipeline[0].http.url: unknown name `items`; known here: applicationSet, params",
+        "20:38: routes[2].backend.pipeline[0].http.url: unknown name `items`; known here: applicationSet, now, params",
     ];
     let lines = report.lines();
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");

@@ -25,7 +25,10 @@ use tokio::time::Instant;
 
 pub use self::config::Config;
 use self::{api::Api, item_query::ItemQuery, redirect::Redirects, whole::time_to_live};
-use super::{Backend, Building, KindConfig, Nature, Reached};
+use super::{
+    Backend, Building, KindConfig, Nature, Reached,
+    now::{self, Now},
+};
 use domain::{
     error::BackendError,
     generator::{Evidence, Outcome, ParameterSet, Query},
@@ -42,6 +45,8 @@ const MAX_CONCURRENT_QUERIES: usize = 16;
 pub struct Http {
     client: Arc<HttpClient>,
     api: Api,
+    now: Now,
+    uses_now: bool,
     honor_cache_control: bool,
     timeout: HumanDuration,
     max_body: usize,
@@ -76,6 +81,8 @@ impl Http {
         Some(Self {
             nature: building.nature(api.item()),
             client,
+            uses_now: api.uses_now(),
+            now: Now::of(context.clock),
             api,
             honor_cache_control: config.honor_cache_control,
             timeout: config.timeout,
@@ -135,12 +142,12 @@ impl Http {
     }
 
     /// Sends one request for each item of `list`, several at the same time.
-    async fn fetch_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Fetched, BackendError> {
+    async fn fetch_all(&self, query: ItemQuery<'_>, list: Vec<Value>) -> Result<Fetched, BackendError> {
         if list.is_empty() {
             let evidence = vec![Evidence::absent("forEach, 0 requests", "an explicit empty list")];
             return Ok(Fetched { sets: Vec::new(), lives: Vec::new(), evidence });
         }
-        let fetches = list.into_iter().enumerate().map(|(index, each)| self.fetch_each(query, index, each, deadline));
+        let fetches = list.into_iter().enumerate().map(|(index, each)| self.fetch_each(query, index, each));
         let parts: Vec<Fetched> = stream::iter(fetches).buffered(MAX_CONCURRENT_QUERIES).try_collect().await?;
         let mut whole = Fetched { sets: Vec::new(), lives: Vec::new(), evidence: Vec::new() };
         for part in parts {
@@ -151,14 +158,8 @@ impl Http {
         Ok(whole)
     }
 
-    async fn fetch_each(
-        &self,
-        query: &Query,
-        index: usize,
-        each: Value,
-        deadline: Instant,
-    ) -> Result<Fetched, BackendError> {
-        let fetched = self.fetch_one(ItemQuery { query, each: Some(&each), deadline }).await;
+    async fn fetch_each(&self, query: ItemQuery<'_>, index: usize, each: Value) -> Result<Fetched, BackendError> {
+        let fetched = self.fetch_one(ItemQuery { each: Some(&each), ..query }).await;
         fetched.map_err(|error| error.within(format_args!("forEach[{index}]")))
     }
 }
@@ -181,13 +182,15 @@ impl KindConfig for Config {
 impl Backend for Http {
     async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        let fetched = match self.api.each(query, deadline).await? {
-            None => self.fetch_one(ItemQuery { query, each: None, deadline }).await?,
+        let whole = ItemQuery { query, each: None, now: self.now.seconds(), deadline };
+        let fetched = match self.api.each(whole).await? {
+            None => self.fetch_one(whole).await?,
             // Boxed, because this future is much larger than that of the usual single query.
-            Some(list) => Box::pin(self.fetch_all(query, list, deadline)).await?,
+            Some(list) => Box::pin(self.fetch_all(whole, list)).await?,
         };
         let life = life(&fetched.lives, query.ttl);
-        Ok(Outcome::of_sources(fetched.sets, fetched.evidence).lasting(life))
+        let outcome = Outcome::of_sources(fetched.sets, fetched.evidence);
+        Ok(if self.uses_now { now::limit(outcome, life) } else { outcome.lasting(life) })
     }
 
     fn nature(&self) -> &Nature {

@@ -22,6 +22,7 @@ mod judging;
 mod mapping;
 pub mod merge;
 mod not_one;
+mod now;
 pub mod pipeline;
 pub mod request;
 pub mod script;

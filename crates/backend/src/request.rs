@@ -144,11 +144,16 @@ impl Request {
     /// Whether a template uses the ApplicationSet's name.
     #[must_use]
     pub fn reads_application_set(&self) -> bool {
+        self.reads("applicationSet")
+    }
+
+    /// Whether a template uses the top-level name `top`.
+    pub(crate) fn reads(&self, top: &str) -> bool {
         let in_headers = self.headers.iter().any(|(_, source)| match source {
-            HeaderSource::Template(template) => template.reads_application_set(),
+            HeaderSource::Template(template) => template.reads(top),
             HeaderSource::Secret(_) => false,
         });
-        self.url.reads_application_set() || in_headers || self.body.as_ref().is_some_and(Tree::reads_application_set)
+        self.url.reads(top) || in_headers || self.body.as_ref().is_some_and(|body| body.reads(top))
     }
 }
 

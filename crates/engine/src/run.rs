@@ -137,6 +137,9 @@ impl Run {
         };
         let result = fetched.and_then(|found| self.check_trust(found));
         let took = started.elapsed();
+        if let (Ok(found), Some(shape)) = (&result, &self.resolved.route.shape) {
+            shape.warn_of_equal_names(&self.resolved.route.name, &found.sets);
+        }
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => OutcomeKind::Absent,
             Ok(_) => OutcomeKind::Present,

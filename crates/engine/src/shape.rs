@@ -1,13 +1,16 @@
 //! Makes parameter sets from a backend's result: the `output` mapping, echoed input parameters, text for
 //! numbers, and no key that Argo CD would overwrite.
 
+mod config;
+mod equal_names;
+
 use indexmap::IndexMap;
 use minijinja::value::Value as TemplateValue;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::{task::yield_now, time::Instant};
 
+pub use self::config::{Nulls, ShapeConfig};
+use self::equal_names::EqualNames;
 use domain::{
     document::{Document, number::fits_float},
     error::BackendError,
@@ -29,17 +32,6 @@ const RESERVED: [&str; 2] = ["generator", "values"];
 /// could not be read back from the cache.
 const DEEPEST: usize = 64;
 
-/// The treatment of a `null` in a parameter set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Nulls {
-    /// An error: Argo CD prints it as `<nil>` or `<no value>`, which nobody wants in a name.
-    #[default]
-    Refuse,
-    /// The key is left out.
-    Drop,
-}
-
 /// How many bytes `output` and `echo` may make for all sets together.
 const LARGEST: usize = 32 * 1024 * 1024;
 /// After this many sets, the task yields to others.
@@ -49,23 +41,11 @@ const BREAK: usize = 64;
 #[derive(Debug)]
 pub struct Shape {
     output: Option<Vec<(String, Template)>>,
+    equal_names: EqualNames,
     echo: Vec<String>,
     stringify: bool,
     nulls: Nulls,
     evaluator: Evaluator,
-}
-
-/// The configuration of a [`Shape`]: keys of a route.
-#[derive(Debug, Clone, Copy)]
-pub struct ShapeConfig<'a> {
-    /// Templates over the items and the call.
-    pub output: Option<&'a IndexMap<String, String>>,
-    /// Input parameters that come back in each set.
-    pub echo: &'a [String],
-    /// Whether numbers become text.
-    pub stringify: bool,
-    /// The treatment of a `null`.
-    pub nulls: Nulls,
 }
 
 impl Shape {
@@ -115,7 +95,18 @@ impl Shape {
                 problems.error(&path, format!("both `output` and `echo` set `{key}`"));
             }
         }
-        Self { output: mapping, echo: echo.to_vec(), stringify, nulls, evaluator: evaluator.clone() }
+        let equal_names = EqualNames::of(mapping.as_deref());
+        Self { output: mapping, equal_names, echo: echo.to_vec(), stringify, nulls, evaluator: evaluator.clone() }
+    }
+
+    /// Warns of names that two of `items`, which are all items of the backend, share.
+    pub fn check_names(&self, items: &[Parameters], path: &Path, problems: &mut Problems) {
+        equal_names::check(self.output.as_deref().unwrap_or_default(), items, path, problems);
+    }
+
+    /// Warns in the log of names that two of `sets`, an answer of `route`, share.
+    pub(crate) fn warn_of_equal_names(&self, route: &str, sets: &[ParameterSet]) {
+        self.equal_names.warn(route, sets);
     }
 
     /// The keys of its parameter sets, if they are fixed by the configuration: those of `output` and `echo`.

@@ -6,7 +6,9 @@ mod build;
 mod check;
 mod constant;
 mod error;
+mod functions;
 mod json;
+mod known;
 mod number;
 mod plain;
 mod structure;
@@ -206,6 +208,7 @@ fn environment() -> &'static Arc<Env> {
         let extended =
             environment.add_extension(extensions::strings).and_then(|()| environment.add_extension(extensions::lists));
         let extended = extended.and_then(|()| number::add_to(&mut environment));
+        let extended = extended.and_then(|()| functions::add_to(&mut environment));
         debug_assert!(extended.is_ok(), "the extensions declare what the standard library does not: {extended:?}");
         Arc::new(environment)
     });

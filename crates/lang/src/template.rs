@@ -7,12 +7,10 @@ mod check;
 mod error;
 mod known;
 mod mistakes;
-mod name_error;
 mod names;
 mod number;
 mod plain;
 mod refusal;
-mod slug;
 mod width;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
@@ -23,14 +21,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
-use self::{bound::Formula, check::Checking, name_error::NameError, plain::PlainTemplate};
+use self::{bound::Formula, check::Checking, plain::PlainTemplate};
 pub use self::{
     error::{JsonError, TemplateError},
     number::{json_of, value_of},
     plain::JsonVariable,
     refusal::{Misfit, Refusal},
 };
-use crate::scope::NameScope;
+use crate::{
+    functions::{base64, label, name_error::NameError, time},
+    scope::NameScope,
+};
 use domain::{
     generator::{Parameters, Query},
     problem::{Path, Problems},
@@ -212,8 +213,10 @@ impl Template {
         }
         rendered.map_err(|error| {
             if error.kind() == ErrorKind::UndefinedError {
-                let missing: Vec<&str> =
-                    self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
+                let missing: Vec<&str> = self
+                    .names()
+                    .filter(|name| !known::FUNCTIONS.contains(name) && !is_defined(context, name))
+                    .collect();
                 if !missing.is_empty() {
                     let (missing, source) = (missing.join("`, `"), self.source.trim());
                     return refusal(format!("`{missing}` is not there, and `{source}` needs it"), None);
@@ -239,6 +242,12 @@ impl Template {
     /// The names that it uses, such as `params.branch`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
+    }
+
+    /// Whether it makes a name that is cut, by the filter `name`.
+    #[must_use]
+    pub fn makes_name(&self) -> bool {
+        check::uses_filter(&self.source, "name")
     }
 
     /// Whether the template uses the ApplicationSet's name.
@@ -304,6 +313,17 @@ fn new_environment(place: ValueContext) -> Environment<'static> {
     environment.add_filter("slug", move |name: &str| names::slug(name).map_err(|why| no_slug(name, why)));
     environment.add_filter("ref_slug", move |name: &str| names::ref_slug(name).map_err(|why| no_slug(name, why)));
     environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(|why| refused(why.to_string())));
+    environment.add_filter("name", |text: &str, max: Option<usize>| {
+        label::label(text, max.unwrap_or(label::MAX_CHARS)).map_err(|why| refused(why.to_string()))
+    });
+    environment.add_filter("b64encode", base64::encode);
+    environment.add_filter("b64decode", |text: &str| base64::decode(text).map_err(|why| refused(why.to_string())));
+    environment.add_filter("date", |seconds: i64| time::date(seconds).map_err(|why| refused(why.to_string())));
+    environment.add_function("timestamp", |time: Value| match time.as_str() {
+        Some(text) => time::timestamp(text).map_err(|why| refused(why.to_string())),
+        None => time.as_i64().ok_or_else(|| refused("`timestamp` takes a text, or a whole number of seconds")),
+    });
+    environment.add_function("duration", |text: &str| time::duration(text).map_err(|why| refused(why.to_string())));
     environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| plain::write(out, value, place));
     environment
 }

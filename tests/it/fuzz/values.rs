@@ -81,13 +81,15 @@ fn in_a_reference(value: &str, context: &Value) {
 }
 
 fn as_a_name(context: &Value) {
-    static NAMES: LazyLock<[(Template, Regex); 4]> = LazyLock::new(|| {
+    static NAMES: LazyLock<[(Template, Regex); 6]> = LazyLock::new(|| {
         [
             ("tag", "^[a-zA-Z0-9._-]{1,128}$"),
             ("ref_slug", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
             // The library leaves the underscores of a few characters.
             ("slug", "^[a-z0-9][a-z0-9_]*(-[a-z0-9_]+)*$"),
             ("sha8", "^[0-9a-f]{8}$"),
+            ("name", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
+            ("name(20)", "^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"),
         ]
         .map(|(filter, pattern)| {
             let source = format!("{{{{ params.value | {filter} }}}}");

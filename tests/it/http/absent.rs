@@ -67,12 +67,12 @@ async fn any_other_reply_is_as_it_was() {
 async fn an_item_of_a_list_may_be_absent() {
     let upstream = Upstream::start(|request| match &*request.target {
         "/b" => status(404, JSON, VAULT),
-        _ => list(r#"[{"a":"1"}]"#),
+        path => list(&format!(r#"[{{"path":"{path}"}}]"#)),
     })
     .await;
     let more = json!({"forEach": "['a', 'b', 'c']", "absent": PROOF});
     let app = serve(&upstream, "/{{ each }}", more).await;
-    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), r#"[{"a":"1"},{"a":"1"}]"#);
+    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), r#"[{"path":"/a"},{"path":"/c"}]"#);
 }
 
 /// The first page may be the proof. A later page that is gone is an error: the list has changed.

@@ -46,9 +46,9 @@ async fn each_format_becomes_values() {
 
 #[tokio::test]
 async fn what_is_not_such_a_document_is_unknown() {
-    let levels = (1..10).map(|level| format!("a{level}: &a{level} [{}]\n", format!("*a{},", level - 1).repeat(10)));
-    let bomb = levels.collect::<Vec<_>>().concat();
-    let bomb = format!("a0: &a0 [x,x]\n{bomb}");
+    let level = |level: usize| format!("a{level}: &a{level} [{}]\n", format!("*a{},", level - 1).repeat(10));
+    let levels: Vec<String> = (1..10).map(level).collect();
+    let bomb = format!("a0: &a0 [x,x]\n{}", levels.concat());
     let latin = b"a: \xe4\n".to_vec();
     let cases: [(&str, Vec<u8>, serde_json::Value, &str); 12] = [
         (

@@ -30,7 +30,7 @@ impl Absent {
     pub(super) fn build(source: &str, page: &NameScope, building: &mut Building<'_>) -> Option<Self> {
         let (expression, _) = Expression::build(source, page, &building.path, building.problems)?;
         if let Some(never) = expression.expected_of("status").into_iter().find(|status| !judging::is_judged(*status)) {
-            building.error_with_help(
+            building.mistake(
                 format!("a reply with the status {never} never proves that there is nothing"),
                 "leave it out: `absent` sees 200, 201 and the 4xx but 401, 403, 407, 408 and 429",
             );
@@ -42,6 +42,11 @@ impl Absent {
             );
         }
         Some(Self(Arc::new(expression)))
+    }
+
+    /// The expression.
+    pub(super) fn expression(&self) -> &Expression {
+        &self.0
     }
 
     /// Whether `reply`, the first of `query`, is the proof.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::{
     config::Config,
@@ -17,7 +16,7 @@ use super::{
     whole::{Asked, check_whole},
 };
 use crate::{Building, getparams};
-use domain::{error::BackendError, generator::Query, secret::Secrets};
+use domain::{error::BackendError, secret::Secrets};
 use lang::scope::ValueType;
 use outbound::{Call, HttpClient, Reply};
 use source::{Load, work_on};
@@ -93,9 +92,9 @@ impl Api {
     }
 
     /// The items of `forEach`; `None` without a `forEach`.
-    pub(super) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
+    pub(super) async fn each(&self, query: ItemQuery<'_>) -> Result<Option<Vec<Value>>, BackendError> {
         match self {
-            Self::Json(json) => json.each(query, deadline).await,
+            Self::Json(json) => json.each(query).await,
             Self::Plugin(_) => Ok(None),
         }
     }
@@ -150,6 +149,14 @@ impl Api {
         match self {
             Self::Json(json) => json.paging(),
             Self::Plugin(_) => None,
+        }
+    }
+
+    /// Whether the answer depends on the time.
+    pub(super) fn uses_now(&self) -> bool {
+        match self {
+            Self::Json(json) => json.uses_now(),
+            Self::Plugin(_) => false,
         }
     }
 

@@ -13,7 +13,6 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::config::Config;
 use crate::Building;
 use domain::{document::yaml, error::BackendError};
 use outbound::Reply;
@@ -94,9 +93,14 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Checks the keys of `config` about documents. `building` is that of the backend.
-    pub(super) fn build(config: &Config, building: &mut Building<'_>) -> Self {
-        if let Some(ContentTypes::Listed(listed)) = &config.content_type {
+    /// Checks the values of `format`, `contentType` and `xmlLists`. `building` is that of the backend.
+    pub(super) fn build(
+        format: Format,
+        types: Option<&ContentTypes>,
+        lists: &[String],
+        building: &mut Building<'_>,
+    ) -> Self {
+        if let Some(ContentTypes::Listed(listed)) = types {
             let mut at = building.key("contentType");
             if listed.is_empty() {
                 at.error_with_help("no reply has one of no content types", "list them, or write `any`");
@@ -107,14 +111,14 @@ impl Documents {
             }
         }
         let mut at = building.key("xmlLists");
-        if !config.xml_lists.is_empty() && config.format != Format::Xml {
+        if !lists.is_empty() && format != Format::Xml {
             at.error_with_help("it goes with `format: xml` only", "leave it out");
         }
-        for (index, wrong) in config.xml_lists.iter().enumerate().filter(|(_, path)| !is_path(path)) {
+        for (index, wrong) in lists.iter().enumerate().filter(|(_, path)| !is_path(path)) {
             let help = "write the names of the elements from the root on, such as `ListBucketResult/Contents`";
             at.index(index).error_with_help(format!("`{wrong}` is not a path of elements"), help);
         }
-        Self { format: config.format, types: config.content_type.clone(), lists: config.xml_lists.clone() }
+        Self { format, types: types.cloned(), lists: lists.to_vec() }
     }
 
     /// The header `Accept`.

@@ -12,6 +12,8 @@ pub(super) struct ItemQuery<'a> {
     pub query: &'a Query,
     /// The item of `forEach`, which templates and expressions see as `each`.
     pub each: Option<&'a Value>,
+    /// The time of the call, which templates and expressions see as `now`.
+    pub now: u64,
     /// When the answer must be complete.
     pub deadline: Instant,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, header};
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::{
     absent::Absent,
@@ -20,9 +20,10 @@ use crate::{
     Building, ITEM, ITEMS,
     credential::Credential,
     mapping::{self, Inputs},
+    now::NOW,
     request::{Method, Parts, Request},
 };
-use domain::{document::kind_of, error::BackendError, generator::Query, secret::Secrets};
+use domain::{document::kind_of, error::BackendError, secret::Secrets};
 use lang::{
     evaluator::{Context, Evaluator},
     expression::Expression,
@@ -68,7 +69,8 @@ impl Names {
             Some(each) => scope.with(EACH, each),
             None => scope.clone(),
         };
-        let page = templates.only(&["params", ITEMS, ITEM, EACH]).with_all(&["body", "status", "headers"]);
+        let templates = templates.with(NOW, ValueType::Plain("a number"));
+        let page = templates.only(&["params", ITEMS, ITEM, EACH, NOW]).with_all(&["body", "status", "headers"]);
         Self { templates, page }
     }
 }
@@ -101,7 +103,7 @@ impl Json {
         context.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
         let parameters = Expression::build_objects(source, &names.page, &path.key("parameters"), building.problems);
-        let documents = Documents::build(config, building);
+        let documents = Documents::build(config.format, config.content_type.as_ref(), &config.xml_lists, building);
         let at = path.key("paging");
         let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &names.page, &at, building.problems));
         let absent = config.absent.as_deref();
@@ -172,11 +174,11 @@ impl Json {
     ///
     /// # Errors
     /// When the value is not a list, or has more than [`MAX_REQUESTS`] items.
-    pub(super) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
+    pub(super) async fn each(&self, query: ItemQuery<'_>) -> Result<Option<Vec<Value>>, BackendError> {
         let Some(expression) = &self.for_each else { return Ok(None) };
-        let inputs = Inputs { variables: call_variables(query, expression), load: Load::Bytes(0) };
+        let inputs = Inputs { variables: call_variables(query.query, query.now, expression), load: Load::Bytes(0) };
         let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
-        let value = mapping::evaluate(&self.evaluator, expression, inputs, deadline, invalid);
+        let value = mapping::evaluate(&self.evaluator, expression, inputs, query.deadline, invalid);
         match value.await? {
             Value::Array(list) if list.len() > MAX_REQUESTS => {
                 Err(invalid(format!("it gives {} items, more than {MAX_REQUESTS}", list.len())))
@@ -195,8 +197,13 @@ impl Json {
         if let Some(each) = query.each {
             context = context.map(|input| minijinja::context! { each => value_of(each), ..input });
         }
+        if self.request.reads(NOW) {
+            context = context.map(|input| minijinja::context! { now => query.now, ..input });
+        }
         let mut call = self.request.call(&context, max_bytes, query.deadline).await?;
-        call.headers.extend(self.accept.clone().map(|accept| (header::ACCEPT, accept)));
+        if let Some(accept) = &self.accept {
+            call.headers.insert(header::ACCEPT, accept.clone());
+        }
         Ok(call)
     }
 
@@ -216,14 +223,14 @@ impl Json {
     /// # Errors
     /// When the expressions do not fit the page, or the page contradicts itself about the end of the list.
     pub(super) async fn read(&self, reply: Reply, query: ItemQuery<'_>, number: usize) -> Result<Page, BackendError> {
-        let ItemQuery { query, each, deadline } = query;
+        let ItemQuery { query, each, now, deadline } = query;
         self.mapping.documents.check_type(&reply)?;
         let mapping = Arc::clone(&self.mapping);
         let load = Load::Bytes(reply.body.len());
         let (query, each) = (query.clone(), each.cloned());
         let reading = work_on(load, move || {
             let document = mapping.documents.to_json(&reply)?;
-            let page = FetchedPage { reply, document, query, each, number };
+            let page = FetchedPage { reply, document, query, each, now, number };
             Ok((mapping.read_locally(&page)?, page))
         });
         let reading = timeout_at(deadline, reading).await;
@@ -269,6 +276,14 @@ impl Json {
         }
     }
 
+    /// Whether the answer depends on the time.
+    pub(super) fn uses_now(&self) -> bool {
+        let next = self.mapping.paging.as_ref().and_then(Paging::expression);
+        let absent = self.absent.as_ref().map(Absent::expression);
+        let expressions = [Some(&self.mapping.parameters), next, absent, self.for_each.as_deref()];
+        self.request.reads(NOW) || expressions.into_iter().flatten().any(|expression| expression.uses(NOW))
+    }
+
     /// Whether `absent` is set.
     pub(super) const fn has_absent(&self) -> bool {
         self.absent.is_some()
@@ -293,7 +308,7 @@ impl Json {
 
 /// The expression `forEach`, with the type of its value. Notes if that is not a list.
 fn build_for_each(source: &str, building: &mut Building<'_>) -> Option<(Expression, ValueType)> {
-    let scope = building.context.scope.only(&["params", ITEMS, ITEM]);
+    let scope = building.context.scope.only(&["params", ITEMS, ITEM]).with(NOW, ValueType::Plain("a number"));
     let (expression, list) = Expression::build(source, &scope, &building.path, building.problems)?;
     if let Some(UnfitValue { message, help }) = list.is_no_list() {
         building.mistake(message, help);

@@ -11,7 +11,7 @@ use super::{
     page::{self, Counted},
     paging::Paging,
 };
-use crate::{ITEM, ITEMS, request::headers_of};
+use crate::{ITEM, ITEMS, now::NOW, request::headers_of};
 use domain::{
     document::{self, Document},
     error::BackendError,
@@ -49,6 +49,8 @@ pub(super) struct FetchedPage {
     pub query: Query,
     /// The item of `forEach`.
     pub each: Option<Value>,
+    /// The time of the call.
+    pub now: u64,
     /// The page's number, from 1.
     pub number: usize,
 }
@@ -56,8 +58,8 @@ pub(super) struct FetchedPage {
 impl FetchedPage {
     /// The first page of `query`, with a copy of `reply`.
     pub(super) fn first(reply: &Reply, query: ItemQuery<'_>) -> Self {
-        let ItemQuery { query, each, .. } = query;
-        Self { reply: reply.clone(), document: Bytes::new(), query: query.clone(), each: each.cloned(), number: 1 }
+        let ItemQuery { query, each, now, .. } = query;
+        Self { reply: reply.clone(), document: Bytes::new(), query: query.clone(), each: each.cloned(), now, number: 1 }
     }
 
     /// The variables that `expression` uses, for an evaluator.
@@ -67,7 +69,7 @@ impl FetchedPage {
 
     /// The same with another document as `body`.
     pub(super) fn variables_with(&self, expression: &Expression, body: Bytes) -> Variables {
-        let mut variables = call_variables(&self.query, expression).json("body", body);
+        let mut variables = call_variables(&self.query, self.now, expression).json("body", body);
         variables = variables.value("status", Value::from(self.reply.status.as_u16()));
         if expression.mentions("headers") {
             variables = variables.value("headers", Value::from(headers_of(&self.reply)));
@@ -79,9 +81,9 @@ impl FetchedPage {
     }
 }
 
-/// `items` and `item`, and `params` if `expression` mentions it.
-pub(super) fn call_variables(query: &Query, expression: &Expression) -> Variables {
-    let mut variables = Variables::default();
+/// `now`, `items` and `item`, and `params` if `expression` mentions it.
+pub(super) fn call_variables(query: &Query, now: u64, expression: &Expression) -> Variables {
+    let mut variables = Variables::default().value(NOW, Value::from(now));
     if expression.mentions("params") {
         variables = variables.value("params", Value::Object((*query.parameters).clone()));
     }
@@ -112,7 +114,7 @@ impl Mapping {
     /// # Errors
     /// When it is not one document, or reports an error.
     pub(super) fn read_locally(&self, page: &FetchedPage) -> Result<LocalResults, BackendError> {
-        let FetchedPage { reply, document, query, each, number } = page;
+        let FetchedPage { reply, document, query, each, now, number } = page;
         let body = document::read(document).map_err(|error| {
             BackendError::invalid_output(format!(
                 "not one JSON document: {error} (it begins with `{}`)",
@@ -123,6 +125,7 @@ impl Mapping {
             refuse_errors(&body, reply)?;
         }
         let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number((*number).into()));
+        let now = Document::Number((*now).into());
         let next = self.paging.as_ref().and_then(Paging::expression);
         let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
         // Headers, parameters and items are converted only if an expression mentions them.
@@ -131,7 +134,8 @@ impl Mapping {
         let items = query.items.as_deref().filter(|_| mentions(ITEMS)).map(Document::from);
         let item = query.item().filter(|_| mentions(ITEM)).map(|item| Document::from(&**item));
         let each = each.as_ref().map(Document::from);
-        let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
+        let mut variables =
+            vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters), (NOW, &now)];
         variables.extend(items.as_ref().map(|items| (ITEMS, items)));
         variables.extend(item.as_ref().map(|item| (ITEM, item)));
         variables.extend(each.as_ref().map(|each| (EACH, each)));

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     Backend, Building, ITEM, ITEMS, Nature,
     mapping::{self, Inputs},
+    now::{self, NOW, Now},
     parameter_sets,
 };
 use domain::{
@@ -18,6 +19,7 @@ use domain::{
 use lang::{
     evaluator::{Evaluator, Variables},
     expression::Expression,
+    scope::ValueType,
 };
 use source::Load;
 
@@ -29,16 +31,20 @@ const MAX_SMALL_LIST: usize = 100;
 pub struct Select {
     expression: Arc<Expression>,
     evaluator: Evaluator,
+    now: Now,
+    uses_now: bool,
     nature: Nature,
 }
 
 impl Select {
     /// Compiles `source`, and notes its mistakes.
     pub fn build(source: &str, building: &mut Building<'_>) -> Option<Self> {
-        let scope = building.context.scope.only(&[ITEMS, ITEM, "params"]);
+        let scope = building.context.scope.only(&[ITEMS, ITEM, "params"]).with(NOW, ValueType::Plain("a number"));
         let (expression, item) = Expression::build_objects(source, &scope, &building.path, building.problems)?;
-        let nature = Nature { reads_application_set: false, gets_old: false, item, ..Nature::default() };
-        Some(Self { expression: Arc::new(expression), evaluator: building.context.evaluator.clone(), nature })
+        let uses_now = expression.uses(NOW);
+        let nature = Nature { reads_application_set: false, gets_old: uses_now, item, ..Nature::default() };
+        let (now, evaluator) = (Now::of(building.context.clock), building.context.evaluator.clone());
+        Some(Self { expression: Arc::new(expression), evaluator, now, uses_now, nature })
     }
 }
 
@@ -51,6 +57,9 @@ impl Backend for Select {
         if self.expression.mentions("params") {
             variables = variables.value("params", Value::Object((*query.parameters).clone()));
         }
+        if self.uses_now {
+            variables = variables.value(NOW, Value::from(self.now.seconds()));
+        }
         if let Some(item) = query.item() {
             variables = variables.value(ITEM, Arc::clone(item));
         }
@@ -59,7 +68,9 @@ impl Backend for Select {
         let selected =
             mapping::evaluate(&self.evaluator, &self.expression, Inputs { variables, load }, deadline, invalid);
         let sets = parameter_sets(selected.await?)?;
-        Ok(Outcome::of_list(sets, format!("the expression over {count} item{}", plural(count)), "an empty list"))
+        let outcome =
+            Outcome::of_list(sets, format!("the expression over {count} item{}", plural(count)), "an empty list");
+        Ok(if self.uses_now { now::limit(outcome, None) } else { outcome })
     }
 
     fn nature(&self) -> &Nature {

@@ -94,12 +94,13 @@ impl Tree {
         .boxed()
     }
 
-    pub(super) fn reads_application_set(&self) -> bool {
+    /// Whether a template of it uses the top-level name `top`.
+    pub(super) fn reads(&self, top: &str) -> bool {
         match self {
             Self::Literal(_) | Self::Items => false,
-            Self::Text(template) => template.reads_application_set(),
-            Self::List(items) => items.iter().any(Self::reads_application_set),
-            Self::Object(entries) => entries.iter().any(|(_, item)| item.reads_application_set()),
+            Self::Text(template) => template.reads(top),
+            Self::List(items) => items.iter().any(|item| item.reads(top)),
+            Self::Object(entries) => entries.iter().any(|(_, item)| item.reads(top)),
         }
     }
 }

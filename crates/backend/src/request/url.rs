@@ -122,8 +122,9 @@ impl UrlTemplate {
         Ok(url)
     }
 
-    pub(super) fn reads_application_set(&self) -> bool {
-        self.template.reads_application_set()
+    /// Whether it uses the top-level name `top`.
+    pub(super) fn reads(&self, top: &str) -> bool {
+        self.template.reads(top)
     }
 }
 

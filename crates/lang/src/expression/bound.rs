@@ -171,7 +171,10 @@ impl<'a> Scope<'a> {
             | "uint"
             | "double"
             | "bool"
-            | "type" => read(2.0 * ONE),
+            | "type"
+            | "timestamp"
+            | "duration"
+            | "date" => read(2.0 * ONE),
             // Counting a named value copies nothing.
             "size" if operands.first().is_some_and(|operand| path(operand).is_some()) => Bound { size: ONE, work },
             "size" => read(ONE),
@@ -179,6 +182,9 @@ impl<'a> Scope<'a> {
                 made(size_of(0) + ONE)
             }
             "indexOf" | "lastIndexOf" => Bound { size: ONE, work: work + size_of(0) * size_of(1) },
+            // At most 63 characters; its slug may be longer for a while.
+            "name" => Bound { size: 2.0 * ONE, work: work + 32.0 * size_of(0) },
+            "decode" | "encode" if is_base64(call) => made(2.0 * size_of(1) + ONE),
             "split" => made(size_of(0) * ONE),
             "join" => made(size_of(0) * (1.0 + operands.get(1).map_or(0.0, |text| length(text).unwrap_or(size_of(1))))),
             "replace" => {
@@ -224,6 +230,11 @@ impl<'a> Scope<'a> {
     fn is_local(&self, expression: &IdedExpr) -> bool {
         path(expression).is_some_and(|(root, _)| self.locals.iter().any(|(name, _)| *name == root))
     }
+}
+
+/// Whether `call` is one of `base64.encode` and `base64.decode`.
+fn is_base64(call: &CallExpr) -> bool {
+    call.target.as_ref().is_some_and(|target| matches!(&target.expr, Expr::Ident(name) if name == "base64"))
 }
 
 /// The length of a literal text.

@@ -32,6 +32,12 @@ impl Expression {
         Some((expression, result.item()))
     }
 
+    /// Whether it uses the variable `name`.
+    #[must_use]
+    pub fn uses(&self, name: &str) -> bool {
+        structure::uses(self.program.expression(), name)
+    }
+
     /// The whole numbers with which it compares the variable `name`.
     pub fn compared_with(&self, name: &str) -> Vec<i64> {
         structure::compared(self.program.expression(), name)

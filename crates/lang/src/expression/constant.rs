@@ -24,6 +24,7 @@ const ARGUMENTS: &[(&str, usize, usize)] = &[
     ("lastIndexOf", 1, 2),
     ("lowerAscii", 0, 0),
     ("matches", 1, 1),
+    ("name", 0, 1),
     ("replace", 2, 3),
     ("split", 1, 2),
     ("startsWith", 1, 1),
@@ -132,7 +133,7 @@ mod tests {
     fn the_numbers_of_arguments_are_those_of_cel() {
         let list = json!(["a", "b"]);
         let is_taken = |name: &str, count: usize| {
-            let arguments = ["'a'", "1", "0"].map(|one| vec![one; count].join(", "));
+            let arguments = ["'a'", "1", "0", "20"].map(|one| vec![one; count].join(", "));
             let mixed = ["'a'", "'b'", "1"][..count].join(", ");
             let late = ["'a'", "1", "1"][..count].join(", ");
             let all = arguments.iter().chain([&mixed, &late]);

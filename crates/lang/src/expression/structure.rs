@@ -39,6 +39,12 @@ pub(super) fn depth(expression: &IdedExpr) -> usize {
 /// The operators that are true for the values that they name.
 const EQUALITIES: [&str; 2] = [operators::EQUALS, operators::IN];
 
+/// Whether `expression` uses the variable `name`.
+pub(super) fn uses(expression: &IdedExpr, name: &str) -> bool {
+    matches!(&expression.expr, Expr::Ident(ident) if ident == name)
+        || parts(expression).into_iter().any(|part| uses(part, name))
+}
+
 /// The whole numbers with which `expression` compares the variable `name`.
 pub(super) fn compared(expression: &IdedExpr, name: &str) -> Vec<i64> {
     compared_by(&COMPARISONS, expression, name)
@@ -83,7 +89,7 @@ pub(super) fn value_of<'e>(expression: &'e IdedExpr, key: &str) -> &'e IdedExpr 
 }
 
 /// The functions that make no text.
-const TESTS: [&str; 5] = ["contains", "endsWith", "matches", "size", "startsWith"];
+const TESTS: [&str; 7] = ["contains", "duration", "endsWith", "matches", "size", "startsWith", "timestamp"];
 
 /// Whether it makes new texts of others: all functions except those that are known to make none, such as `split` or `trim`.
 pub(super) fn composes(expression: &IdedExpr) -> bool {

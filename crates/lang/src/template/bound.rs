@@ -198,6 +198,10 @@ fn expression(expr: &Expr<'_>) -> Formula {
         Expr::Filter(filter) => {
             applied(filter.name, filter.expr.as_ref().map_or(Formula::Unbounded, expression), &filter.args)
         }
+        // They make a number.
+        Expr::Call(call) if matches!(&call.expr, Expr::Var(name) if ["duration", "timestamp"].contains(&name.id)) => {
+            Formula::Sum(vec![arguments(&call.args), Formula::Fixed(as_size(NODE))])
+        }
         Expr::Call(call) => unbounded(vec![arguments(&call.args)]),
     }
 }
@@ -221,11 +225,11 @@ fn applied(filter: &str, of: Formula, args: &[CallArg<'_>]) -> Formula {
         "abs" | "bool" | "count" | "d" | "default" | "first" | "float" | "int" | "items" | "last" | "length"
         | "list" | "reverse" | "round" | "sha8" | "trim" => 2.0,
         "capitalize" | "lower" | "ref_slug" | "tag" | "title" | "upper" => 4.0,
-        "e" | "escape" | "string" | "urlencode" => 8.0,
+        "b64decode" | "b64encode" | "date" | "e" | "escape" | "string" | "urlencode" => 8.0,
         // Each character takes six. An indentation has no bound.
         "tojson" if args.is_empty() => 16.0,
         // One character may become several letters.
-        "slug" => 32.0,
+        "name" | "slug" => 32.0,
         // Each part is a value.
         "split" | "lines" => 64.0,
         // At most 1000 wider for each line or conversion (`width`).

@@ -150,6 +150,14 @@ impl Checking<'_> {
     }
 }
 
+/// Whether the template `source` uses the filter `name`.
+pub(super) fn uses_filter(source: &str, name: &str) -> bool {
+    let Ok(parsed) = parse(source, "", minijinja::syntax::SyntaxConfig::default()) else { return false };
+    let mut calls = Calls::default();
+    calls.statement(&parsed);
+    calls.filters.contains(name)
+}
+
 /// The text to write in place of a call of `name`.
 fn instead_of_call(name: &str, known: &[&str]) -> String {
     match (near(name, known), near(&name.to_lowercase(), FILTERS)) {

@@ -1,15 +1,18 @@
 //! The filters, tests and functions that templates can use.
 
-/// All filters: minijinja's, and `tag`, `ref_slug`, `slug` and `sha8`.
+/// All filters: minijinja's, and `tag`, `ref_slug`, `slug`, `sha8`, `name`, `b64decode`, `b64encode` and `date`.
 pub(super) const FILTERS: &[&str] = &[
     "abs",
     "attr",
+    "b64decode",
+    "b64encode",
     "batch",
     "bool",
     "capitalize",
     "chain",
     "count",
     "d",
+    "date",
     "default",
     "dictsort",
     "e",
@@ -30,6 +33,7 @@ pub(super) const FILTERS: &[&str] = &[
     "map",
     "max",
     "min",
+    "name",
     "pprint",
     "ref_slug",
     "reject",
@@ -94,5 +98,5 @@ pub(super) const TESTS: &[&str] = &[
     "undefined",
     "upper",
 ];
-/// All functions.
-pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range"];
+/// All functions: minijinja's, `duration` and `timestamp`.
+pub(super) const FUNCTIONS: &[&str] = &["dict", "duration", "namespace", "range", "timestamp"];

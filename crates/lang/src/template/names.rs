@@ -1,7 +1,10 @@
-//! The names that CI and Argo CD make from a branch or a commit: the filters `tag`, `ref_slug`, `slug` and `sha8`.
+//! The names that CI and Argo CD make from a branch or a commit: the filters `tag`, `ref_slug`, `slug`, `sha8` and `name`.
 
-use super::name_error::{MAX_SHOWN, MAX_TAG_CHARS, NameError};
-pub(super) use super::slug::slug;
+pub(super) use crate::functions::slug::slug;
+use crate::functions::{
+    label,
+    name_error::{MAX_SHOWN, MAX_TAG_CHARS, NameError},
+};
 
 /// The longest `CI_COMMIT_REF_SLUG`, in characters.
 const MAX_REF_SLUG_CHARS: usize = 63;
@@ -54,6 +57,14 @@ pub(super) fn sha8(commit: &str) -> Result<String, NameError> {
         return Err(NameError::NotACommit(commit.chars().take(MAX_SHOWN).collect()));
     }
     Ok(commit[..8].to_ascii_lowercase())
+}
+
+/// A DNS-1123 label of at most 63 characters, as `name` without an argument.
+///
+/// # Errors
+/// When the text is blank.
+pub(super) fn name(text: &str) -> Result<String, NameError> {
+    label::label(text, label::MAX_CHARS)
 }
 
 #[cfg(test)]

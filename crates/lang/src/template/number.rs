@@ -36,6 +36,7 @@ const OF_TEXTS: &[&str] = &[
     "lines",
     "list",
     "lower",
+    "name",
     "replace",
     "reverse",
     "safe",

@@ -7,7 +7,8 @@ use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::utf8_percent_encode;
 use serde_json::{Map, Value as Json};
 
-use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, name_error::NameError, names, number, reference_part, refused};
+use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, names, number, reference_part, refused};
+use crate::functions::name_error::NameError;
 
 /// The longest text that goes through a filter here, in bytes. minijinja filters longer ones, which its limits count.
 const MAX_FILTERED_BYTES: usize = 1024;
@@ -129,6 +130,7 @@ fn filter_called(name: &str) -> Option<Filter> {
         "ref_slug" => Some(names::ref_slug),
         "slug" => Some(names::slug),
         "sha8" => Some(names::sha8),
+        "name" => Some(names::name),
         _ => None,
     }
 }

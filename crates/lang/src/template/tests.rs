@@ -47,3 +47,49 @@ fn filters_say_which_value_they_refuse() {
     assert!(error.contains("`main` is not a commit"), "{error}");
     assert_eq!(render("{{ params.branch | slug }}", ValueContext::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
 }
+
+#[test]
+fn times_and_base64_are_those_of_expressions() {
+    let at = "2026-01-01T12:00:00Z";
+    for (source, expected) in [
+        ("{{ timestamp(params.branch) + duration('1h') }}", "1767272400"),
+        ("{{ (timestamp(params.branch) - duration('1d')) | date }}", "2025-12-31T12:00:00Z"),
+        ("{{ timestamp(60) }}", "60"),
+        ("{{ 'old' if timestamp(params.branch) < timestamp('2026-02-01T00:00:00Z') else 'new' }}", "old"),
+        ("{{ params.branch | b64encode | b64decode }}", at),
+        ("{{ 'foobar' | b64encode }}", "Zm9vYmFy"),
+    ] {
+        assert_eq!(render(source, ValueContext::Text, at), Ok(expected.to_owned()), "{source}");
+        let template = Template::parse(source, ValueContext::Text, &NameScope::input()).unwrap();
+        let context = minijinja::context! { params => minijinja::context! { branch => at } };
+        assert_eq!(template.render_small(&context), Some(Ok(expected.to_owned())), "{source} is cheap");
+    }
+    for (source, says) in [
+        ("{{ timestamp(params.branch) }}", "`b` is not a time of RFC 3339"),
+        ("{{ timestamp(1.5) }}", "`timestamp` takes a text, or a whole number of seconds"),
+        ("{{ duration(params.branch) }}", "`b` is not a duration"),
+        ("{{ params.branch | b64decode }}", "it is not base64"),
+        ("{{ timestamp(params.none) }}", "`params.none` is not there"),
+    ] {
+        let error = render(source, ValueContext::Text, "b").unwrap_err();
+        assert!(error.contains(says), "{source}: {error}");
+    }
+}
+
+#[test]
+fn a_name_is_limited() {
+    for (source, branch, expected) in [
+        ("{{ params.branch | name }}", "Main", "main-eb814be3"),
+        ("x-{{ params.branch | name(20) }}", "feature/login", "x-feature-log-df7c7aeb"),
+        ("{{ params.branch | name(20) }}", "main", "main"),
+    ] {
+        assert_eq!(render(source, ValueContext::Text, branch), Ok(expected.to_owned()), "{source}");
+        let template = Template::parse(source, ValueContext::Text, &NameScope::input()).unwrap();
+        assert!(template.makes_name(), "{source}");
+    }
+    let error = render("{{ params.branch | name(64) }}", ValueContext::Text, "b").unwrap_err();
+    assert!(error.contains("from 10 to 63 characters, not 64"), "{error}");
+    assert!(
+        !Template::parse("{{ params.name | slug }}", ValueContext::Text, &NameScope::input()).unwrap().makes_name()
+    );
+}

@@ -50,7 +50,17 @@ impl Table {
 ///
 /// # Errors
 /// When nothing is left.
-pub(super) fn slug(name: &str) -> Result<String, NameError> {
+pub(crate) fn slug(name: &str) -> Result<String, NameError> {
+    let slug = uncut(name);
+    if slug.is_empty() {
+        return Err(NameError::nothing_left(name, "slug"));
+    }
+    let end = if slug.len() <= MAX_CHARS { slug.len() } else { slug[..=MAX_CHARS].rfind('-').unwrap_or(MAX_CHARS) };
+    Ok(slug[..end].to_owned())
+}
+
+/// The same, of any length, and empty if nothing is left.
+pub(super) fn uncut(name: &str) -> String {
     let mut slug = String::with_capacity(name.len());
     let mut push = |text: &str| {
         for c in text.chars() {
@@ -70,12 +80,7 @@ pub(super) fn slug(name: &str) -> Result<String, NameError> {
             _ => push(TABLE.get(c)),
         }
     }
-    let slug = slug.trim_matches(['-', '_']);
-    if slug.is_empty() {
-        return Err(NameError::nothing_left(name, "slug"));
-    }
-    let end = if slug.len() <= MAX_CHARS { slug.len() } else { slug[..=MAX_CHARS].rfind('-').unwrap_or(MAX_CHARS) };
-    Ok(slug[..end].to_owned())
+    slug.trim_matches(['-', '_']).to_owned()
 }
 
 #[cfg(test)]
