@@ -320,6 +320,7 @@ fn new_environment(place: ValueContext) -> Environment<'static> {
     environment.add_filter("b64decode", |text: &str| base64::decode(text).map_err(|why| refused(why.to_string())));
     environment.add_filter("date", |seconds: i64| time::date(seconds).map_err(|why| refused(why.to_string())));
     environment.add_function("timestamp", |time: Value| match time.as_str() {
+        None if time.is_undefined() => Err(Error::from(ErrorKind::UndefinedError)),
         Some(text) => time::timestamp(text).map_err(|why| refused(why.to_string())),
         None => time.as_i64().ok_or_else(|| refused("`timestamp` takes a text, or a whole number of seconds")),
     });
