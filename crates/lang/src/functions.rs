@@ -1,7 +1,7 @@
 //! Functions of both languages, over plain texts and numbers.
 
 pub(crate) mod base64;
-pub(crate) mod label;
+pub mod label;
 pub(crate) mod name_error;
 pub(crate) mod slug;
 pub(crate) mod time;

@@ -11,3 +11,5 @@ pub mod expression;
 mod functions;
 pub mod scope;
 pub mod template;
+
+pub use functions::label;

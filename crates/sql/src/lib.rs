@@ -21,9 +21,13 @@ pub use self::{
     error::SqlError,
 };
 
-/// Who logs in.
+/// A database, and how to log in there.
 #[derive(Clone, Copy)]
-pub struct Login<'a> {
+pub struct Database<'a> {
+    /// Where it is.
+    pub address: &'a Address,
+    /// How the connection is protected.
+    pub encryption: Encryption<'a>,
     /// The user.
     pub user: &'a str,
     /// The password.
@@ -63,16 +67,10 @@ pub struct Statement<'a> {
 ///
 /// # Errors
 /// When the server cannot be reached or refuses, or the rows are over the limits: never a part of the rows.
-pub async fn rows(
-    address: &Address,
-    encryption: Encryption<'_>,
-    login: Login<'_>,
-    statement: Statement<'_>,
-    limits: Limits,
-) -> Result<Vec<String>, SqlError> {
-    match address.product {
-        Product::Postgres => postgres::rows(address, encryption, login, statement, limits).await,
-        Product::MySql => mysql::rows(address, encryption, login, statement, limits).await,
+pub async fn rows(database: Database<'_>, statement: Statement<'_>, limits: Limits) -> Result<Vec<String>, SqlError> {
+    match database.address.product {
+        Product::Postgres => postgres::rows(database, statement, limits).await,
+        Product::MySql => mysql::rows(database, statement, limits).await,
     }
 }
 

@@ -8,17 +8,14 @@ use sqlx::{
     query::Query,
 };
 
-use crate::{Address, Encryption, Limits, Login, SqlError, Statement, collect};
+use crate::{Database, Encryption, Limits, SqlError, Statement, collect};
 
 pub(crate) async fn rows(
-    address: &Address,
-    encryption: Encryption<'_>,
-    login: Login<'_>,
+    database: Database<'_>,
     statement: Statement<'_>,
     limits: Limits,
 ) -> Result<Vec<String>, SqlError> {
-    let options = options(address, encryption, login);
-    let mut connection = options.connect().await.map_err(SqlError::of)?;
+    let mut connection = options(database).connect().await.map_err(SqlError::of)?;
     let rows = select(&mut connection, statement, limits).await?;
     // Nothing was written, so nothing is lost if this fails.
     let _ = connection.close().await;
@@ -81,18 +78,19 @@ fn pair(column: &str) -> String {
     format!("CONVERT(X'{name}' USING utf8mb4), of_query.`{}`", column.replace('`', "``"))
 }
 
-fn options(address: &Address, encryption: Encryption<'_>, login: Login<'_>) -> MySqlConnectOptions {
+fn options(database: Database<'_>) -> MySqlConnectOptions {
+    let address = database.address;
     let options = MySqlConnectOptions::new()
         .host(&address.host)
         .port(address.port)
         .database(&address.database)
-        .username(login.user)
-        .password(login.password)
+        .username(database.user)
+        .password(database.password)
         // The server's own mode, as other clients have it.
         .pipes_as_concat(false)
         .no_engine_substitution(false)
         .charset("utf8mb4");
-    match encryption {
+    match database.encryption {
         Encryption::Verified(None) => options.ssl_mode(MySqlSslMode::VerifyIdentity),
         Encryption::Verified(Some(ca)) => options.ssl_mode(MySqlSslMode::VerifyIdentity).ssl_ca_from_pem(ca.to_vec()),
         Encryption::Cleartext => options.ssl_mode(MySqlSslMode::Disabled),

@@ -7,17 +7,14 @@ use sqlx::{
     query::Query,
 };
 
-use crate::{Address, Encryption, Limits, Login, SqlError, Statement, collect};
+use crate::{Database, Encryption, Limits, SqlError, Statement, collect};
 
 pub(crate) async fn rows(
-    address: &Address,
-    encryption: Encryption<'_>,
-    login: Login<'_>,
+    database: Database<'_>,
     statement: Statement<'_>,
     limits: Limits,
 ) -> Result<Vec<String>, SqlError> {
-    let options = options(address, encryption, login);
-    let mut connection = options.connect().await.map_err(SqlError::of)?;
+    let mut connection = options(database).connect().await.map_err(SqlError::of)?;
     let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = {}", limits.time.as_millis());
     connection.execute(AssertSqlSafe(begin)).await.map_err(SqlError::of)?;
     // On a line of its own, so that a comment at the query's end does not take the bracket with it. One row more than allowed shows that there are more.
@@ -34,16 +31,17 @@ pub(crate) async fn rows(
     Ok(rows)
 }
 
-fn options(address: &Address, encryption: Encryption<'_>, login: Login<'_>) -> PgConnectOptions {
+fn options(database: Database<'_>) -> PgConnectOptions {
+    let address = database.address;
     // Not `new`, which would also read passwords from a file of the user. All that variables such as PGHOST could set is set here.
     let options = PgConnectOptions::new_without_pgpass()
         .host(&address.host)
         .port(address.port)
         .database(&address.database)
-        .username(login.user)
-        .password(login.password)
+        .username(database.user)
+        .password(database.password)
         .application_name("appset-gateway");
-    match encryption {
+    match database.encryption {
         Encryption::Verified(None) => options.ssl_mode(PgSslMode::VerifyFull),
         Encryption::Verified(Some(ca)) => options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert_from_pem(ca.to_vec()),
         Encryption::Cleartext => options.ssl_mode(PgSslMode::Disable),

@@ -4,11 +4,10 @@
 
 mod inputs;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{pin::pin, sync::Arc};
 
 use axum::{extract::Request, response::Response};
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::Method;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,7 +18,7 @@ use super::{
     completion::Completion,
     discard,
     error::{ApiError, Code},
-    getparams::{CallStart, admit, resolve, take_slot},
+    getparams::{CallStart, admit, ask, contained, resolve, take_slot},
     request::GetParamsRequest,
     short,
 };
@@ -35,13 +34,17 @@ const DEFAULT_LIMIT: usize = 100;
 /// Serves one call for the route called `named`.
 pub(super) async fn serve(app: Arc<App>, named: String, request: Request) -> Response {
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(FLUX));
-    match AssertUnwindSafe(steps(&app, &named, request, &mut completion)).catch_unwind().await {
-        Ok(Ok((answer, body))) => completion.answer_as(&answer, body),
-        Ok(Err(error)) => {
+    let context = completion.span_context();
+    let result = {
+        let steps = pin!(steps(&app, &named, request, &mut completion));
+        contained(context, steps).await
+    };
+    match result {
+        Ok((answer, body)) => completion.answer_as(&answer, body),
+        Err(error) => {
             completion.requested_route = completion.requested_route.take().or_else(|| Some(short(&named)));
             completion.refuse(error)
         }
-        Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
     }
 }
 
@@ -65,10 +68,7 @@ async fn steps(
     let _slot = take_slot(app, &setup)?;
     let call = GetParamsRequest { application_set: "".into(), namespace: None, parameters: Arc::new(parameters) };
     let resolved = Arc::new(resolve(start, call, &caller, completion).await?);
-    completion.key = Some(resolved.key);
-    let noted = caller.note_question(resolved.key.number(), || app.now());
-    noted.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
-    let answer = app.engine.answer(&resolved).await.map_err(|unknown| ApiError::of_nothing(unknown, &resolved))?;
+    let answer = ask(app, &caller, &resolved, completion).await?;
     let identity = &resolved.route.guard.config().identity;
     let body = inputs::body(&answer.entry.encoded.decode(), identity, limit);
     let body = body.map_err(|error| {

@@ -1,13 +1,21 @@
 //! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, check the caller's limits, read the body, take a slot, pick
 //! the route, check the input, answer.
 
-use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+mod refusals;
+
+use std::{
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::{Method, header};
 use tokio::time::Instant;
 
+use self::refusals::{not_for, out_of_scope, unknown_route};
 use super::{
     GETPARAMS, NAMED_GETPARAMS, Sender, admit as note_admitted,
     completion::Completion,
@@ -21,13 +29,13 @@ use crate::{
     app::{self, App, Setup},
     http::edge::{ConnectionInfo, PeerCertificate},
 };
-use auth::{Auth, CallPermit, Caller, Role};
+use auth::{Auth, CallPermit, Caller};
 use domain::generator::Query;
 use engine::{
     answer::{Answer, AnswerSource},
     route::{ResolvedQuery, Route},
 };
-use telemetry::trace;
+use telemetry::trace::{self, SpanContext};
 
 /// The message for a missing or wrong token.
 const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth` of the gateway, \
@@ -40,17 +48,25 @@ pub(crate) async fn serve(app: Arc<App>, named: Option<String>, request: Request
     let context = completion.span_context();
     let result = {
         // Pinned here, because moving this large future into the trace costs time.
-        let steps = pin!(AssertUnwindSafe(steps(&app, named.as_deref(), request, &mut completion)).catch_unwind());
-        trace::at(context, steps).await
+        let steps = pin!(steps(&app, named.as_deref(), request, &mut completion));
+        contained(context, steps).await
     };
     match result {
-        Ok(Ok(answer)) => completion.answer(&answer),
-        Ok(Err(error)) => {
+        Ok(answer) => completion.answer(&answer),
+        Err(error) => {
             completion.requested_route = completion.requested_route.take().or_else(|| named.as_deref().map(short));
             completion.refuse(error)
         }
-        Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
     }
+}
+
+/// The result of `steps`, the work for one call, in the call's trace. A panic ends only this call.
+pub(super) async fn contained<T>(
+    context: Option<SpanContext>,
+    steps: Pin<&mut impl Future<Output = Result<T, ApiError>>>,
+) -> Result<T, ApiError> {
+    let result = trace::at(context, AssertUnwindSafe(steps).catch_unwind()).await;
+    result.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the gateway failed; its log says where")))
 }
 
 /// The beginning of a call, before its body is read.
@@ -149,10 +165,7 @@ async fn answer(
         resolve(start, call, caller, completion).await?
     };
     let resolved = Arc::new(resolved);
-    completion.key = Some(resolved.key);
-    let noted = caller.note_question(resolved.key.number(), || app.now());
-    noted.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
-    let answer = app.engine.answer(&resolved).await.map_err(|unknown| ApiError::of_nothing(unknown, &resolved))?;
+    let answer = ask(app, caller, &resolved, completion).await?;
     // A question that is answered for the first time may never come again.
     let was_stored =
         !matches!(answer.source, AnswerSource::Miss { .. }) || answer.entry.first_at < answer.entry.stored_at;
@@ -160,6 +173,19 @@ async fn answer(
         setup.repeats.keep(named, body, &resolved);
     }
     Ok(answer)
+}
+
+/// The engine's answer to `resolved`, if `caller` may have one more question.
+pub(super) async fn ask(
+    app: &App,
+    caller: &Caller,
+    resolved: &Arc<ResolvedQuery>,
+    completion: &mut Completion,
+) -> Result<Answer, ApiError> {
+    completion.key = Some(resolved.key);
+    let noted = caller.note_question(resolved.key.number(), || app.now());
+    noted.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
+    app.engine.answer(resolved).await.map_err(|unknown| ApiError::of_nothing(unknown, resolved))
 }
 
 /// The query of `call`: its route, and its parameters as the backend gets them.
@@ -281,53 +307,6 @@ fn allow(route: &Route, caller: &Caller, completion: &mut Completion) -> Result<
     }
     completion.requested_route = Some(route.name.to_string());
     Err(out_of_scope(caller, &route.name))
-}
-
-fn unknown_route(setup: &Setup, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
-    let open: Vec<&str> = setup.routes.iter().map(|route| &*route.name).filter(|name| caller.may_ask(name)).collect();
-    let message = if let Some(name) = named {
-        format!("there is no route `{}`; there are: {}", short(name), open.join(", "))
-    } else {
-        let parameters: Vec<String> = call.parameters.keys().take(20).map(|name| short(name)).collect();
-        format!(
-            "no route's `match` takes the ApplicationSet `{}` with the parameters [{}]; name a route in `baseUrl` \
-                 (http://<gateway>/<route>), or add a `match`; there are: {}",
-            short(&call.application_set),
-            parameters.join(", "),
-            open.join(", ")
-        )
-    };
-    ApiError::new(Code::UnknownRoute, message)
-}
-
-fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
-    let name = &caller.name;
-    let message = match caller.role {
-        Role::Caller => format!("the caller `{name}` may not ask the route `{}`; see its `routes`", short(route)),
-        role => {
-            let role = role.as_str();
-            format!(
-                "the caller `{name}` has the role `{role}` and may not call routes; Argo CD needs a token of its own"
-            )
-        }
-    };
-    ApiError::new(Code::Forbidden, message)
-}
-
-fn not_for(caller: &Caller, application_set: &str) -> ApiError {
-    if caller.role != Role::Caller {
-        return out_of_scope(caller, "");
-    }
-    let name = &caller.name;
-    let message = if application_set.is_empty() {
-        format!(
-            "the call names no ApplicationSet (`applicationSetName`), and the `applicationSets` of the caller `{name}` need one"
-        )
-    } else {
-        let resolved = short(application_set);
-        format!("the caller `{name}` may not ask for the ApplicationSet `{resolved}`; see its `applicationSets`")
-    };
-    ApiError::new(Code::Forbidden, message)
 }
 
 #[cfg(test)]

@@ -2,12 +2,19 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+use url::Url;
+
 use super::{
     config::{Config, Tls},
     placeholders,
 };
 use crate::{Backend, Building, Nature};
-use async_trait::async_trait;
 use domain::{
     document::{self, kind_of},
     error::{BackendError, ErrorKind},
@@ -21,14 +28,8 @@ use lang::{
     scope::ValueType,
     template::Template,
 };
-use serde_json::Value;
 use source::{Load, Reached, work_on};
-use sql::{Address, Encryption, Limits, Login, Product, SqlError, Statement};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
-};
-use url::Url;
+use sql::{Address, Database, Encryption, Limits, Product, SqlError, Statement};
 
 /// A query, ready to run.
 #[derive(Debug)]
@@ -99,14 +100,14 @@ impl Sql {
                 Tls::Required => Encryption::Verified(ca.as_deref()),
                 Tls::Disabled => Encryption::Cleartext,
             };
-            let login = Login { user: &self.config.user, password: password.expose() };
+            let database =
+                Database { address: &self.address, encryption, user: &self.config.user, password: password.expose() };
             let limits = Limits {
                 rows: self.config.max_rows.into(),
                 bytes: self.config.max_body.as_usize(),
                 time: deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)),
             };
-            let statement = Statement { text, values };
-            let found = sql::rows(&self.address, encryption, login, statement, limits).await;
+            let found = sql::rows(database, Statement { text, values }, limits).await;
             found.map_err(|error| self.explain(&error))
         };
         timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late()))

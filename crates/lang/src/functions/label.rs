@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The longest label, in characters.
-pub(crate) const MAX_CHARS: usize = MAX_LABEL_CHARS;
+pub const MAX_CHARS: usize = MAX_LABEL_CHARS;
 /// How many digits of the hash stand at the end.
 const HASH_CHARS: usize = 8;
 
@@ -27,17 +27,29 @@ pub(crate) fn label(text: &str, max: usize) -> Result<String, NameError> {
     if text.len() <= max && is_label(text) {
         return Ok(text.to_owned());
     }
-    let hash = base16ct::lower::encode_string(&Sha256::digest(text));
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let dashed = slug::uncut(text).chars().map(|c| if fits(c) { c } else { '-' }).collect::<String>();
-    let cut: String = dashed.trim_matches('-').chars().take(max - 1 - HASH_CHARS).collect();
-    let (start, hash) = (cut.trim_end_matches('-'), &hash[..HASH_CHARS]);
-    Ok(if start.is_empty() { hash.to_owned() } else { format!("{start}-{hash}") })
+    Ok(hashed(text, text.as_bytes(), max))
 }
 
-fn is_label(text: &str) -> bool {
+/// A label of at most `max` characters: the slug of `text`, cut, and 8 digits of the SHA-256 of `identity`, by which it differs from the labels
+/// of other identities. `max` is from [`MIN_LABEL_CHARS`] to [`MAX_CHARS`].
+#[must_use]
+pub fn hashed(text: &str, identity: &[u8], max: usize) -> String {
+    let hash = base16ct::lower::encode_string(&Sha256::digest(identity));
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let dashed = slug::uncut(text).chars().map(|c| if fits(c) { c } else { '-' }).collect::<String>();
+    let cut: String = dashed.trim_matches('-').chars().take(max.saturating_sub(1 + HASH_CHARS)).collect();
+    let (start, hash) = (cut.trim_end_matches('-'), &hash[..HASH_CHARS]);
+    if start.is_empty() { hash.to_owned() } else { format!("{start}-{hash}") }
+}
+
+/// Whether `text` is a DNS-1123 label, as names of Kubernetes objects are.
+#[must_use]
+pub fn is_label(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
+    (1..=MAX_CHARS).contains(&text.len())
+        && text.chars().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 #[cfg(test)]

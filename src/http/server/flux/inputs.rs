@@ -4,17 +4,13 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use domain::generator::ParameterSet;
 use engine::guard::Identity;
+use lang::label::{MAX_CHARS, hashed, is_label};
 
 /// flux-operator refuses a longer body.
 const MAX_BODY: usize = 900 * 1024;
-/// The longest name of most Kubernetes objects, and the longest value of a label.
-const MAX_ID: usize = 63;
-/// How many digits of a hash make an id unique.
-const HASH_DIGITS: usize = 8;
 
 /// Why an answer has no form for Flux.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +65,8 @@ fn id(set: &Map<String, Value>, identity: &Identity) -> Option<String> {
     match &*values {
         [] => None,
         [one] if is_label(one) => Some(one.clone()),
-        _ => Some(hashed(&values)),
+        // `feature/login` and `Feature-Login` differ by their hashes.
+        _ => Some(hashed(&values.join("-"), &joined(&values), MAX_CHARS)),
     }
 }
 
@@ -81,33 +78,10 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-const fn is_word(c: char) -> bool {
-    c.is_ascii_lowercase() || c.is_ascii_digit()
-}
-
-/// Whether `text` is a DNS-1123 label, as names of Kubernetes objects are.
-fn is_label(text: &str) -> bool {
-    (1..=MAX_ID).contains(&text.len())
-        && text.chars().all(|c| is_word(c) || c == '-')
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
-/// A DNS-1123 label of `values` that other values do not have: `feature/login` and `Feature-Login` differ by their hashes.
-fn hashed(values: &[String]) -> String {
-    let mut hash = Sha256::new();
-    for value in values {
-        hash.update((value.len() as u64).to_le_bytes());
-        hash.update(value);
-    }
-    let digits = base16ct::lower::encode_string(&hash.finalize());
-    let joined = values.join("-").to_ascii_lowercase();
-    let words: Vec<&str> = joined.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
-    let mut readable = words.join("-");
-    readable.truncate(MAX_ID - HASH_DIGITS - 1);
-    let readable = readable.trim_end_matches('-');
-    let separator = if readable.is_empty() { "" } else { "-" };
-    format!("{readable}{separator}{}", &digits[..HASH_DIGITS])
+/// The identities of others are never joined to the same text: each value has its length before it.
+fn joined(values: &[String]) -> Vec<u8> {
+    let with_length = values.iter().map(|value| [&(value.len() as u64).to_le_bytes(), value.as_bytes()].concat());
+    with_length.collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
