@@ -81,7 +81,7 @@ impl Absent {
     }
 }
 
-/// The `body` of `reply` as JSON. A 4xx without a document has a null body. `None` for a 200 that is no answer at all.
+/// The `body` of `reply` as JSON. A 4xx without a document has a null body. `None` for a 200 without a document that counts.
 fn body_of(reply: &Reply, mapping: &Mapping) -> Option<Bytes> {
     let is_whole = |json: &Bytes| {
         let body = document::read(json).ok()?;

@@ -54,7 +54,7 @@ pub struct Config {
     /// The content types that are accepted as such a document: `any`, or a list such as `[text/plain]`. Unless set, those of the format.
     pub(crate) content_type: Option<ContentTypes>,
     /// With `format: xml`: elements that are always lists, by their path from the root element on, such as `ListBucketResult/Contents`. Without
-    /// this key, an element that stands once is no list.
+    /// this key, an element that occurs once is not a list.
     #[serde(default)]
     pub(crate) xml_lists: Vec<String>,
     /// A CEL expression that makes the list of objects; `body` unless set. It can use `body`, `status`, `headers` and `params`, with

@@ -42,7 +42,7 @@ pub struct Config {
     /// How long a query may take, with the login. The database gives up after this time too.
     #[serde(default = "default_timeout")]
     pub timeout: HumanDuration,
-    /// How many connections are open at once. Each query has one of its own.
+    /// How many connections are open at once. Each query opens a new one.
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1))]
     pub connections: u16,
