@@ -111,3 +111,26 @@ async fn what_is_not_done_by_the_deadline_is_there_for_the_next_call() {
     let of_element = upstream.requests().iter().filter(|request| request.target == "/element/1").count();
     assert_eq!(of_element, 1);
 }
+
+/// The most elements that an answer may have. Each is stored by itself, and counts in `cache.memory`.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_elements_are_one_answer() {
+    let items: Vec<Value> = (0..10_000).map(|number| json!({"number": number})).collect();
+    let route = json!({
+        "name": "previews", "deadline": "120s",
+        "backend": {"pipeline": [
+            {"fixed": {"parameters": items}},
+            {"each": {"key": ["number"], "fixed": {"parameters": [{"image": "x".repeat(100)}]}}},
+        ]},
+        "output": {"number": "{{ item.number }}", "image": "{{ image }}"},
+    });
+    let app = TestApp::start(&format!("{}routes: {}\n", TestApp::auth(), json!([route]))).await;
+    let reply = app.ask("previews", json!({})).await;
+    let numbers = numbers(&reply);
+    assert_eq!(numbers.len(), 10_000);
+    assert!((0..10_000).zip(&numbers).all(|(number, named)| number.to_string() == *named));
+    assert_eq!(reply.header("x-appset-gateway-elements"), Some("present=10000, absent=0, last-known=0, unknown=0"));
+    let bytes = app.metric("appset_gateway_cache_size_bytes").await;
+    let whole = reply.body.len() as u64;
+    assert!(bytes > whole + 10_000 * 100, "{bytes} for an answer of {whole} and its elements");
+}
