@@ -84,6 +84,9 @@ async fn an_answer_is_served_in_the_form_of_flux() {
 async fn the_query_has_the_input_parameters() {
     let app = TestApp::with_routes(ROUTES).await;
     let inputs = flux(&get(&app, "/flux/branches?team=a%20b&env=prod&flux.limit=5").await, 5).unwrap();
+    // A limit of any length is a number.
+    let long = get(&app, "/flux/branches?team=a%20b&env=prod&flux.limit=94355448657015209984").await;
+    assert_eq!(flux(&long, 100).unwrap(), inputs);
     assert_eq!(inputs[0]["team"], "a b");
     assert_eq!(inputs[0]["env"], "prod");
     assert!(inputs[0]["id"].as_str().unwrap().starts_with("feature-login-"), "{inputs:?}");

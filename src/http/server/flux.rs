@@ -4,7 +4,7 @@
 
 mod inputs;
 
-use std::{pin::pin, sync::Arc};
+use std::{num::IntErrorKind, pin::pin, sync::Arc};
 
 use axum::{extract::Request, response::Response};
 use bytes::Bytes;
@@ -82,12 +82,21 @@ fn read_parameters(query: &str) -> Result<(Parameters, usize), ApiError> {
     let (mut parameters, mut limit) = (Parameters::new(), DEFAULT_LIMIT);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if name == LIMIT {
-            limit = value.parse().map_err(|_| invalid(format!("`{LIMIT}={}` is not a number", short(&value))))?;
+            limit = read_limit(&value)?;
         } else if parameters.insert(name.to_string(), Value::String(value.into_owned())).is_some() {
             return Err(invalid(format!("the query has the parameter `{}` twice", short(&name))));
         }
     }
     Ok((parameters, limit))
+}
+
+/// A limit that is larger than any list is as good as the largest.
+fn read_limit(text: &str) -> Result<usize, ApiError> {
+    match text.parse::<usize>() {
+        Ok(limit) => Ok(limit),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(usize::MAX),
+        Err(_) => Err(invalid(format!("`{LIMIT}={}` is not a number", short(text)))),
+    }
 }
 
 fn invalid(message: String) -> ApiError {
