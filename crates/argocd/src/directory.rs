@@ -173,6 +173,7 @@ impl Argocd {
                 body: None,
                 max_bytes: MAX_PAGE_BYTES,
                 deadline: deadline(),
+                recorded_as: None,
             };
             let right = format!("list applicationsets.argoproj.io in the namespace `{namespace}`");
             let reply = self.send(call, &right, &[410]).await?;

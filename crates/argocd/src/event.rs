@@ -198,6 +198,7 @@ impl Argocd {
             body: Some((kind, Bytes::from(body.to_string()))),
             max_bytes: MAX_REPLY_BYTES,
             deadline: deadline(),
+            recorded_as: None,
         };
         let right = format!("create and patch events in the namespace `{}`", set.namespace);
         // 404: the event has expired. 409: the request was repeated, and the first one has made it.

@@ -97,6 +97,7 @@ impl Argocd {
             body: Some(("application/merge-patch+json", patch.to_string().into())),
             max_bytes: MAX_REPLY_BYTES,
             deadline: deadline(),
+            recorded_as: None,
         };
         let right = format!("patch applicationsets.argoproj.io in the namespace `{namespace}`");
         let reply = self.send(call, &right, &[404]).await?;

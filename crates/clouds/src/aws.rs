@@ -1,14 +1,16 @@
 //! IAM roles: from the pod's proof, by as many roles as are configured, to a signed request or a login at ECR.
 
 mod ecr;
+mod eks;
 mod endpoint;
 mod sign;
 mod source;
 mod sts;
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +35,7 @@ use domain::{
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
-use outbound::{Call, Identity, Login, LoginPlace, Reply};
+use outbound::{Call, ClusterLogin, Identity, Login, LoginPlace, Reply};
 
 /// The name of sessions, unless the configuration or the environment has another.
 const SESSION: &str = "appset-gateway";
@@ -110,6 +112,8 @@ pub(crate) struct AwsIdentity {
     core: Arc<Core>,
     credentials: Arc<Kept<AwsCredentials>>,
     logins: Logins,
+    /// Of the roles by which it logs in to clusters, by their ARNs.
+    roles: Mutex<HashMap<String, Arc<Kept<AwsCredentials>>>>,
 }
 
 /// All that getting credentials needs.
@@ -302,7 +306,30 @@ impl AwsIdentity {
         let exchanges = core.exchanges.clone().of(&core.describe());
         let core = Core { exchanges, ..core };
         let credentials = Arc::new(Kept::new(&core.exchanges.clock));
-        Self { logins: Logins::new(&core.exchanges.clock), core: Arc::new(core), credentials }
+        let logins = Logins::new(&core.exchanges.clock);
+        Self { logins, core: Arc::new(core), credentials, roles: Mutex::default() }
+    }
+
+    /// The credentials of `role`, assumed with those of this identity.
+    async fn assumed(&self, role: &str, afresh: bool, deadline: Instant) -> Result<Arc<AwsCredentials>, BackendError> {
+        if !is_role(role) {
+            return Err(BackendError::invalid_output("its `roleARN` is not the ARN of a role"));
+        }
+        let kept = {
+            let mut roles = self.roles.lock();
+            let new = || Arc::new(Kept::new(&self.core.exchanges.clock));
+            Arc::clone(roles.entry(role.to_owned()).or_insert_with(new))
+        };
+        let (core, own) = (Arc::clone(&self.core), Arc::clone(&self.credentials));
+        let hop = Hop { role: role.to_owned(), external_id: None };
+        let issue = move |until| {
+            let (core, own, hop) = (Arc::clone(&core), Arc::clone(&own), hop.clone());
+            async move {
+                let with = credentials(&core, &own, false, until).await?;
+                core.sts.assume_role(&core.exchanges, &with, &hop, &core.session, until).await
+            }
+        };
+        kept.get(afresh, deadline, issue).await
     }
 
     async fn credentials(&self, afresh: bool, deadline: Instant) -> Result<Arc<AwsCredentials>, BackendError> {
@@ -377,6 +404,22 @@ impl Identity for AwsIdentity {
         self.logins.get(key, (afresh, deadline), credential, issue).await
     }
 
+    async fn log_in_to_cluster(
+        &self,
+        cluster: ClusterLogin<'_>,
+        afresh: bool,
+        deadline: Instant,
+    ) -> Result<Secret, BackendError> {
+        let missing = || BackendError::invalid_output("a login at EKS needs the cluster's name at AWS");
+        let name = cluster.name.ok_or_else(missing)?;
+        let credentials = match cluster.role {
+            Some(role) => self.assumed(role, afresh, deadline).await?,
+            None => self.credentials(afresh, deadline).await?,
+        };
+        let Sts { url, region } = &self.core.sts;
+        eks::token(name, (url, region), &credentials, self.core.exchanges.clock.now())
+    }
+
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {
         let credentials = self.credentials(false, deadline).await?;
         self.core.sts.caller(&self.core.exchanges, &credentials, deadline).await
@@ -387,8 +430,9 @@ impl Identity for AwsIdentity {
     }
 
     fn secrets(&self) -> Secrets {
-        let Some(current) = self.credentials.current() else { return Secrets::default() };
-        [Some(current.secret_key.clone()), current.session_token.clone()].into_iter().flatten().collect()
+        let roles: Vec<_> = self.roles.lock().values().filter_map(|kept| kept.current()).collect();
+        let all = self.credentials.current().into_iter().chain(roles);
+        all.flat_map(|each| [Some(each.secret_key.clone()), each.session_token.clone()]).flatten().collect()
     }
 }
 

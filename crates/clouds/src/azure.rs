@@ -24,7 +24,7 @@ use domain::{
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
-use outbound::{Call, Identity, Login, LoginPlace};
+use outbound::{Call, ClusterLogin, Identity, Login, LoginPlace};
 
 /// Registries' hosts, and the scope of the tokens that they exchange. Source: the audiences of azure-containerregistry.
 const REGISTRIES: [(&str, &str); 3] = [
@@ -38,6 +38,8 @@ const SOVEREIGN: [(&str, &str); 3] = [
     (".chinacloudapi.cn", REGISTRIES[1].1),
     (".partner.microsoftonline.cn", REGISTRIES[1].1),
 ];
+/// The application of AKS, which the tokens for its clusters are for. Source: kubelogin, "AKS AAD Server".
+const AKS: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
 /// The life of a registry's refresh token if it names none.
 const REFRESH_LIFE: Duration = Duration::from_hours(1);
 
@@ -253,6 +255,16 @@ impl Identity for AzureIdentity {
             async move { exchange(&exchanges, &base, service.as_deref(), &token, until).await }
         };
         self.logins.get(key, (afresh, deadline), credential, issue).await
+    }
+
+    async fn log_in_to_cluster(
+        &self,
+        cluster: ClusterLogin<'_>,
+        afresh: bool,
+        deadline: Instant,
+    ) -> Result<Secret, BackendError> {
+        let scope = format!("{}/.default", cluster.audience.unwrap_or(AKS));
+        Ok((*self.token(&scope, afresh, deadline).await?).clone())
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use domain::{
     error::{BackendError, ErrorKind},
-    secret::Secrets,
+    secret::{Secret, Secrets},
 };
-use outbound::{Call, Identity, Login, LoginPlace};
+use outbound::{Call, ClusterLogin, Identity, Login, LoginPlace};
 
 /// An identity that is not there.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ impl Identity for Broken {
     }
 
     async fn log_in(&self, _: LoginPlace<'_>, _: bool, _: Instant) -> Result<Login, BackendError> {
+        Err(self.error())
+    }
+
+    async fn log_in_to_cluster(&self, _: ClusterLogin<'_>, _: bool, _: Instant) -> Result<Secret, BackendError> {
         Err(self.error())
     }
 

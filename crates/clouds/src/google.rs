@@ -24,7 +24,7 @@ use domain::{
     problem::{Path, Problems},
     secret::{Secret, Secrets},
 };
-use outbound::{Call, Identity, Login, LoginPlace};
+use outbound::{Call, ClusterLogin, Identity, Login, LoginPlace};
 
 /// The scope of all of Google Cloud's APIs: what a token may do depends on IAM.
 const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
@@ -250,6 +250,15 @@ impl Identity for GoogleIdentity {
     async fn log_in(&self, _: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError> {
         let password = (*self.token(afresh, deadline).await?).clone();
         Ok(Login::Password { username: USER.to_owned(), password })
+    }
+
+    async fn log_in_to_cluster(
+        &self,
+        _: ClusterLogin<'_>,
+        afresh: bool,
+        deadline: Instant,
+    ) -> Result<Secret, BackendError> {
+        Ok((*self.token(afresh, deadline).await?).clone())
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

@@ -39,6 +39,8 @@ pub struct Call {
     /// Whether an answer of another host led here. Then requests go only to public addresses, and to those that
     /// `outbound.allowAddresses` names.
     pub is_led: bool,
+    /// What `record` writes in place of the answer's body, if that holds secrets that belong to nobody's header.
+    pub recorded_as: Option<fn(&[u8]) -> Bytes>,
 }
 
 impl Call {
@@ -56,6 +58,7 @@ impl Call {
             revalidate: false,
             may_repeat: true,
             is_led: false,
+            recorded_as: None,
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
     addresses::{Addresses, RefusedAddress, is_below, is_inner_name},
     config::Proxy,
     error::ClientError,
+    given::{GivenTls, Renamed},
     tls::{LoadedCertificates, Tls},
 };
 use domain::{
@@ -41,6 +42,8 @@ pub(crate) struct Transport {
     addresses: Addresses,
     /// Replies in place of the network, or notes of replies.
     sources: Option<Arc<dyn Sources>>,
+    /// Certificates in place of files, and the name to connect as.
+    given: Option<(GivenTls, Option<Renamed>)>,
     made: Mutex<Made>,
 }
 
@@ -101,7 +104,24 @@ impl Transport {
         let is_offline = sources.as_ref().is_some_and(|sources| sources.is_offline());
         let certificates = if is_offline { LoadedCertificates::default() } else { LoadedCertificates::read(&tls)? };
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None, led: None };
-        Ok(Self { tls, proxy, addresses, sources, made: Mutex::new(made) })
+        Ok(Self { tls, proxy, addresses, sources, given: None, made: Mutex::new(made) })
+    }
+
+    /// The same client with the certificates of `given`.
+    ///
+    /// # Errors
+    /// When they cannot be used, or a proxy would have to resolve another name than that of the server. The text names them.
+    pub(crate) fn with_given(mut self, given: GivenTls) -> Result<Self, ClientError> {
+        let renamed = given.renamed(&self.addresses);
+        if renamed.is_some() && self.proxy.is_some() {
+            return Err(ClientError::RenamedByProxy);
+        }
+        if !self.is_offline() {
+            self.made.get_mut().certificates = LoadedCertificates::of(&given)?;
+        }
+        self.tls.is_checked = given.is_checked;
+        self.given = Some((given, renamed));
+        Ok(self)
     }
 
     /// Whether the configuration allows `address`.
@@ -177,9 +197,15 @@ impl Transport {
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_mins(1))
             .tcp_nodelay(true)
-            .dns_resolver(addresses)
-            .tls_certs_merge(made.certificates.trusted().iter().cloned())
             .tls_danger_accept_invalid_certs(!self.tls.is_checked);
+        let trusted = made.certificates.trusted().iter().cloned();
+        // The CA of a document is that of one server, and no other may sign for it.
+        let is_only = self.given.as_ref().is_some_and(|(given, _)| given.ca.is_some() && given.is_checked);
+        builder = if is_only { builder.tls_certs_only(trusted) } else { builder.tls_certs_merge(trusted) };
+        builder = match &self.given {
+            Some((_, Some(renamed))) => builder.dns_resolver(renamed.clone()),
+            _ => builder.dns_resolver(addresses),
+        };
         if let Some(identity) = made.certificates.identity() {
             builder = builder.identity(identity.clone());
         }
@@ -227,6 +253,10 @@ impl Transport {
         if let Some(sources) = &self.sources
             && let Some(reply) = recorded(&exchanged)
         {
+            let reply = match (reply, call.recorded_as) {
+                (Ok(reply), Some(shown)) => Ok(HttpReply { body: shown(&reply.body), ..reply }),
+                (reply, _) => reply,
+            };
             sources.note_reply(&call.method, &call.url, reply, secrets);
         }
         Ok(exchanged)
@@ -247,7 +277,7 @@ impl Transport {
         secrets: &Secrets,
     ) -> Result<Reply, ExchangeFailure> {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
-        let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
+        let mut request = reqwest::Request::new(call.method.clone(), self.connected_as(&call.url));
         request.headers_mut().clone_from(&call.headers);
         // Trace headers are added last, so they are not part of the account or of the key of conditional requests. A configured header
         // of this name wins.
@@ -288,6 +318,16 @@ impl Transport {
         Ok(Reply { status, headers, body: body.freeze(), secrets: secrets.clone(), retry_after: None, attempts: 1 })
     }
 
+    /// `url` with the name to connect as in place of its host.
+    fn connected_as(&self, url: &reqwest::Url) -> reqwest::Url {
+        let mut url = url.clone();
+        if let Some((_, Some(renamed))) = &self.given {
+            // A name that no URL can have was refused before.
+            let _ = url.set_host(Some(&renamed.name));
+        }
+        url
+    }
+
     pub(super) fn failure(&self, error: &reqwest::Error) -> ExchangeFailure {
         let why = cause(error);
         if error.is_timeout() {
@@ -299,6 +339,9 @@ impl Transport {
         if matches!(find(error), Some(rustls::Error::InvalidCertificate(_))) {
             let advice = match &self.tls.ca {
                 Some(file) => format!("neither the system nor the CA file {} verifies it", file.display()),
+                None if let Some((given, _)) = &self.given => {
+                    format!("{} of its Secret does not verify it", given.names[0])
+                }
                 None => "if a private CA signed it, name that CA's file as `ca`".to_owned(),
             };
             let message = format!("cannot connect: its certificate is not trusted ({why}); {advice}");

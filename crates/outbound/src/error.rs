@@ -18,6 +18,12 @@ pub enum ClientError {
         #[source]
         cause: reqwest::Error,
     },
+    /// The server's certificate has another name than its URL, and a proxy would resolve that name.
+    #[error(
+        "`tlsClientConfig.serverName` does not go with `outbound.proxy`, which would resolve that name; use a URL with the name in the \
+         server's certificate"
+    )]
+    RenamedByProxy,
     /// The password for the proxy cannot be read.
     #[error("{0}")]
     Password(#[from] SecretError),

@@ -41,6 +41,17 @@ pub enum Login {
     RefreshToken(Secret),
 }
 
+/// A Kubernetes cluster that an identity logs in to.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterLogin<'a> {
+    /// The name of the cluster at its cloud, where the login depends on it.
+    pub name: Option<&'a str>,
+    /// The role to assume before.
+    pub role: Option<&'a str>,
+    /// The application that the token is for, in place of the cloud's usual one.
+    pub audience: Option<&'a str>,
+}
+
 /// An identity at a cloud.
 #[async_trait]
 pub trait Identity: fmt::Debug + Send + Sync {
@@ -85,6 +96,17 @@ pub trait Identity: fmt::Debug + Send + Sync {
     /// # Errors
     /// When there is none by `deadline`.
     async fn log_in(&self, place: LoginPlace<'_>, afresh: bool, deadline: Instant) -> Result<Login, BackendError>;
+
+    /// The bearer token for the API server of `cluster`. With `afresh`, the token before was refused and is renewed.
+    ///
+    /// # Errors
+    /// When there is none by `deadline`.
+    async fn log_in_to_cluster(
+        &self,
+        cluster: ClusterLogin<'_>,
+        afresh: bool,
+        deadline: Instant,
+    ) -> Result<Secret, BackendError>;
 
     /// The name of the identity at the cloud. Sends a request.
     ///
@@ -150,6 +172,12 @@ impl Identities {
     /// The pod's own identity for the registry called `host`, if it is one of a cloud and the pod has an identity there.
     pub fn automatic(&self, host: &str) -> Option<Arc<dyn Identity>> {
         let found = self.automatic.iter().find(|automatic| (automatic.covers)(host));
+        found.map(|automatic| Arc::clone(&automatic.identity))
+    }
+
+    /// The pod's own identity at `cloud`, if it has one.
+    pub fn automatic_at(&self, cloud: &str) -> Option<Arc<dyn Identity>> {
+        let found = self.automatic.iter().find(|automatic| automatic.identity.cloud() == cloud);
         found.map(|automatic| Arc::clone(&automatic.identity))
     }
 

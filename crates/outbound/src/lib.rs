@@ -10,11 +10,11 @@
 //! - Before sending: `destination` limits requests per host, `breaker` pauses after failures, and `budget` observes the rate limits of
 //!   accounts.
 //! - Sending: `client` sends one request, `retry` decides about another attempt, and `conditional` uses `ETag`s.
-//! - Security: `addresses` checks resolved addresses, `link_policy` URLs in replies, and `tls` has certificates.
+//! - Security: `addresses` checks resolved addresses, `link_policy` URLs in replies, `tls` has certificates of files, and `given` those of documents.
 //! - For operators: `seen` is the state of destinations, and `counts` and `named` make the metrics.
 //! - [`link`] reads `Link` headers, `lifetime` the lifetime of tokens, and `observe` sends a request for a reader who evaluates partial replies.
 //!
-//! [`kubernetes`] is the API server of the gateway's own cluster.
+//! [`kubernetes`] is a cluster's API server, that of the gateway's own cluster or another one.
 
 mod addresses;
 mod breaker;
@@ -26,6 +26,7 @@ mod config;
 mod counts;
 mod destination;
 mod error;
+mod given;
 mod identity;
 pub mod kubernetes;
 mod lifetime;
@@ -38,7 +39,14 @@ mod retry;
 mod seen;
 mod tls;
 
-use std::{collections::HashMap, fmt, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    net::IpAddr,
+    num::NonZeroU32,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -71,7 +79,10 @@ pub use self::{
     call::{ANONYMOUS, Call, account_of},
     config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, is_safe, names_user, stays},
     error::{ClientError, UrlError},
-    identity::{AutomaticIdentity, Identities, Identity, Login, LoginPlace, NO_IDENTITY, UnknownIdentity},
+    given::GivenTls,
+    identity::{
+        AutomaticIdentity, ClusterLogin, Identities, Identity, Login, LoginPlace, NO_IDENTITY, UnknownIdentity,
+    },
     link_policy::check_link,
     reply::Reply,
     tls::{ClientCertificate, Tls},
@@ -95,6 +106,8 @@ pub struct Outbound {
     sources: Option<Arc<dyn Sources>>,
     identities: Arc<Identities>,
     clients: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
+    /// Clients with the certificates of documents, by the fingerprints of these.
+    given: Mutex<HashMap<[u8; 32], Weak<HttpClient>>>,
 }
 
 /// How destinations are reached. Callers with equal options share connections, limits, breakers and kept answers.
@@ -139,6 +152,7 @@ impl Outbound {
             sources: None,
             identities: Arc::default(),
             clients: Mutex::default(),
+            given: Mutex::default(),
         }
     }
 
@@ -198,23 +212,43 @@ impl Outbound {
         if let Some(client) = clients.get(&options) {
             return Ok(Arc::clone(client));
         }
-        let client = Arc::new(HttpClient {
-            client: Transport::new(
-                options.tls.clone(),
-                self.proxy.clone(),
-                self.addresses.clone(),
-                self.sources.clone(),
-            )?,
-            options: options.clone(),
+        let client = Arc::new(self.client_over(self.transport(options.tls.clone())?, options.clone()));
+        clients.insert(options, Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// The client with the certificates of a document. Users of equal ones share one client, which lives as long as they do.
+    ///
+    /// # Errors
+    /// When the certificates cannot be used. The text names them.
+    pub fn client_given(&self, given: GivenTls) -> Result<Arc<HttpClient>, ClientError> {
+        let (fingerprint, mut clients) = (given.fingerprint(), self.given.lock());
+        if let Some(client) = clients.get(&fingerprint).and_then(Weak::upgrade) {
+            return Ok(client);
+        }
+        let options = ClientOptions::default();
+        let transport = self.transport(options.tls.clone())?.with_given(given)?;
+        let client = Arc::new(self.client_over(transport, options));
+        clients.retain(|_, client| client.strong_count() > 0);
+        clients.insert(fingerprint, Arc::downgrade(&client));
+        Ok(client)
+    }
+
+    fn transport(&self, tls: Tls) -> Result<Transport, ClientError> {
+        Transport::new(tls, self.proxy.clone(), self.addresses.clone(), self.sources.clone())
+    }
+
+    fn client_over(&self, transport: Transport, options: ClientOptions) -> HttpClient {
+        HttpClient {
+            client: transport,
+            options,
             clock: Arc::clone(&self.clock),
             destinations: Recent::new(MAX_DESTINATIONS),
             budgets: Budgets::default(),
             conditional: ConditionalCache::default(),
             metrics: self.metrics.clone(),
             named: Arc::clone(&self.named),
-        });
-        clients.insert(options, Arc::clone(&client));
-        Ok(client)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::ClientError;
+use super::{ClientError, given::GivenTls};
 use domain::problem;
 use tls::pem::{content, pair, trusted};
 
@@ -93,6 +93,15 @@ impl LoadedCertificates {
             read.files.push(Sha256::digest(&pem).into());
         }
         Ok(read)
+    }
+
+    /// Those of a document.
+    ///
+    /// # Errors
+    /// When one cannot be used. The text names it.
+    pub(crate) fn of(given: &GivenTls) -> Result<Self, ClientError> {
+        let (trusted, identity) = given.read()?;
+        Ok(Self { files: Vec::new(), trusted, identity })
     }
 
     /// Whether `other` was read from the same bytes.

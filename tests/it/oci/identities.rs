@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::secret::{Secret, Secrets};
 use oci::RegistryConfig;
-use outbound::{Call, Identities, Identity, Login, LoginPlace};
+use outbound::{Call, ClusterLogin, Identities, Identity, Login, LoginPlace};
 use reqwest::Url;
 
 use super::*;
@@ -46,6 +46,10 @@ impl Identity for Tenant {
             "tokens" => Login::RefreshToken(secret),
             _ => Login::Password { username: "of-the-cloud".to_owned(), password: secret },
         })
+    }
+
+    async fn log_in_to_cluster(&self, _: ClusterLogin<'_>, _: bool, _: Instant) -> Result<Secret, BackendError> {
+        unreachable!("no test logs in to a cluster by it")
     }
 
     async fn who(&self, _: Instant) -> Result<String, BackendError> {

@@ -7,9 +7,10 @@ use std::{
 };
 
 use rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
 };
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -83,7 +84,7 @@ impl ApiServer {
         .await;
         let ca = Ca::new("cluster");
         let (certificate, key) = ca.certificate(&["localhost"]);
-        let port = serve(&certificate, &key, upstream.address).await;
+        let port = terminate((&certificate, &key), None, upstream.address).await;
         Self { url: format!("https://localhost:{port}"), ca: ca.pem, state, upstream }
     }
 
@@ -152,17 +153,24 @@ impl ApiServer {
     }
 }
 
-/// Ends TLS before `target`. Returns the port.
-async fn serve(certificate: &str, key: &str, target: SocketAddr) -> u16 {
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
-            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
-        )
-        .unwrap();
+/// Ends TLS before `target`, as the owner of a certificate and its key. Clients need a certificate of the CA `clients`, if there is one. Returns the
+/// port.
+pub(crate) async fn terminate((certificate, key): (&str, &str), clients: Option<&str>, target: SocketAddr) -> u16 {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let certificate = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let config = builder.with_single_cert(certificate, key).unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -124,6 +124,7 @@ impl ReviewApi {
             body: Some(("application/json", review.to_string().into())),
             max_bytes: MAX_REPLY_BYTES,
             deadline,
+            recorded_as: None,
         };
         let (shown, reply) = server.send(call).await;
         let mut reply = reply?;

@@ -87,15 +87,58 @@ pub(crate) fn authorization(
     date: &str,
 ) -> String {
     let (canonical, signed_headers) = canonical_request(parts, service);
-    let day = date.split('T').next().unwrap_or(date);
-    let scope = format!("{day}/{region}/{service}/aws4_request");
-    let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hash(canonical.as_bytes()));
+    let scope = Scope { service, region };
+    let signature = signature(&canonical, credentials, scope, date);
+    let (id, place) = (&credentials.key_id, scope.place(date));
+    format!("AWS4-HMAC-SHA256 Credential={id}/{place}, SignedHeaders={signed_headers}, Signature={signature}")
+}
+
+/// The query of a `GET` of `path` with `fields` and the signature of `credentials`, which covers `headers` too. Made at `now`.
+pub(crate) fn presigned(
+    path: &str,
+    fields: &[(&str, &str)],
+    headers: Vec<(String, String)>,
+    credentials: &AwsCredentials,
+    scope: Scope<'_>,
+    now: Timestamp,
+) -> String {
+    let date = date(now);
+    let mut names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let (names, credential) = (names.join(";"), format!("{}/{}", credentials.key_id, scope.place(&date)));
+    let own = [
+        ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+        ("X-Amz-Credential", &*credential),
+        ("X-Amz-Date", &*date),
+        ("X-Amz-SignedHeaders", &*names),
+    ];
+    let token = credentials.session_token.as_ref().map(|token| ("X-Amz-Security-Token", token.expose()));
+    let all = fields.iter().copied().chain(own).chain(token);
+    let pairs = all.map(|(name, value)| format!("{}={}", encoded(name.as_bytes()), encoded(value.as_bytes())));
+    let query = canonical_query(&pairs.collect::<Vec<_>>().join("&"));
+    let parts = SignedParts { method: "GET", path, query: &query, headers, body_hash: hash(b"") };
+    let (canonical, _) = canonical_request(&parts, scope.service);
+    format!("{query}&X-Amz-Signature={}", signature(&canonical, credentials, scope, &date))
+}
+
+/// The signature of the canonical request `canonical`.
+fn signature(canonical: &str, credentials: &AwsCredentials, scope: Scope<'_>, date: &str) -> String {
+    let text = format!("AWS4-HMAC-SHA256\n{date}\n{}\n{}", scope.place(date), hash(canonical.as_bytes()));
     let first = format!("AWS4{}", credentials.secret_key.expose());
-    let key =
-        [day, region, service, "aws4_request"].iter().fold(first.into_bytes(), |key, part| mac(&key, part.as_bytes()));
-    let signature = encode_string(&mac(&key, text.as_bytes()));
-    let id = &credentials.key_id;
-    format!("AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={signed_headers}, Signature={signature}")
+    let parts = [day(date), scope.region, scope.service, "aws4_request"];
+    let key = parts.iter().fold(first.into_bytes(), |key, part| mac(&key, part.as_bytes()));
+    encode_string(&mac(&key, text.as_bytes()))
+}
+
+impl Scope<'_> {
+    /// The scope on the day of `date`, as signatures name it.
+    fn place(&self, date: &str) -> String {
+        format!("{}/{}/{}/aws4_request", day(date), self.region, self.service)
+    }
+}
+
+fn day(date: &str) -> &str {
+    date.split('T').next().unwrap_or(date)
 }
 
 /// The canonical request, and the list of its headers.
