@@ -64,5 +64,7 @@ def check_project(file, project, given):
         wanted |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     if dig(given, "tokenReview", "enabled"):
         wanted |= {"ClusterRoleBinding"}
+    if dig(given, "kubernetes", "resources") and not dig(given, "kubernetes", "namespaces"):
+        wanted |= {"ClusterRole", "ClusterRoleBinding"}
     if missing := wanted - allowed:
         fault(file, f"the AppProject {project['metadata']['name']} does not allow {sorted(missing)}")

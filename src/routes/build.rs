@@ -105,7 +105,8 @@ fn uses_parameter(config: &RouteConfig, raw: &Value, name: &str, declared: &[&st
 
 /// Warns of fields of `each.key` that no template of `output` reads: two elements may make the same Application.
 fn check_element_key(config: &RouteConfig, backend: &dyn Backend, building: &mut Building<'_>) {
-    let (Some(each), Some(output)) = (backend.each(), &config.output) else { return };
+    let each = backend.each().filter(|each| each.has_item_in_sets);
+    let (Some(each), Some(output)) = (each, &config.output) else { return };
     let is_read =
         |field: &String| config.echo.contains(field) || output.values().any(|template| reads_item(template, field));
     let dropped: Vec<&str> = each.key.iter().filter(|field| !is_read(field)).map(String::as_str).collect();

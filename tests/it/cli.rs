@@ -57,6 +57,7 @@ fn the_examples_pass_check() {
     let (files, names) = yaml("config/examples");
     // deploy/check checks the ApplicationSet of each of these examples.
     let asked = [
+        "clusters",
         "github-releases",
         "namespaces",
         "newest-version",

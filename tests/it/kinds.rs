@@ -16,6 +16,7 @@ fn examples() -> Value {
         "script": {"command": ["cat"]},
         "http": {"url": "http://127.0.0.1:1/list", "allowedHosts": ["127.0.0.1"], "parameters": "body"},
         "sql": {"url": "postgres://127.0.0.1/shop", "user": "u", "password": {"file": "token"}, "tls": "disabled", "query": "select 1 as name"},
+        "kubernetes": {"apiVersion": "v1", "kind": "Namespace", "api": "http://127.0.0.1:1", "token": {"file": "token"}},
         "digests": {"images": {"front": {"image": "registry.example.com/front:main"}}},
         "pipeline": [{"fixed": fixed}, {"select": "items"}],
         "merge": {"mergeKeys": ["name"], "backends": [{"fixed": fixed}, {"fixed": fixed}]},

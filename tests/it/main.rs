@@ -35,6 +35,7 @@ mod http;
 mod init;
 mod jwt;
 mod kinds;
+mod kubernetes;
 mod lifecycle;
 mod limits;
 mod list;

@@ -78,6 +78,7 @@ impl EachConfig {
             element: Arc::new(element),
             key: self.key.clone(),
             max_unknown: self.max_unknown.unwrap_or(MaxUnknown::HALF),
+            has_item_in_sets: true,
         };
         Some(EachPipeline { each, nature })
     }
@@ -110,41 +111,47 @@ pub(super) struct EachPipeline {
     nature: Nature,
 }
 
-impl EachPipeline {
-    async fn fetch_element(&self, query: &Query, element: Element) -> Result<Outcome, (String, BackendError)> {
-        let label = element.label();
-        let query = Query { part: Some(Part::Element(element)), ..query.clone() };
-        let name = format!("element {label}");
-        let fetched = fetch_watched(&*self.each.element, &name, self.each.kinds[1], &query).await;
-        fetched.map_err(|error| (label, error))
+/// The sets of all elements of `each`, for whoever does not remember elements. All are known, or it is an error.
+///
+/// # Errors
+/// When the list or an element is unknown.
+pub(super) async fn fetch_all(each: &Each, query: &Query) -> Result<Outcome, BackendError> {
+    let Outcome { sets, mut evidence, .. } = each.list.fetch(query).await?;
+    let elements = each.elements(sets)?;
+    let count = elements.len();
+    let fetches = elements.into_iter().map(|element| fetch_element(each, query, element));
+    let outcomes: Vec<_> = stream::iter(fetches).buffered(ELEMENTS_AT_ONCE).collect().await;
+    let (mut sets, mut unknown) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        match outcome {
+            Ok(outcome) => {
+                sets.extend(outcome.sets);
+                evidence.extend(outcome.evidence);
+            }
+            Err(error) => unknown.push(error),
+        }
     }
+    if !unknown.is_empty() {
+        return Err(several_unknown(unknown, count));
+    }
+    if sets.is_empty() && evidence.is_empty() {
+        evidence.push(Evidence::absent("each, 0 elements", "an explicit empty list"));
+    }
+    Ok(Outcome::of_sources(sets, evidence))
+}
+
+async fn fetch_element(each: &Each, query: &Query, element: Element) -> Result<Outcome, (String, BackendError)> {
+    let label = element.label();
+    let query = Query { part: Some(Part::Element(element)), ..query.clone() };
+    let name = format!("element {label}");
+    let fetched = fetch_watched(&*each.element, &name, each.kinds[1], &query).await;
+    fetched.map_err(|error| (label, error))
 }
 
 #[async_trait]
 impl Backend for EachPipeline {
     async fn fetch(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let Outcome { sets, mut evidence, .. } = self.each.list.fetch(query).await?;
-        let elements = self.each.elements(sets)?;
-        let count = elements.len();
-        let fetches = elements.into_iter().map(|element| self.fetch_element(query, element));
-        let outcomes: Vec<_> = stream::iter(fetches).buffered(ELEMENTS_AT_ONCE).collect().await;
-        let (mut sets, mut unknown) = (Vec::new(), Vec::new());
-        for outcome in outcomes {
-            match outcome {
-                Ok(outcome) => {
-                    sets.extend(outcome.sets);
-                    evidence.extend(outcome.evidence);
-                }
-                Err(error) => unknown.push(error),
-            }
-        }
-        if !unknown.is_empty() {
-            return Err(several_unknown(unknown, count));
-        }
-        if sets.is_empty() && evidence.is_empty() {
-            evidence.push(Evidence::absent("each, 0 elements", "an explicit empty list"));
-        }
-        Ok(Outcome::of_sources(sets, evidence))
+        fetch_all(&self.each, query).await
     }
 
     fn nature(&self) -> &Nature {

@@ -1,4 +1,4 @@
-//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`sql`], [`digests`],
+//! Kinds of backends: where a route gets its parameters from. One file per kind: [`fixed`], [`http`], [`script`], [`kubernetes`], [`sql`], [`digests`],
 //! [`pipeline`] (with its last step [`each`]) and [`merge`].
 //!
 //! Start at [`source::Backend`], then [`fixed`], the smallest one. Used by the program. A backend has neither routes nor caches. Only [`pipeline`], [`each`]
@@ -19,6 +19,7 @@ pub mod fixed;
 pub mod getparams;
 pub mod http;
 mod judging;
+pub mod kubernetes;
 mod mapping;
 pub mod merge;
 mod not_one;
@@ -160,6 +161,8 @@ backend_kinds! {
     Http(http: Box<http::Config>),
     /// The rows of a query to PostgreSQL, MySQL or MariaDB.
     Sql(sql: Box<sql::Config>),
+    /// The objects of a cluster, or of all clusters that Argo CD knows.
+    Kubernetes(kubernetes: Box<kubernetes::Config>),
     /// The digests of named images, or a list of tags, from their registry.
     Digests(digests: Box<digests::Config>),
     /// Several steps. Each step gets the items that the step before found.

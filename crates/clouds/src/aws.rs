@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use self::{
-    ecr::{EcrApi, PUBLIC_REGION},
+    ecr::PUBLIC_REGION,
     endpoint::{EcrHost, Variant, is_region, of_url},
     sign::{Scope, sign},
     source::{AwsSourceError, Source, SourceKind},
@@ -258,33 +258,6 @@ impl Core {
         Ok(issued)
     }
 
-    /// The API that issues passwords for the registry at `place`.
-    fn ecr_api(&self, place: LoginPlace<'_>) -> Result<EcrApi, BackendError> {
-        let of_base = place.base.host_str().and_then(EcrHost::read);
-        match EcrHost::read(place.name).or(of_base) {
-            Some(EcrHost::Public) => {
-                let usual = || https(&format!("api.ecr-public.{PUBLIC_REGION}.amazonaws.com"));
-                let url = self.ecr_public.clone().unwrap_or_else(usual);
-                Ok(EcrApi { url, region: PUBLIC_REGION.to_owned(), is_public: true })
-            }
-            Some(EcrHost::Private(region, variant)) => {
-                let fips = variant.fips || self.variant.fips;
-                let dual_stack = variant.dual_stack || self.variant.dual_stack;
-                Ok(self.private_api(region, Variant { fips, dual_stack }))
-            }
-            None => {
-                let why = "its host names no region of AWS, and the identity has none: set `region`";
-                let region = self.region.clone().ok_or_else(|| BackendError::invalid_input(why))?;
-                Ok(self.private_api(region, self.variant))
-            }
-        }
-    }
-
-    fn private_api(&self, region: String, variant: Variant) -> EcrApi {
-        let url = self.ecr.clone().unwrap_or_else(|| https(&endpoint::ecr(&region, variant)));
-        EcrApi { url, region, is_public: false }
-    }
-
     /// The service and region that a signature for `url` names.
     fn scope(&self, url: &Url) -> Result<(String, String), String> {
         let (service, region) = of_url(url);
@@ -308,28 +281,6 @@ impl AwsIdentity {
         let credentials = Arc::new(Kept::new(&core.exchanges.clock));
         let logins = Logins::new(&core.exchanges.clock);
         Self { logins, core: Arc::new(core), credentials, roles: Mutex::default() }
-    }
-
-    /// The credentials of `role`, assumed with those of this identity.
-    async fn assumed(&self, role: &str, afresh: bool, deadline: Instant) -> Result<Arc<AwsCredentials>, BackendError> {
-        if !is_role(role) {
-            return Err(BackendError::invalid_output("its `roleARN` is not the ARN of a role"));
-        }
-        let kept = {
-            let mut roles = self.roles.lock();
-            let new = || Arc::new(Kept::new(&self.core.exchanges.clock));
-            Arc::clone(roles.entry(role.to_owned()).or_insert_with(new))
-        };
-        let (core, own) = (Arc::clone(&self.core), Arc::clone(&self.credentials));
-        let hop = Hop { role: role.to_owned(), external_id: None };
-        let issue = move |until| {
-            let (core, own, hop) = (Arc::clone(&core), Arc::clone(&own), hop.clone());
-            async move {
-                let with = credentials(&core, &own, false, until).await?;
-                core.sts.assume_role(&core.exchanges, &with, &hop, &core.session, until).await
-            }
-        };
-        kept.get(afresh, deadline, issue).await
     }
 
     async fn credentials(&self, afresh: bool, deadline: Instant) -> Result<Arc<AwsCredentials>, BackendError> {
@@ -410,14 +361,7 @@ impl Identity for AwsIdentity {
         afresh: bool,
         deadline: Instant,
     ) -> Result<Secret, BackendError> {
-        let missing = || BackendError::invalid_output("a login at EKS needs the cluster's name at AWS");
-        let name = cluster.name.ok_or_else(missing)?;
-        let credentials = match cluster.role {
-            Some(role) => self.assumed(role, afresh, deadline).await?,
-            None => self.credentials(afresh, deadline).await?,
-        };
-        let Sts { url, region } = &self.core.sts;
-        eks::token(name, (url, region), &credentials, self.core.exchanges.clock.now())
+        self.cluster_token(cluster, afresh, deadline).await
     }
 
     async fn who(&self, deadline: Instant) -> Result<String, BackendError> {

@@ -14,12 +14,13 @@ use super::{
     addresses::{Addresses, RefusedAddress, is_below, is_inner_name},
     config::Proxy,
     error::ClientError,
+    exchange::{ExchangeFailure, FailureKind, recorded, replayed},
     given::{GivenTls, Renamed},
     tls::{LoadedCertificates, Tls},
 };
 use domain::{
-    error::{BackendError, ErrorKind},
-    replay::{HttpFault, HttpReply, Sources},
+    error::BackendError,
+    replay::{HttpReply, Sources},
     secret::{Secret, SecretError, Secrets},
 };
 use telemetry::trace;
@@ -62,32 +63,6 @@ impl Made {
     const fn client(&mut self, is_led: bool) -> &mut Option<reqwest::Client> {
         if is_led { &mut self.led } else { &mut self.client }
     }
-}
-
-/// The reason why no complete answer arrived.
-#[derive(Debug)]
-pub(crate) struct ExchangeFailure {
-    /// The kind of failure.
-    pub kind: FailureKind,
-    /// The failure in words, without the destination.
-    pub message: String,
-}
-
-/// The kinds of failures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailureKind {
-    /// The connection failed, so nothing was sent.
-    Connect,
-    /// The host has only addresses to which no request may go.
-    Refused,
-    /// The server's certificate is not trusted.
-    Untrusted,
-    /// The exchange took too long.
-    Timeout,
-    /// The answer broke off, or was not HTTP.
-    Broken,
-    /// The answer is too large.
-    TooLarge,
 }
 
 impl Transport {
@@ -369,52 +344,6 @@ impl Transport {
             _ => String::new(),
         };
         ExchangeFailure { kind, message: format!("{message}: {why}{through}") }
-    }
-}
-
-impl ExchangeFailure {
-    /// The error for the caller. The message has no number of attempts, so the same cause always has the same message.
-    pub(crate) fn into_error(self) -> BackendError {
-        let kind = match self.kind {
-            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Broken => ErrorKind::Unavailable,
-            FailureKind::Timeout => ErrorKind::Timeout,
-            FailureKind::Refused => ErrorKind::Denied,
-            FailureKind::TooLarge => ErrorKind::InvalidOutput,
-        };
-        BackendError::new(kind, self.message)
-    }
-}
-
-/// The part of an exchange that a file can hold. A refused address and a reply that is too large have no form there.
-fn recorded(exchanged: &Result<Reply, ExchangeFailure>) -> Option<Result<HttpReply, HttpFault>> {
-    let failure = match exchanged {
-        Ok(Reply { status, headers, body, .. }) => {
-            return Some(Ok(HttpReply { status: *status, headers: headers.clone(), body: body.clone() }));
-        }
-        Err(failure) => failure,
-    };
-    match failure.kind {
-        FailureKind::Connect | FailureKind::Untrusted => Some(Err(HttpFault::Connect)),
-        FailureKind::Timeout => Some(Err(HttpFault::Timeout)),
-        FailureKind::Broken => Some(Err(HttpFault::Broken)),
-        FailureKind::Refused | FailureKind::TooLarge => None,
-    }
-}
-
-/// A reply from a file, as if it had come over the network.
-fn replayed(reply: Result<HttpReply, HttpFault>, call: &Call, secrets: &Secrets) -> Result<Reply, ExchangeFailure> {
-    let failure = |kind, message: &str| Err(ExchangeFailure { kind, message: message.to_owned() });
-    match reply {
-        Ok(HttpReply { body, .. }) if body.len() > call.max_bytes => {
-            failure(FailureKind::TooLarge, &format!("the answer is larger than {} bytes", call.max_bytes))
-        }
-        Ok(HttpReply { status, headers, body }) => {
-            Ok(Reply { status, headers, body, secrets: secrets.clone(), retry_after: None, attempts: 1 })
-        }
-        Err(HttpFault::Connect) => failure(FailureKind::Connect, "cannot connect: Connection refused"),
-        Err(HttpFault::Timeout) => failure(FailureKind::Timeout, "no whole answer in time"),
-        Err(HttpFault::Broken) => failure(FailureKind::Broken, "the answer broke off: connection closed"),
-        Err(HttpFault::Missing(why)) => failure(FailureKind::Refused, &why),
     }
 }
 

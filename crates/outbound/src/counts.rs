@@ -1,6 +1,6 @@
 //! Counts attempts, and the calls that were not sent.
 
-use super::{Outcome, client::FailureKind, reply::is_failure};
+use super::{Outcome, exchange::FailureKind, reply::is_failure};
 use domain::error::{BackendError, ErrorKind};
 use telemetry::trace::Record;
 

@@ -1,7 +1,12 @@
 //! Certificates that are in a document and not in files, such as those of a cluster in a Secret of Argo CD. A client with them lives as long as
 //! somebody uses it: the certificates of a document change, and nobody may keep a client for each that there ever was.
 
-use std::{fmt, net::SocketAddr, path::Path};
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Weak},
+};
 
 use reqwest::{
     Certificate, Identity,
@@ -11,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use url::Host;
 use zeroize::Zeroizing;
 
-use super::{addresses::Addresses, error::ClientError};
+use super::{ClientOptions, HttpClient, Outbound, addresses::Addresses, error::ClientError};
 use tls::pem::{pair, trusted};
 
 /// How the certificate of one server is checked, and the client certificate for it, as a document has them.
@@ -78,6 +83,25 @@ impl GivenTls {
 impl fmt::Debug for GivenTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GivenTls").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl Outbound {
+    /// The client with the certificates of a document. Users of equal ones share one client, which lives as long as they do.
+    ///
+    /// # Errors
+    /// When the certificates cannot be used. The text names them.
+    pub fn client_given(&self, given: GivenTls) -> Result<Arc<HttpClient>, ClientError> {
+        let (fingerprint, mut clients) = (given.fingerprint(), self.given.lock());
+        if let Some(client) = clients.get(&fingerprint).and_then(Weak::upgrade) {
+            return Ok(client);
+        }
+        let options = ClientOptions::default();
+        let transport = self.transport(options.tls.clone())?.with_given(given)?;
+        let client = Arc::new(self.client_over(transport, options));
+        clients.retain(|_, client| client.strong_count() > 0);
+        clients.insert(fingerprint, Arc::downgrade(&client));
+        Ok(client)
     }
 }
 

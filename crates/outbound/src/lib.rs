@@ -9,7 +9,7 @@
 //!
 //! - Before sending: `destination` limits requests per host, `breaker` pauses after failures, and `budget` observes the rate limits of
 //!   accounts.
-//! - Sending: `client` sends one request, `retry` decides about another attempt, and `conditional` uses `ETag`s.
+//! - Sending: `client` sends one request, `exchange` says what came of it, `retry` decides about another attempt, and `conditional` uses `ETag`s.
 //! - Security: `addresses` checks resolved addresses, `link_policy` URLs in replies, `tls` has certificates of files, and `given` those of documents.
 //! - For operators: `seen` is the state of destinations, and `counts` and `named` make the metrics.
 //! - [`link`] reads `Link` headers, `lifetime` the lifetime of tokens, and `observe` sends a request for a reader who evaluates partial replies.
@@ -26,6 +26,7 @@ mod config;
 mod counts;
 mod destination;
 mod error;
+mod exchange;
 mod given;
 mod identity;
 pub mod kubernetes;
@@ -57,13 +58,13 @@ use url::Position;
 
 use self::{
     addresses::Addresses,
-    breaker::{BreakerPass, End},
+    breaker::BreakerPass,
     budget::{Budgets, Owner},
-    client::{ExchangeFailure, FailureKind, Transport},
+    client::Transport,
     conditional::ConditionalCache,
     destination::Destination,
+    exchange::{ExchangeFailure, end_of},
     named::Named,
-    reply::is_failure,
 };
 pub use self::{
     addresses::is_inner_name,
@@ -214,23 +215,6 @@ impl Outbound {
         }
         let client = Arc::new(self.client_over(self.transport(options.tls.clone())?, options.clone()));
         clients.insert(options, Arc::clone(&client));
-        Ok(client)
-    }
-
-    /// The client with the certificates of a document. Users of equal ones share one client, which lives as long as they do.
-    ///
-    /// # Errors
-    /// When the certificates cannot be used. The text names them.
-    pub fn client_given(&self, given: GivenTls) -> Result<Arc<HttpClient>, ClientError> {
-        let (fingerprint, mut clients) = (given.fingerprint(), self.given.lock());
-        if let Some(client) = clients.get(&fingerprint).and_then(Weak::upgrade) {
-            return Ok(client);
-        }
-        let options = ClientOptions::default();
-        let transport = self.transport(options.tls.clone())?.with_given(given)?;
-        let client = Arc::new(self.client_over(transport, options));
-        clients.retain(|_, client| client.strong_count() > 0);
-        clients.insert(fingerprint, Arc::downgrade(&client));
         Ok(client)
     }
 
@@ -386,25 +370,6 @@ impl RetryState<'_> {
         }
         let left = self.call.deadline.saturating_duration_since(Instant::now());
         retry::wait(outcome, self.attempts, self.took, left, fastrand::f64())
-    }
-}
-
-/// The outcome of a call, as evidence about its destination. All callers of that destination may read the text, so it holds
-/// nothing of the answer's body.
-fn end_of(outcome: &Outcome) -> End {
-    match outcome {
-        Ok(reply) if is_failure(reply.status) => {
-            let why = format!("it answered {}", reply.status);
-            reply.retry_after.map_or_else(|| End::Failed(why.clone()), |pause| End::RetryAfter(why.clone(), pause))
-        }
-        Ok(_) => End::Well,
-        Err(failure) => match failure.kind {
-            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Timeout => {
-                End::Failed(failure.message.clone())
-            }
-            FailureKind::Broken | FailureKind::Refused => End::Unclear(failure.message.clone()),
-            FailureKind::TooLarge => End::Well,
-        },
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 
 use super::{
     Call, HttpClient,
-    client::{ExchangeFailure, FailureKind},
+    exchange::{ExchangeFailure, FailureKind},
 };
 use domain::error::BackendError;
 

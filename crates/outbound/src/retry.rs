@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 
 use super::{
     Reply,
-    client::{ExchangeFailure, FailureKind},
+    exchange::{ExchangeFailure, FailureKind},
     reply::is_failure,
 };
 use domain::clock::Timestamp;

@@ -43,6 +43,8 @@ pub struct Each {
     pub key: Vec<String>,
     /// How many elements may be unknown in an answer.
     pub max_unknown: MaxUnknown,
+    /// Whether each set also has its element's item, as `item`.
+    pub has_item_in_sets: bool,
 }
 
 /// How many elements may be unknown in an answer. With more, the whole answer is unknown.

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    AwsCredentials,
+    AwsCredentials, Core,
+    endpoint::{self, EcrHost, Variant},
+    https,
     sign::{Scope, sign},
 };
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
     kept::Issued,
 };
 use domain::{error::BackendError, secret::Secret};
-use outbound::{Login, Reply};
+use outbound::{Login, LoginPlace, Reply};
 
 /// The region of ECR Public's API.
 pub(crate) const PUBLIC_REGION: &str = "us-east-1";
@@ -51,6 +53,35 @@ enum OneOrMany {
 struct AuthorizationData {
     authorization_token: Secret,
     expires_at: serde_json::Number,
+}
+
+impl Core {
+    /// The API that issues passwords for the registry at `place`.
+    pub(crate) fn ecr_api(&self, place: LoginPlace<'_>) -> Result<EcrApi, BackendError> {
+        let of_base = place.base.host_str().and_then(EcrHost::read);
+        match EcrHost::read(place.name).or(of_base) {
+            Some(EcrHost::Public) => {
+                let usual = || https(&format!("api.ecr-public.{PUBLIC_REGION}.amazonaws.com"));
+                let url = self.ecr_public.clone().unwrap_or_else(usual);
+                Ok(EcrApi { url, region: PUBLIC_REGION.to_owned(), is_public: true })
+            }
+            Some(EcrHost::Private(region, variant)) => {
+                let fips = variant.fips || self.variant.fips;
+                let dual_stack = variant.dual_stack || self.variant.dual_stack;
+                Ok(self.private_api(region, Variant { fips, dual_stack }))
+            }
+            None => {
+                let why = "its host names no region of AWS, and the identity has none: set `region`";
+                let region = self.region.clone().ok_or_else(|| BackendError::invalid_input(why))?;
+                Ok(self.private_api(region, self.variant))
+            }
+        }
+    }
+
+    fn private_api(&self, region: String, variant: Variant) -> EcrApi {
+        let url = self.ecr.clone().unwrap_or_else(|| https(&endpoint::ecr(&region, variant)));
+        EcrApi { url, region, is_public: false }
+    }
 }
 
 impl EcrApi {

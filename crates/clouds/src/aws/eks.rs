@@ -1,14 +1,20 @@
 //! Tokens for clusters of EKS: a signed request for the name of the caller, which the cluster sends to STS. Source: aws-iam-authenticator,
 //! `pkg/token`; `aws eks get-token` makes the same.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use reqwest::Url;
+use tokio::time::Instant;
 
 use super::{
-    AwsCredentials,
+    AwsCredentials, AwsIdentity, credentials, is_role,
     sign::{Scope, presigned},
+    sts::{Hop, Sts},
 };
+use crate::kept::Kept;
 use domain::{clock::Timestamp, error::BackendError, secret::Secret};
+use outbound::ClusterLogin;
 
 /// What a token begins with.
 const PREFIX: &str = "k8s-aws-v1.";
@@ -16,6 +22,50 @@ const PREFIX: &str = "k8s-aws-v1.";
 const CLUSTER: &str = "x-k8s-aws-id";
 /// How long the signature is good, in seconds. EKS takes no longer ones, and itself counts 15 minutes.
 const LIFE: &str = "60";
+
+impl AwsIdentity {
+    /// The token for the API server of `cluster`. With `afresh`, the one before was refused.
+    ///
+    /// # Errors
+    /// When the cluster has no name, or there are no credentials by `deadline`.
+    pub(crate) async fn cluster_token(
+        &self,
+        cluster: ClusterLogin<'_>,
+        afresh: bool,
+        deadline: Instant,
+    ) -> Result<Secret, BackendError> {
+        let missing = || BackendError::invalid_output("a login at EKS needs the cluster's name at AWS");
+        let name = cluster.name.ok_or_else(missing)?;
+        let credentials = match cluster.role {
+            Some(role) => self.assumed(role, afresh, deadline).await?,
+            None => self.credentials(afresh, deadline).await?,
+        };
+        let Sts { url, region } = &self.core.sts;
+        token(name, (url, region), &credentials, self.core.exchanges.clock.now())
+    }
+
+    /// The credentials of `role`, assumed with those of this identity.
+    async fn assumed(&self, role: &str, afresh: bool, deadline: Instant) -> Result<Arc<AwsCredentials>, BackendError> {
+        if !is_role(role) {
+            return Err(BackendError::invalid_output("its `roleARN` is not the ARN of a role"));
+        }
+        let kept = {
+            let mut roles = self.roles.lock();
+            let new = || Arc::new(Kept::new(&self.core.exchanges.clock));
+            Arc::clone(roles.entry(role.to_owned()).or_insert_with(new))
+        };
+        let (core, own) = (Arc::clone(&self.core), Arc::clone(&self.credentials));
+        let hop = Hop { role: role.to_owned(), external_id: None };
+        let issue = move |until| {
+            let (core, own, hop) = (Arc::clone(&core), Arc::clone(&own), hop.clone());
+            async move {
+                let with = credentials(&core, &own, false, until).await?;
+                core.sts.assume_role(&core.exchanges, &with, &hop, &core.session, until).await
+            }
+        };
+        kept.get(afresh, deadline, issue).await
+    }
+}
 
 /// The token of `credentials` for the cluster called `cluster`, made at `now` for `sts` in `region`.
 ///

@@ -94,6 +94,7 @@ impl PullsBackend {
             kinds: ["simulated", "simulated"],
             key: vec!["branch".to_owned()],
             max_unknown: MaxUnknown::HALF,
+            has_item_in_sets: true,
         })
     }
 }

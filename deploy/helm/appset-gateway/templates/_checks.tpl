@@ -137,7 +137,7 @@
 
 {{- define "appset-gateway.checkApi" -}}
 {{- if and (include "appset-gateway.asksApiServer" .) (eq (include "appset-gateway.serviceAccount" .) "default") -}}
-{{- fail "refresh and tokenReview give rights to a service account, and every pod of the namespace may be `default`: set serviceAccount.create, or serviceAccount.name" -}}
+{{- fail "refresh, tokenReview and kubernetes give rights to a service account, and every pod of the namespace may be `default`: set serviceAccount.create, or serviceAccount.name" -}}
 {{- end -}}
 {{- if and .Values.refresh.enabled (not .Values.refresh.namespaces) -}}
 {{- fail "refresh.namespaces is empty: name the namespaces of the ApplicationSets" -}}
@@ -153,6 +153,9 @@
 {{- end -}}
 {{- if and .Values.refresh.enabled .Values.refresh.admissionPolicy.enabled (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "refresh.admissionPolicy needs Kubernetes 1.30, this is %s. Without the policy, the gateway may change all of an ApplicationSet. If you accept that, set refresh.admissionPolicy.enabled=false" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if and .Values.kubernetes.namespaces (not .Values.kubernetes.resources) -}}
+{{- fail "kubernetes.namespaces is set and kubernetes.resources is empty: name the resources that may be listed there" -}}
 {{- end -}}
 {{- $review := dig "auth" "tokenReview" "" .Values.config -}}
 {{- if and $review (not .Values.tokenReview.enabled) -}}

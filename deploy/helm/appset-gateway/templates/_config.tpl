@@ -22,7 +22,7 @@
 
 {{/* Whether the gateway asks the API server. */}}
 {{- define "appset-gateway.asksApiServer" -}}
-{{- if or .Values.refresh.enabled .Values.tokenReview.enabled }}true{{ end -}}
+{{- if or .Values.refresh.enabled .Values.tokenReview.enabled .Values.kubernetes.resources .Values.kubernetes.clusterSecrets.enabled }}true{{ end -}}
 {{- end -}}
 
 {{/* gateway.yaml: the value `config`, with the keys that follow from other values. No template is rendered in it: it has its own. */}}

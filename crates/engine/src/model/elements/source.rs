@@ -244,6 +244,7 @@ impl ElementBackend {
             kinds: ["model", "model"],
             key: vec!["n".to_owned()],
             max_unknown: MaxUnknown::HALF,
+            has_item_in_sets: true,
         };
         Self { source: Arc::clone(source), each: Some(each) }
     }
