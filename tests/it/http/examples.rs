@@ -136,9 +136,10 @@ async fn namespaces_of_a_cluster() {
         let upstream = play(exchanges.to_vec(), "https://kubernetes.default.svc").await;
         let pass = format!("location / {{ proxy_pass http://{}; }}", upstream.address);
         let nginx = Nginx::start_tls(tempfile::tempdir().unwrap(), &ours, &pass).await;
-        let here = format!("https://{}", nginx.address);
+        let token = "token: { file: secrets/serviceaccount/token }";
+        let here = format!("api: https://{}\n        {token}", nginx.address);
         let files = [("serviceaccount/ca.crt", &*ours.pem), ("serviceaccount/token", "hunter2\n")];
-        let app = example("namespaces", &[("https://kubernetes.default.svc", &*here)], &files).await;
+        let app = example("namespaces", &[(token, &*here)], &files).await;
         (ask_as(&app, "namespaces", json!({})).await, upstream)
     };
     let (reply, upstream) = ask(&exchanges).await;
@@ -149,7 +150,7 @@ async fn namespaces_of_a_cluster() {
         ]}})
     );
     assert_eq!(asked(&upstream), targets(&exchanges, "Bearer hunter2"));
-    refused(&ask(&exchanges[..2]).await.0, 502, "backend_output_invalid", "page 3: ");
+    refused(&ask(&exchanges[..3]).await.0, 502, "backend_output_invalid", "404");
 }
 
 #[tokio::test]

@@ -28,8 +28,13 @@ async fn an_empty_list_is_a_proof() {
     assert!(requests.last().unwrap().ends_with("/namespaces?labelSelector=team%3Db&limit=250"), "{requests:?}");
     let unset = app.ask("apps", json!({})).await;
     refused(&unset, 422, "invalid_input", "params.team");
-    let answers = app.operate("/admin/answers", None).await.text();
-    assert!(answers.contains("/api/v1/namespaces, labels team=b") || !answers.contains("evidence"), "{answers}");
+    let answers = app.operate("/admin/answers", None).await.json();
+    let empty = answers["answers"].as_array().unwrap().iter().find(|answer| answer["parameterSets"] == 0).unwrap();
+    let path = format!("/admin/answers/{}", empty["key"].as_str().unwrap());
+    let evidence = app.operate(&path, None).await.json()["evidence"][0].clone();
+    assert_eq!((&evidence["verdict"], &evidence["answer"]), (&json!("absent"), &json!("200, an explicit empty list")));
+    let query = format!("GET {}/api/v1/namespaces, labels team=b", cluster.url());
+    assert_eq!(evidence["query"], query);
 }
 
 #[tokio::test(flavor = "multi_thread")]
