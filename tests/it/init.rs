@@ -101,7 +101,7 @@ fn a_recipe_says_which_files_it_needs_and_others_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let output = init(folder.path(), &["netbox"], "");
     let printed = text(&output.stdout);
-    assert!(printed.contains("`serve` needs your own files beside it: secrets/netbox-authorization\n"), "{printed}");
+    assert!(printed.contains("`serve` needs your own files beside it: secrets/netbox-token\n"), "{printed}");
     assert!(printed.starts_with("token: "), "{printed}");
     let config = std::fs::read_to_string(folder.path().join("gateway.yaml")).unwrap();
     assert!(config.contains("{ name: argocd, sha256: ") && !config.contains("argocd-token"), "{config}");
