@@ -56,6 +56,7 @@ const RECIPES: &[Recipe] = &[
     recipe!("consul-services", "the services in Consul"),
     recipe!("prometheus", "a query to Prometheus"),
     recipe!("s3-list", "the folders of a bucket in S3"),
+    recipe!("cluster-namespaces", "the namespaces of all clusters"),
     recipe!("eks-clusters", "the clusters of an AWS account"),
     recipe!("gke-clusters", "the clusters of a Google Cloud project"),
     recipe!("rancher-clusters", "the clusters in Rancher"),
@@ -102,8 +103,8 @@ impl Recipe {
 
     /// The files of secrets that its configuration names, beside the caller's token.
     pub(super) fn secrets(&self) -> Vec<&'static str> {
-        let starts = self.config.match_indices("secrets/").map(|(at, _)| &self.config[at..]);
-        let ends = |text: &str| text.find([' ', ',', '}']).unwrap_or(text.len());
+        let starts = self.config.match_indices(" secrets/").map(|(at, _)| &self.config[at + 1..]);
+        let ends = |text: &str| text.find([' ', ',', '}', '\n']).unwrap_or(text.len());
         let mut found: Vec<&str> =
             starts.map(|text| &text[..ends(text)]).filter(|name| !TOKEN.ends_with(name)).collect();
         found.sort_unstable();
@@ -135,7 +136,8 @@ mod tests {
         let secrets = |name| Recipe::named(name).unwrap().secrets();
         assert_eq!(secrets("github-pull-requests"), ["secrets/docker-config.json", "secrets/github-token"]);
         assert_eq!(secrets("own-plugin"), ["secrets/hello-plugin-token"]);
-        assert!(secrets("script").is_empty());
+        // The files of a pod are not the user's own.
+        assert!(secrets("script").is_empty() && secrets("cluster-namespaces").is_empty());
         assert!(Recipe::named("nothing").is_none());
     }
 }
