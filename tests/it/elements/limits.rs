@@ -98,7 +98,7 @@ async fn what_is_not_done_by_the_deadline_is_there_for_the_next_call() {
     };
     let upstream = Upstream::start(move |request| match &*request.target {
         "/list" => slowly(json_response(json!([{"number": 1}]).to_string()), Duration::from_millis(1500)),
-        _ => slowly(json_response("[{}]"), Duration::from_millis(1000)),
+        _ => slowly(json_response("[{}]"), Duration::from_secs(1)),
     })
     .await;
     let app = start(&upstream, json!({})).await;

@@ -57,6 +57,8 @@ const ABOUT_SECRETS: [&str; 17] = [
     "store",
     "type",
 ];
+/// Names with one of these are about the pages of a list.
+const PAGES: [&str; 3] = ["continuationtoken", "nexttoken", "page"];
 /// Words for values that are not secrets.
 const SETTINGS: [&str; 6] = ["", "true", "false", "null", "none", "nil"];
 /// Shorter numbers are settings, and counts.
@@ -76,8 +78,8 @@ pub enum Named {
 /// Whether `name` is the name of a secret.
 pub fn named(name: &str) -> Option<Named> {
     let squashed: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    // `nextPageToken` is about pages.
-    if squashed.contains("page") {
+    // Where the next page of a list begins: `nextPageToken`, AWS' `nextToken`, `NextContinuationToken` of S3.
+    if PAGES.iter().any(|word| squashed.contains(word)) {
         return None;
     }
     let is_secret = squashed.contains("secret") && !ABOUT_SECRETS.iter().any(|end| squashed.ends_with(end));
@@ -156,7 +158,9 @@ mod tests {
         for name in ["X-Session", "sid", "connect.sid", "auth"] {
             assert!(matches!(named(name), Some(Named::IfRandom(_))), "{name}");
         }
-        for name in ["secretName", "imagePullSecrets", "existingSecret", "bypass", "nextPageToken", "inside", "key", ""]
+        let of_pages = ["nextPageToken", "nextToken", "NextContinuationToken"];
+        for name in
+            ["secretName", "imagePullSecrets", "existingSecret", "bypass", "inside", "key", ""].iter().chain(&of_pages)
         {
             assert_eq!(named(name), None, "{name}");
         }
