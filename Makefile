@@ -89,7 +89,8 @@ clouds-facts: $(VENV)/done ## Make the tables of crates/clouds/facts again, with
 
 .PHONY: manifests
 manifests: $(VENV)/done gateway ## Check the manifests, the chart's snapshots, and alerts and dashboard at a running gateway
-	@tools/need kubectl:kubernetes-client promtool:prometheus redis-server:redis-server openssl:openssl
+	@tools/need promtool:prometheus redis-server:redis-server openssl:openssl
+	@tools/need-kustomize
 	deploy/check
 	deploy/observability/check
 
@@ -101,6 +102,13 @@ chart: $(VENV)/done ## Check the Helm chart with Helm, which is built once: lint
 .PHONY: chart-files
 chart-files: $(VENV)/done ## Write the chart's schema, README and snapshots again, after a change of the chart
 	@tools/need-helm
+	deploy/chart --write
+
+.PHONY: names
+names: $(VENV)/done ## Write the names of deploy/release.env into charts, manifests, alerts and documentation
+	@tools/need-helm
+	deploy/names
+	cargo update --workspace --quiet --offline
 	deploy/chart --write
 
 # Packed relocations make the program 1 MiB smaller on x86-64, in the file and in memory. The C library reads them since glibc 2.36

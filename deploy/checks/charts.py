@@ -49,7 +49,7 @@ GATEWAY = Chart(
     open=("config",),
     copies=("rules.yaml", "cmp-rules.yaml", "dashboard.json"),
     packaged=("templates/tests/ask.yaml",),
-    given={"token": {"value": "one"}, "adminToken": {"value": "two"}},
+    given={"image": {"repository": "appset-gateway"}, "token": {"value": "one"}, "adminToken": {"value": "two"}},
     least=12,
 )
 PLUGIN = Chart(

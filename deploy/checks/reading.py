@@ -1,13 +1,14 @@
 """Reads YAML, renders kustomizations, and finds objects in what was rendered."""
 
 import base64
+import os
 import re
 import shutil
 import subprocess
 
 import yaml
 
-from .faults import cannot_run, fault
+from .faults import ROOT, cannot_run, fault
 
 
 def parse(text, where):
@@ -31,16 +32,18 @@ def parse(text, where):
 
 
 def render(folder):
-    if kubectl := shutil.which("kubectl"):
-        command = [kubectl, "kustomize", str(folder)]
-    elif kustomize := shutil.which("kustomize"):
+    if kustomize := shutil.which("kustomize", path=f"{ROOT / 'target/tools/bin'}:{os.environ['PATH']}"):
         command = [kustomize, "build", str(folder)]
+    elif kubectl := shutil.which("kubectl"):
+        command = [kubectl, "kustomize", str(folder)]
     else:
-        cannot_run("neither kubectl nor kustomize found; on Debian: apt-get install kubernetes-client")
+        cannot_run("neither kustomize nor kubectl found; tools/need-kustomize builds kustomize")
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         fault(folder, f"does not render: {result.stderr.strip()}")
         return []
+    if "deprecated" in result.stderr:
+        fault(folder, f"has deprecated keys: {' '.join(result.stderr.split())}")
     documents = parse(result.stdout, folder)
     if not documents:
         fault(folder, "renders to nothing")

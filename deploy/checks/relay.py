@@ -1,5 +1,6 @@
 """The relay beside Argo CD's repo-server: as a patch of Argo CD's own manifests, and as values of argo-helm's chart."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -39,22 +40,19 @@ REPO_SERVER = {
 
 
 def patched():
-    """The repo-server with the component, by a kustomization that kubectl 1.20 knows as well: that has no components."""
-    component = dict(*parse((RELAY / "kustomization.yaml").read_text(), RELAY))
+    """The repo-server with the component, as deploy/README.md says."""
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
-        for file in RELAY.glob("*.yaml"):
-            (folder / file.name).write_text(file.read_text())
+        shutil.copytree(RELAY, folder / "relay")
         (folder / "base.yaml").write_text(yaml.safe_dump(REPO_SERVER))
         whole = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "namespace": "argocd",
-            "resources": ["base.yaml", *component["resources"], "podmonitor.yaml"],
-            "patchesStrategicMerge": [patch["path"] for patch in component["patches"]],
-            "configMapGenerator": [{key: value for key, value in one.items() if key != "options"} for one in component["configMapGenerator"]],
-            "generatorOptions": component["configMapGenerator"][0]["options"],
+            "resources": ["base.yaml", "podmonitor.yaml"],
+            "components": ["relay"],
         }
+        shutil.copy(RELAY / "podmonitor.yaml", folder)
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(whole))
         return render(folder)
 

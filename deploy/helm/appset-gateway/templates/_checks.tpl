@@ -1,6 +1,7 @@
 {{/* What the schema of the values cannot say: each `fail` says why, and what to write instead. deployment.yaml includes this. */}}
 
 {{- define "appset-gateway.checks" -}}
+{{- include "appset-gateway.checkImage" . -}}
 {{- include "appset-gateway.checkStore" . -}}
 {{- include "appset-gateway.checkSecrets" . -}}
 {{- include "appset-gateway.checkConfig" . -}}
@@ -9,6 +10,15 @@
 {{- include "appset-gateway.checkCloud" . -}}
 {{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
 {{- fail "metrics.serviceMonitor and metrics.podMonitor would count everything twice: enable one of them" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names below `example` and `example.com` belong to nobody (RFC 2606). */}}
+{{- define "appset-gateway.checkImage" -}}
+{{- $image := .Values.image.repository -}}
+{{- if regexMatch `^([^/]+\.)?example(\.(com|net|org))?(:[0-9]+)?/` $image -}}
+{{- $build := printf "docker build -f deploy/Dockerfile -t REGISTRY/appset-gateway:%s . && docker push REGISTRY/appset-gateway:%s" .Chart.AppVersion .Chart.AppVersion -}}
+{{- fail (printf "image.repository is the placeholder %s: build and push an image (%s), then set image.repository=REGISTRY/appset-gateway, or IMAGE in deploy/release.env and run `make names`" $image $build) -}}
 {{- end -}}
 {{- end -}}
 
