@@ -185,10 +185,16 @@ deny: ## Check dependencies: licences, versions, sources, and advisories if GitH
 	else echo "NOT CHECKED: advisories. Their database on GitHub cannot be reached from here." >&2; fi
 
 .PHONY: schema
-schema: $(VENV)/done ## Write config/schema.json and the chart's schema again, after a change of the configuration's types
+schema: $(VENV)/done ## Write config/schema.json, the chart's schema and docs/reference again, after a change of the configuration's types
 	cargo run --locked --quiet -- schema > config/schema.json.new
 	mv config/schema.json.new config/schema.json
 	deploy/chart --write-made
+	$(VENV)/bin/python tools/reference
+
+.PHONY: reference
+reference: ## Write docs/reference again, after a change of config/schema.json or config/reference.yaml; a part of `make schema`
+	@tools/need python3:python3 yaml:python3-yaml
+	tools/reference
 
 $(VENV)/done: Makefile
 	@tools/need python3:python3 venv:python3-venv
