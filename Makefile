@@ -89,8 +89,9 @@ clouds-facts: $(VENV)/done ## Make the tables of crates/clouds/facts again, with
 
 .PHONY: manifests
 manifests: $(VENV)/done gateway ## Check the manifests, the chart's snapshots, and alerts and dashboard at a running gateway
-	@tools/need promtool:prometheus redis-server:redis-server openssl:openssl
+	@tools/need promtool:prometheus redis-server:redis-server openssl:openssl shellcheck:shellcheck
 	@tools/need-kustomize
+	@tools/need-actionlint
 	deploy/check
 	deploy/observability/check
 
@@ -113,6 +114,10 @@ names: $(VENV)/done ## Write the names of deploy/release.env into charts, manife
 
 # Packed relocations make the program 1 MiB smaller on x86-64, in the file and in memory. The C library reads them since glibc 2.36
 # (Debian 12). Linkers for other processors may ignore the argument, with a warning.
+# Examples for benchmarks are built with the same flags: cargo would build all dependencies again otherwise.
+dist bench scale soak: export RUSTFLAGS = $(shell tools/build-flags rust)
+dist bench scale soak: export CFLAGS = $(shell tools/build-flags c)
+
 .PHONY: dist
 dist: ## Build the program as the image has it: target/dist/appset-gateway
 	@tools/need cc:gcc
@@ -123,6 +128,16 @@ dist: ## Build the program as the image has it: target/dist/appset-gateway
 dist-cmp: ## Build the static program for sidecars: target/static/cmp-gateway
 	@tools/need cc:gcc
 	@tools/static
+
+.PHONY: dist-static
+dist-static: ## Build the gateway without shared libraries: target/static/appset-gateway
+	@tools/need cc:gcc
+	@tools/static appset-gateway
+
+.PHONY: reproducible
+reproducible: ## Build the programs twice, in two folders, and compare them byte by byte
+	@tools/need cc:gcc
+	tools/reproducible $(PROGRAMS)
 
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
@@ -166,8 +181,8 @@ slug: ## Make the table of the filter `slug` and its facts again, with the libra
 
 .PHONY: signatures
 signatures: ## Make the signatures of tests/signatures anew, with cosign, which verifies them too
-	@tools/need python3:python3 docker-registry:docker-registry openssl:openssl go:golang-go
-	GOBIN=$(CURDIR)/target/tools/bin GOFLAGS=-mod=mod go install github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+	@tools/need python3:python3 docker-registry:docker-registry openssl:openssl
+	@tools/need-cosign
 	tests/signatures/make target/tools/bin/cosign
 
 .PHONY: docs
