@@ -127,6 +127,9 @@ volumeMounts:
   {{- if .Values.store.caSecret }}
   - { name: store-ca, mountPath: /var/run/store-ca, readOnly: true }
   {{- end }}
+  {{- range $name, $_ := .Values.secrets }}
+  - { name: secret-{{ $name }}, mountPath: /secrets/{{ $name }}, readOnly: true }
+  {{- end }}
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -195,6 +198,12 @@ volumeMounts:
 - name: store-ca
   secret:
     secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- range $name, $secret := .Values.secrets }}
+- name: secret-{{ $name }}
+  secret:
+    secretName: {{ $secret }}
     defaultMode: 0440
 {{- end }}
 {{- with .Values.extraVolumes }}
