@@ -1,5 +1,7 @@
 //! `appset-gateway conformance`.
 
+mod incidents;
+
 use std::{
     io::{IsTerminal as _, stderr},
     path::PathBuf,
@@ -11,10 +13,11 @@ use anyhow::Context as _;
 use clap::Args;
 use reqwest::Url;
 
+use self::incidents::IncidentArgs;
 use super::{ReportFormat, exit, print, print_json};
 use conformance::{
     cases, report,
-    rules::printable,
+    rules::{Results, printable},
     suite,
     target::{TIMEOUT, Target},
     upstream::Upstream,
@@ -24,12 +27,13 @@ use domain::{file::base_dir::BaseDir, secret::SecretRef};
 /// The plugin, and the questions.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 the plugin conforms, 1 a MUST or HAZARD rule failed, the plugin was unreachable, or some rules were not checked."
+    after_help = "Exit codes: 0 the plugin conforms, 1 a MUST or HAZARD rule failed, the plugin was unreachable, or some rules were not checked.\n\
+                  With `--incident`: 0 Argo CD would keep all Applications, 1 it would delete some, or an incident was not played."
 )]
 pub(crate) struct ConformanceArgs {
     /// The plugin's URL, as `baseUrl` of its ConfigMap.
-    #[arg(long, value_name = "URL")]
-    url: Url,
+    #[arg(long, value_name = "URL", required_unless_present = "incidents")]
+    url: Option<Url>,
     /// A file with the token of its ConfigMap.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -48,6 +52,8 @@ pub(crate) struct ConformanceArgs {
     /// How long the whole run may take, in seconds. Questions that were not sent by then are skipped.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     max_time: u64,
+    #[command(flatten)]
+    incident: IncidentArgs,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: ReportFormat,
@@ -55,12 +61,15 @@ pub(crate) struct ConformanceArgs {
 
 /// Runs the suite, and prints the report.
 pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
+    let Some(url) = arguments.url.as_ref().filter(|_| !arguments.incident.incidents) else {
+        return incidents::list(arguments.output);
+    };
     let token = arguments.token_file.clone().map(|file| SecretRef::File(file).read(&BaseDir::default()));
     let token = token.transpose().map_err(anyhow::Error::msg)?;
-    let target = Target::new(&arguments.url, token, Duration::from_secs(arguments.timeout))?;
+    let target = Target::new(url, token, Duration::from_secs(arguments.timeout))?;
     let cases = cases::read(arguments.cases.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let results = runtime.block_on(async {
+    runtime.block_on(async {
         let upstream = match (arguments.break_upstream, &arguments.source) {
             (Some(port), Some(source)) => {
                 let started = Upstream::start(port, source.clone()).await;
@@ -69,14 +78,21 @@ pub(crate) fn run(arguments: &ConformanceArgs) -> anyhow::Result<ExitCode> {
             _ => None,
         };
         let max_time = Duration::from_secs(arguments.max_time);
-        suite::run(&target, &cases, upstream.as_ref(), max_time, &show_progress).await
-    })?;
-    show_progress("");
-    match arguments.output {
-        ReportFormat::Text => print(report::text(&results).trim_end())?,
-        ReportFormat::Markdown => print(report::markdown(&results).trim_end())?,
-        ReportFormat::Junit => print(report::junit(&results).trim_end())?,
-        ReportFormat::Json => print_json(&report::json(&results))?,
+        if arguments.incident.are_chosen() {
+            return arguments.incident.run(&target, &cases, upstream.as_ref(), max_time, arguments.output).await;
+        }
+        let results = suite::run(&target, &cases, upstream.as_ref(), max_time, &show_progress).await?;
+        show_progress("");
+        print_report(&results, arguments.output)
+    })
+}
+
+fn print_report(results: &Results, output: ReportFormat) -> anyhow::Result<ExitCode> {
+    match output {
+        ReportFormat::Text => print(report::text(results).trim_end())?,
+        ReportFormat::Markdown => print(report::markdown(results).trim_end())?,
+        ReportFormat::Junit => print(report::junit(results).trim_end())?,
+        ReportFormat::Json => print_json(&report::json(results))?,
     };
     Ok(if results.conforms() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

@@ -1,6 +1,7 @@
 //! `appset-gateway conformance` finds what is wrong with other plugins, and nothing that is wrong with this gateway.
 
 mod hostile;
+mod incidents;
 mod refusals;
 
 use std::{

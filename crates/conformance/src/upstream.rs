@@ -23,17 +23,23 @@ use domain::clock::SystemClock;
 use outbound::{Call, ClientOptions, HttpClient, Outbound};
 
 /// A fault of a source.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Fault {
     /// The behaviour of the source, for reports.
     pub does: &'static str,
-    reply: Reply,
+    /// The reply itself.
+    pub(crate) reply: Reply,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Reply {
+/// Changes a whole reply, which is a head and a body. `None` if this reply has nothing to change.
+pub(crate) type Edit = fn(&str, &[u8]) -> Option<(String, Vec<u8>)>;
+
+#[derive(Debug)]
+pub(crate) enum Reply {
     /// These bytes, and then the connection is closed.
     Bytes(&'static str),
+    /// The true reply, changed.
+    Edited(Edit),
     /// The true head with the first half of the body, and then the connection is closed.
     Half,
     /// Nothing, and the connection is closed.
@@ -42,8 +48,14 @@ enum Reply {
     Hang,
 }
 
+impl Fault {
+    pub(crate) const fn new(does: &'static str, reply: Reply) -> Self {
+        Self { does, reply }
+    }
+}
+
 const fn fault(does: &'static str, bytes: &'static str) -> Fault {
-    Fault { does, reply: Reply::Bytes(bytes) }
+    Fault::new(does, Reply::Bytes(bytes))
 }
 
 /// All faults. A 404 and an empty list are none: they may be true.
@@ -96,6 +108,8 @@ pub struct Upstream {
     fault: Arc<Mutex<Option<&'static Fault>>>,
     /// How many connections came.
     requests: Arc<AtomicUsize>,
+    /// How many replies were a fault.
+    faults: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
@@ -112,20 +126,27 @@ impl Upstream {
         client.prepare().map_err(|error| std::io::Error::other(error.message))?;
         let fault: Arc<Mutex<Option<&'static Fault>>> = Arc::default();
         let (playing, requests) = (Arc::clone(&fault), Arc::<AtomicUsize>::default());
-        let counted = Arc::clone(&requests);
+        let (counted, faults) = (Arc::clone(&requests), Arc::<AtomicUsize>::default());
+        let played = Arc::clone(&faults);
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let (fault, source) = (*playing.lock(), Source { url: source.clone(), client: Arc::clone(&client) });
-                tokio::spawn(async move { timeout(2 * PATIENCE, serve(stream, fault, &source)).await });
+                let played = Arc::clone(&played);
+                tokio::spawn(async move { timeout(2 * PATIENCE, serve(stream, fault, &source, &played)).await });
             }
         });
-        Ok(Self { fault, requests, serving })
+        Ok(Self { fault, requests, faults, serving })
     }
 
     /// How many requests the plugin has sent to its source here.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
+    }
+
+    /// How many replies of the source were a fault, or were changed.
+    pub(crate) fn faults(&self) -> usize {
+        self.faults.load(Ordering::SeqCst)
     }
 
     /// Plays `fault` from now on; `None`: passes all requests on.
@@ -140,8 +161,13 @@ impl Drop for Upstream {
     }
 }
 
-/// Serves one request of `stream`, and closes it.
-async fn serve(mut stream: TcpStream, fault: Option<&Fault>, source: &Source) -> anyhow::Result<()> {
+/// Serves one request of `stream`, and closes it. Counts it in `faults` if the reply is not the source's own.
+async fn serve(
+    mut stream: TcpStream,
+    fault: Option<&Fault>,
+    source: &Source,
+    faults: &AtomicUsize,
+) -> anyhow::Result<()> {
     let (head, body) = match read_request(&mut stream).await {
         Ok(request) => request,
         Err(why) => {
@@ -150,8 +176,23 @@ async fn serve(mut stream: TcpStream, fault: Option<&Fault>, source: &Source) ->
             return Err(why);
         }
     };
-    let reply = match fault.map(|fault| &fault.reply) {
+    let fault = fault.map(|fault| &fault.reply);
+    if matches!(fault, Some(Reply::Bytes(_) | Reply::Half | Reply::Close | Reply::Hang)) {
+        faults.fetch_add(1, Ordering::SeqCst);
+    }
+    let reply = match fault {
         Some(Reply::Bytes(bytes)) => bytes.as_bytes().to_vec(),
+        Some(Reply::Edited(edit)) => {
+            // Without its conditions: a 304 has no body to change.
+            let (head, body) = pass_on(&unconditional(&head), body, source).await;
+            match edit(&head, &body) {
+                Some((head, body)) => {
+                    faults.fetch_add(1, Ordering::SeqCst);
+                    [head.into_bytes(), body].concat()
+                }
+                None => [head.as_bytes(), &body].concat(),
+            }
+        }
         Some(Reply::Close) => Vec::new(),
         Some(Reply::Hang) => {
             sleep(2 * PATIENCE).await;
@@ -225,6 +266,15 @@ fn chunks(mut rest: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+}
+
+/// The head of a request without `If-None-Match` and `If-Modified-Since`.
+fn unconditional(head: &str) -> String {
+    let is_kept = |line: &&str| {
+        let name = line.split(':').next().unwrap_or_default();
+        !["if-none-match", "if-modified-since"].contains(&&*name.to_ascii_lowercase())
+    };
+    head.lines().filter(is_kept).collect::<Vec<_>>().join("\r\n")
 }
 
 /// The whole reply of `source` to the request with this head and body: its head, and its body. A 502 if it cannot be reached.

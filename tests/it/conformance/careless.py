@@ -1,10 +1,11 @@
-"""A careless plugin: `careless.py SOURCE`. It checks no token, and turns each failure of its source into an empty list."""
+"""A careless plugin: `careless.py SOURCE [PORT]`. It checks no token, and turns each failure of its source into an empty list."""
 
 import json, random, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.request import urlopen
 
 source = sys.argv[1]
+port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 
 
 class Plugin(BaseHTTPRequestHandler):
@@ -29,6 +30,6 @@ class Plugin(BaseHTTPRequestHandler):
         pass
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Plugin)
+server = ThreadingHTTPServer(("127.0.0.1", port), Plugin)
 print(server.server_port, flush=True)
 server.serve_forever()
