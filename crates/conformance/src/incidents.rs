@@ -28,6 +28,8 @@ pub struct Incident {
     pub happened: &'static str,
     /// The pages that document it.
     pub sources: &'static [&'static str],
+    /// What the source must have, for people.
+    needs: &'static str,
     /// The order of events.
     acts: &'static [Act],
 }

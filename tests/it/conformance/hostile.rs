@@ -105,7 +105,7 @@ async fn a_reply_that_breaks_off_after_its_value_is_a_hazard() {
 }
 
 /// Asks the source at `port` by a chunked request, and returns the whole reply.
-fn ask_source(port: u16) -> Vec<u8> {
+pub(super) fn ask_source(port: u16) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     let head = "POST /items HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";

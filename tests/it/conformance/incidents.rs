@@ -14,11 +14,11 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-use super::{conformance, folder, port};
+use super::{conformance, folder, hostile::ask_source, port};
 use crate::support::{
     TOKEN, TestApp,
     binary::command,
-    upstream::{Step, Upstream, json_response},
+    upstream::{Step, Upstream, json_response, response},
 };
 
 /// A plugin server in a process that `--restart` can replace. Dropping it ends the process.
@@ -160,7 +160,11 @@ fn check(found: &[(String, String)], lost: impl Fn(&[&'static str; 2]) -> &'stat
     for (name, deleted) in found {
         match LOST.iter().find(|(known, _)| known == name) {
             Some((_, both)) => assert_eq!(deleted, lost(both), "{name}: {found:#?}"),
-            None => assert!(name == CUT_NAME && deleted.starts_with("not played: \"no reply"), "{found:#?}"),
+            None => assert!(
+                name == CUT_NAME
+                    && deleted.starts_with("not played: \"it needs a JSON document with a list of more than 100 items"),
+                "{found:#?}"
+            ),
         }
     }
 }
@@ -264,6 +268,38 @@ async fn incidents_that_were_not_played_are_not_passed() {
     let failing = [&options[..], &["--restart", "exit 3"]].concat();
     let (is_safe, report) = conformance(plugin.folder.path(), &plugin.url, &failing).await;
     assert!(!is_safe && report.contains("the command of `--restart` failed: exit status: 3"), "{report}");
+}
+
+/// Half of an incident proves nothing: this source has no list that could be empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incident_that_was_played_in_part_is_unknown() {
+    let source = Upstream::always(json_response("true")).await;
+    let (folder, port) = (folder(&json!([{"name": "all"}])), port());
+    let plugin = Upstream::start(move |_| {
+        let reply = tokio::task::block_in_place(|| ask_source(port));
+        let is_fine = reply.ends_with(b"\r\n\r\ntrue");
+        vec![Step::Send(if is_fine {
+            json_response(r#"{"output":{"parameters":[{}]}}"#)
+        } else {
+            response(502, "", "no")
+        })]
+    })
+    .await;
+    let (port, address) = (port.to_string(), format!("http://{}", source.address));
+    let options = ["--break-upstream", &port, "--source", &address, "-o", "json", "--incident"];
+    for (incident, result, is_expected) in [
+        ("token-expired-as-403-list", "unknown", false),
+        ("half-a-list", "not played", false),
+        ("empty-204", "keeps", true),
+    ] {
+        let options = [&options[..], &[incident]].concat();
+        let (is_safe, report) = conformance(folder.path(), &format!("http://{}", plugin.address), &options).await;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let played = &report["incidents"][0];
+        assert_eq!((played["result"].as_str().unwrap(), is_safe), (result, is_expected), "{report:#}");
+        let needs = "it needs a JSON document with a list that is not empty";
+        assert!(is_expected || played["why"].as_str().unwrap().starts_with(needs), "{report:#}");
+    }
 }
 
 /// A wrong name is answered by the names, and nothing is sent.

@@ -10,6 +10,9 @@ const fn source(does: &'static str, reply: Reply) -> Act {
     Act::Source(Fault::new(does, reply))
 }
 
+const REQUEST: &str = "a request of the plugin during the incident";
+const LIST: &str = "a JSON document with a list that is not empty";
+
 const AWAY: Act = source("the source closes each connection", Reply::Close);
 const HALF: Act = source("the source has half of its list", Reply::Edited(half));
 
@@ -23,6 +26,7 @@ pub static ALL: &[Incident] = &[
             "https://github.com/abridgeai/gke-fleet-management/commit/4e02c1b1da0b1021b0517b741379984bcd36f1b6",
             "https://github.com/GoogleCloudPlatform/gke-fleet-management/issues/113",
         ],
+        needs: LIST,
         acts: &[HALF],
     },
     Incident {
@@ -33,6 +37,7 @@ pub static ALL: &[Incident] = &[
             "https://github.com/argoproj/argo-cd/issues/18480",
             "https://github.com/abcxyzbank/argocd-plugin-generator-demo/blob/b5837a6aac23cc8e6e9b09b6120480c65555ade0/app/main.py",
         ],
+        needs: REQUEST,
         acts: &[source(
             "the source answers 500",
             Reply::Bytes(
@@ -48,6 +53,7 @@ pub static ALL: &[Incident] = &[
             "https://github.com/argoproj/argo-cd/issues/18212",
             "https://github.com/argoproj/argo-cd/pull/18781",
         ],
+        needs: REQUEST,
         acts: &[AWAY],
     },
     Incident {
@@ -55,6 +61,7 @@ pub static ALL: &[Incident] = &[
         happened: "While GitHub Enterprise was under maintenance, an answer was not JSON but began with `<`. Argo CD then generated 0 Applications and \
                    deleted all of them.",
         sources: &["https://github.com/argoproj/argo-cd/issues/14318"],
+        needs: REQUEST,
         acts: &[source(
             "the source answers 200 with a page",
             Reply::Bytes(
@@ -71,6 +78,7 @@ pub static ALL: &[Incident] = &[
             "https://github.com/controlplaneio-fluxcd/flux-operator/blob/main/docs/api/v1/resourcesetinputprovider.md#filter",
             "https://github.com/argoproj/argo-cd/issues/29635",
         ],
+        needs: "a JSON document with a list of more than 100 items, or of several pages",
         acts: &[source(
             "the source ends its list after the first 100 items or the first page",
             Reply::Edited(first_page),
@@ -83,6 +91,7 @@ pub static ALL: &[Incident] = &[
             "https://github.com/PostgREST/postgrest/issues/70",
             "https://github.com/argoproj/argo-cd/blob/master/applicationset/services/internal/http/client.go",
         ],
+        needs: REQUEST,
         acts: &[source("the source answers 204", Reply::Bytes("HTTP/1.1 204 No Content\r\n\r\n"))],
     },
     Incident {
@@ -92,6 +101,7 @@ pub static ALL: &[Incident] = &[
             "https://github.com/gravitee-io/issues/issues/1351",
             "https://github.com/go-gitea/gitea/issues/21671",
         ],
+        needs: LIST,
         acts: &[
             source(
                 "the source answers 403",
@@ -108,6 +118,7 @@ pub static ALL: &[Incident] = &[
         happened: "When the pods of Argo CD's repo-server restarted, Applications were deleted although nothing in Git had changed. Here the plugin \
                    server is restarted while its source is away, and the source comes back with half of its list.",
         sources: &["https://github.com/argoproj/argo-cd/issues/22127"],
+        needs: LIST,
         acts: &[AWAY, Act::Restart, HALF],
     },
 ];

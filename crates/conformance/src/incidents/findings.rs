@@ -18,8 +18,8 @@ pub struct PlayedQuestion {
     pub is_unclear: bool,
     /// Whether the source's reply was the incident's, at least once.
     pub(super) is_played: bool,
-    /// The replies of the source that the plugin never got.
-    pub(super) missed: Vec<&'static str>,
+    /// Whether a reply of the source was never the incident's.
+    pub(super) is_missed: bool,
     /// The answer before.
     pub(super) kept: Kept,
 }

@@ -94,25 +94,19 @@ impl Stage<'_> {
         }
         let met = questions.into_iter().map(|(_, question)| question).filter(|question| question.is_played);
         played.questions = met.collect();
-        let missed = played.questions.iter().flat_map(|question| &question.missed).next();
-        if played.questions.is_empty() {
-            played.why = played.why.or_else(|| Some(self.why_not_played()));
-        } else if let Some(does) = missed {
-            let why =
-                format!("the plugin did not ask its source while {does}, or the reply could not be changed like this");
-            played.why = played.why.or(Some(why));
+        let is_missed = played.questions.iter().any(|question| question.is_missed);
+        if played.why.is_none() && (is_missed || played.questions.is_empty()) {
+            played.why = Some(self.why_not_played(incident));
         }
         Ok(played)
     }
 
-    /// Why no reply of the source was the incident's.
-    fn why_not_played(&self) -> String {
-        let why = if self.upstream.requests() == 0 {
-            "the plugin did not ask for its source at the port of `--break-upstream`"
-        } else {
-            "no reply of the source could be changed like this: it was no JSON document with such a list, or the plugin served a cached answer"
-        };
-        why.to_owned()
+    /// Why a reply of the source was not the incident's.
+    fn why_not_played(&self, incident: &Incident) -> String {
+        if self.upstream.requests() == 0 {
+            return "the plugin did not ask for its source at the port of `--break-upstream`".to_owned();
+        }
+        format!("it needs {}; a plugin that serves cached answers must not do so here", incident.needs)
     }
 
     /// Asks a question before the incident. `None` if the answer has no sets that could be lost.
@@ -145,7 +139,7 @@ impl Stage<'_> {
             replies,
             is_unclear: false,
             is_played: false,
-            missed: Vec::new(),
+            is_missed: false,
             kept,
         }))
     }
@@ -175,11 +169,9 @@ impl Stage<'_> {
                 // After a failure a plugin may spare its source for a while.
                 sleep(PAUSE).await;
             }
-            if self.upstream.faults() > faults {
-                question.is_played = true;
-            } else {
-                question.missed.push(fault.does);
-            }
+            let is_met = self.upstream.faults() > faults;
+            question.is_played |= is_met;
+            question.is_missed |= !is_met;
         }
         Ok(())
     }

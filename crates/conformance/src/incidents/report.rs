@@ -13,10 +13,7 @@ fn consequence(played: &Played) -> String {
     match played.result() {
         "deletes" => format!("Argo CD would delete {deletes} of {before} Applications"),
         "keeps" => format!("Argo CD would keep all {before} Applications"),
-        result => {
-            let why = played.why.as_deref().unwrap_or("not every reply could be judged");
-            format!("{result}: {why}")
-        }
+        _ => played.why.clone().unwrap_or_else(|| "not every reply could be judged".to_owned()),
     }
 }
 
