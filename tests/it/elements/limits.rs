@@ -21,12 +21,17 @@ async fn gateway(
 
 /// A gateway with the list and the elements of `upstream`.
 async fn start(upstream: &Upstream, each: Value) -> TestApp {
+    start_within(upstream, each, "2s").await
+}
+
+/// The same with another deadline.
+async fn start_within(upstream: &Upstream, each: Value, deadline: &str) -> TestApp {
     let url = format!("http://{}", upstream.address);
     let mut element = each;
     element["key"] = json!(["number"]);
     element["http"] = json!({"url": format!("{url}/element/{{{{ item.number }}}}")});
     let route = json!({
-        "name": "previews", "deadline": "2s",
+        "name": "previews", "deadline": deadline,
         "cache": {"ttl": "10s", "staleWhileRevalidate": "0s", "staleIfError": "24h", "prefetch": false},
         "backend": {"pipeline": [{"http": {"url": format!("{url}/list")}}, {"each": element}]},
         "output": {"number": "{{ item.number }}"},
@@ -91,17 +96,17 @@ async fn look_ups_go_on_when_only_some_are_refused() {
 /// What is not done by the deadline goes on, and the next call has it without a second request.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_done_by_the_deadline_is_there_for_the_next_call() {
-    // The list takes 1.5 s, and then the element 1 s. The deadline of each is 2 s.
-    let slowly = |reply: Vec<u8>, time: Duration| {
-        let pause = time / u32::try_from(reply.len()).unwrap();
-        vec![Step::Drip(reply, pause)]
+    // The list takes 3.2 s, and then the element as long. The deadline of each is 6 s: together they are late, and each has time left.
+    let late = |reply: Vec<u8>| {
+        let (first, rest) = reply.split_at(1);
+        vec![Step::Drip(first.to_vec(), Duration::from_millis(3200)), Step::Send(rest.to_vec())]
     };
     let upstream = Upstream::start(move |request| match &*request.target {
-        "/list" => slowly(json_response(json!([{"number": 1}]).to_string()), Duration::from_millis(1500)),
-        _ => slowly(json_response("[{}]"), Duration::from_secs(1)),
+        "/list" => late(json_response(json!([{"number": 1}]).to_string())),
+        _ => late(json_response("[{}]")),
     })
     .await;
-    let app = start(&upstream, json!({})).await;
+    let app = start_within(&upstream, json!({}), "6s").await;
     let reply = app.ask("previews", json!({})).await;
     assert_eq!(reply.status, 504, "{}", reply.text());
     assert!(reply.text().contains("1 of 1 element unknown"), "{}", reply.text());
