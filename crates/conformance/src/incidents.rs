@@ -1,6 +1,6 @@
 //! Documented incidents, played against a plugin server: what would Argo CD have deleted?
 //!
-//! Start at [`play`]. An [`Incident`] is a list of acts: faults that the proxy before the plugin's source plays, and restarts of the plugin.
+//! Start at [`play()`]. An [`Incident`] is a list of acts: faults that the proxy before the plugin's source plays, and restarts of the plugin.
 //! `catalogue` lists all incidents with their sources, `edits` changes the source's replies, `restart` restarts the plugin, `findings`
 //! has the results, and [`report`] prints them. Nothing else in this crate uses this module.
 
