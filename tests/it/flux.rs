@@ -93,7 +93,9 @@ async fn the_query_has_the_input_parameters() {
     for (path, status, says) in [
         ("/flux/branches", 422, "team"),
         ("/flux/branches?team=a&team=b", 400, "the parameter `team` twice"),
-        ("/flux/branches?team=a&flux.limit=all", 400, "`flux.limit=all` is not a number"),
+        ("/flux/branches?team=a&flux.limit=all", 400, "`flux.limit=all` is not a number of 1 or more"),
+        ("/flux/branches?team=a&flux.limit=0", 400, "`flux.limit=0` is not a number of 1 or more"),
+        ("/flux/branches?team=a&flux.limit=-1", 400, "`flux.limit=-1` is not a number of 1 or more"),
         ("/flux/branchs", 404, "there is no route `branchs`"),
     ] {
         let reply = get(&app, path).await;

@@ -93,9 +93,9 @@ fn read_parameters(query: &str) -> Result<(Parameters, usize), ApiError> {
 /// A limit that is larger than any list is as good as the largest.
 fn read_limit(text: &str) -> Result<usize, ApiError> {
     match text.parse::<usize>() {
-        Ok(limit) => Ok(limit),
+        Ok(limit @ 1..) => Ok(limit),
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(usize::MAX),
-        Err(_) => Err(invalid(format!("`{LIMIT}={}` is not a number", short(text)))),
+        _ => Err(invalid(format!("`{LIMIT}={}` is not a number of 1 or more", short(text)))),
     }
 }
 
