@@ -18,6 +18,17 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 	@tools/need cc:gcc python3:python3
 	cargo run --locked -- serve --config config/gateway.yaml
 
+.PHONY: demo
+demo: ## Build, and play a minute of bad days without a cluster: what Argo CD would delete without the gateway, and with it
+	@tools/need cc:gcc
+	cargo run --locked --quiet -- demo $(DEMO)
+
+.PHONY: recording
+recording: ## Record `make demo` again, as docs/demo.svg
+	@tools/need cc:gcc python3:python3
+	cargo build --locked --bin appset-gateway
+	tools/recording target/debug/appset-gateway docs/demo.svg
+
 .PHONY: check
 check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases and without the simulation
 	@tools/need cc:gcc redis-server:redis-server

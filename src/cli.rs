@@ -4,6 +4,7 @@ mod answers;
 mod call;
 mod check;
 mod conformance;
+mod demo;
 mod diff;
 mod explain;
 mod gateway;
@@ -52,6 +53,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Play a story of bad days in this process: what Argo CD would delete without the gateway, and with it. Needs no cluster.
+    Demo(demo::DemoArgs),
     /// Write a small configuration with a test case.
     Init(init::InitArgs),
     /// Serve Argo CD's calls until SIGTERM.
@@ -150,6 +153,7 @@ pub fn run() -> ExitCode {
     }
     let cli = Cli::parse();
     let result = match cli.command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check { file, options } => check::run(&file.path, options),
@@ -175,6 +179,13 @@ pub fn run() -> ExitCode {
         eprintln!("error: {error:#}");
         ExitCode::from(exit::FAILED)
     })
+}
+
+/// A token that nobody can guess.
+fn new_token() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("there are no random bytes"))?;
+    Ok(base16ct::lower::encode_string(&bytes))
 }
 
 fn print_token_hash() -> anyhow::Result<ExitCode> {

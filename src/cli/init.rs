@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, ValueEnum};
 
 use self::{files::NewText, recipes::Recipe};
-use super::{check, print};
+use super::{check, new_token, print};
 use auth::hash_token;
 use domain::{file::base_dir::BaseDir, secret::SecretRef};
 
@@ -217,9 +217,7 @@ fn entry(token: &Token) -> anyhow::Result<(String, Option<String>)> {
         Token::File(path) => (format!("file: {}", quoted(path)), None),
         Token::Env(name) => (format!("env: {}", quoted(name)), None),
         Token::New => {
-            let mut bytes = [0; 32];
-            aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("there are no random bytes"))?;
-            let token = base16ct::lower::encode_string(&bytes);
+            let token = new_token()?;
             (format!("sha256: {}", hash_token(&token)), Some(token))
         }
     })

@@ -95,32 +95,15 @@ impl Scene<'_> {
     async fn step(&self, after: Option<Duration>, replies: &[ReplyConfig], expected: Option<&Expected>) -> PlayedStep {
         self.replies.add(replies);
         if let Some(after) = after {
-            self.pass(after).await;
+            pass(&self.app, &self.clock, after).await;
         }
         let answer = self.ask().await;
-        self.rest().await;
+        rest(&self.app).await;
         let differences = expected.map_or_else(
             || vec![format!("nothing is expected, got {answer}; `--update` writes the answer there")],
             |expected| differences(expected, &answer),
         );
         PlayedStep { missing: self.replies.take_missing(), answer, differences }
-    }
-
-    /// Lets time pass.
-    async fn pass(&self, time: Duration) {
-        for _ in 0..PARTS {
-            self.clock.advance(time / PARTS);
-            self.app.engine.confirm_due(&self.app.setup().routes);
-            self.rest().await;
-        }
-    }
-
-    /// Waits for the runs in the background.
-    async fn rest(&self) {
-        let until = Instant::now() + self.app.setup().server.deadline.0;
-        while !self.app.engine.is_idle() && Instant::now() < until {
-            sleep(Duration::from_millis(1)).await;
-        }
     }
 
     async fn ask(&self) -> Answered {
@@ -135,6 +118,23 @@ impl Scene<'_> {
         let resolved = ask(&self.app, call).await;
         // A script that runs for real may print a secret.
         redact_answer(answer_of(&self.app, resolved).await, &Secrets::default())
+    }
+}
+
+/// Lets `time` pass at `app`, whose clock is `clock`.
+pub(crate) async fn pass(app: &App, clock: &CaseClock, time: Duration) {
+    for _ in 0..PARTS {
+        clock.advance(time / PARTS);
+        app.engine.confirm_due(&app.setup().routes);
+        rest(app).await;
+    }
+}
+
+/// Waits for the runs in the background.
+async fn rest(app: &App) {
+    let until = Instant::now() + app.setup().server.deadline.0;
+    while !app.engine.is_idle() && Instant::now() < until {
+        sleep(Duration::from_millis(1)).await;
     }
 }
 

@@ -15,6 +15,7 @@ mod cli;
 mod clouds;
 mod conformance;
 mod crowds;
+mod demo;
 mod diff;
 mod digests;
 mod disk;

@@ -99,7 +99,7 @@ pub(super) fn subscriber(config: LogConfig, sink: &Arc<Sink>) -> impl Subscriber
 }
 
 /// Where the gateway's own lines come from: its crates, and two kinds of lines.
-pub const OWN_TARGETS: [&str; 26] = [
+pub const OWN_TARGETS: [&str; 27] = [
     "argocd",
     "auth",
     "backend",
@@ -107,6 +107,7 @@ pub const OWN_TARGETS: [&str; 26] = [
     "clouds",
     "cmp",
     "conformance",
+    "demo",
     "domain",
     "engine",
     "flight",
