@@ -21,7 +21,8 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 .PHONY: demo
 demo: ## Build, and play a minute of bad days without a cluster: what Argo CD would delete without the gateway, and with it
 	@tools/need cc:gcc
-	cargo run --locked --quiet -- demo $(DEMO)
+	cargo build --locked --bin appset-gateway
+	@target/debug/appset-gateway demo $(DEMO)
 
 .PHONY: recording
 recording: ## Record `make demo` again, as docs/demo.svg

@@ -90,7 +90,14 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let setup = app.setup();
     let bind = async |address, key: &str| {
-        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.{key})"))
+        let listening = TcpListener::bind(address).await;
+        let help = match &listening {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                "; another program, perhaps another gateway, has this port: stop it, or choose another one"
+            }
+            _ => "",
+        };
+        listening.with_context(|| format!("cannot listen on {address} (server.{key}){help}"))
     };
     let listener = bind(setup.server.listen, "listen").await?;
     let admin = bind(setup.server.admin, "admin").await?;

@@ -255,5 +255,7 @@ fn an_address_in_use_is_named() {
     let output = command().arg("serve").arg("-c").arg(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(stderr.contains(&format!("cannot listen on {address} (server.listen)")), "{stderr}");
+    let says =
+        format!("cannot listen on {address} (server.listen); another program, perhaps another gateway, has this port");
+    assert!(stderr.contains(&says), "{stderr}");
 }

@@ -93,7 +93,7 @@ pub const SCENES: [Scene; 7] = [
     Scene {
         name: "true-removal",
         title: "A cluster is really removed",
-        happens: "One of the clusters is taken out of the fleet, and the list stays so. Its Application should go.",
+        happens: "One of the clusters is taken out of the fleet, and the list stays so. Its Application should go. This route's guard lets no loss pass before it was seen for an hour (`maxShrink: 0%`; the default is 30 %, and 15 minutes).",
         sets: &[Set::Clusters],
         begin: Source::remove_cluster,
         end: |_| {},

@@ -192,13 +192,13 @@ fn conclusion(without: &Side, gateway: &Side) -> String {
     if gateway.deleted.is_empty() { text + ", because " + &reason } else { text + ". Until then: " + &reason }
 }
 
-/// A reason that fits on a few lines, and cannot steer a terminal.
+/// A reason that fits on a few lines, and cannot steer a terminal. A longer one ends after a whole part of its sentence, if it has parts.
 fn short(reason: &str) -> String {
     let reason = visible(reason);
-    if reason.chars().count() <= MAX_REASON {
-        return reason;
-    }
-    reason.chars().take(MAX_REASON).collect::<String>() + "…"
+    let Some((end, _)) = reason.char_indices().nth(MAX_REASON) else { return reason };
+    let shown = &reason[..end];
+    let part = shown.rfind("; ").or_else(|| shown.rfind(", ")).unwrap_or(end);
+    format!("{} …", &shown[..part])
 }
 
 fn applications(count: usize) -> String {
