@@ -94,12 +94,24 @@ impl Database {
                 let needs = "this test needs `postgresql` and `mariadb-server`; `make test` installs them";
                 self.child = Some(child.expect(needs));
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
+            if self.is_ready().await {
                 return;
             }
             sleep(Duration::from_millis(20)).await;
         }
         panic!("the database does not start: {command:?}");
+    }
+
+    /// Whether it answers queries. PostgreSQL accepts connections before, and says that it is starting up.
+    async fn is_ready(&self) -> bool {
+        match self.product {
+            Product::Postgres => {
+                let mut command = self.command(&postgres("pg_isready"));
+                command.args(["--quiet", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+                command.status().expect("it comes with PostgreSQL").success()
+            }
+            Product::MariaDb => TcpStream::connect(("127.0.0.1", self.port)).await.is_ok(),
+        }
     }
 
     /// Kills it, as `kill -9` does.
