@@ -5,8 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::parameter_sets;
-use domain::{error::BackendError, generator::ParameterSet};
+use super::{ITEM, ITEMS, parameter_sets};
+use domain::{
+    error::BackendError,
+    generator::{ParameterSet, Query},
+};
 use lang::{
     evaluator::{Evaluator, Variables},
     expression::Expression,
@@ -18,6 +21,21 @@ pub(crate) struct Inputs {
     pub(crate) variables: Variables,
     /// Their size.
     pub(crate) load: Load,
+}
+
+/// What a question adds to the variables of `expression`: `items` and `item`, and `params` if it mentions it.
+pub(crate) fn query_variables(query: &Query, expression: &Expression) -> Variables {
+    let mut variables = Variables::default();
+    if expression.mentions("params") {
+        variables = variables.value("params", Value::Object((*query.parameters).clone()));
+    }
+    if let Some(item) = query.item() {
+        variables = variables.value(ITEM, Arc::clone(item));
+    }
+    match &query.items {
+        Some(items) => variables.value(ITEMS, Arc::clone(items)),
+        None => variables,
+    }
 }
 
 /// The value of `expression` with `inputs`. A cheap expression runs in this process, any other in an

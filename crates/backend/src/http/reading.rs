@@ -1,7 +1,5 @@
 //! Reads one page of a JSON API's answer: its document, and what the expressions make of it.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -11,7 +9,7 @@ use super::{
     page::{self, Counted},
     paging::Paging,
 };
-use crate::{ITEM, ITEMS, now::NOW, request::headers_of};
+use crate::{ITEM, ITEMS, mapping::query_variables, now::NOW, request::headers_of};
 use domain::{
     document::{self, Document},
     error::BackendError,
@@ -83,17 +81,7 @@ impl FetchedPage {
 
 /// `now`, `items` and `item`, and `params` if `expression` mentions it.
 pub(super) fn call_variables(query: &Query, now: u64, expression: &Expression) -> Variables {
-    let mut variables = Variables::default().value(NOW, Value::from(now));
-    if expression.mentions("params") {
-        variables = variables.value("params", Value::Object((*query.parameters).clone()));
-    }
-    if let Some(item) = query.item() {
-        variables = variables.value(ITEM, Arc::clone(item));
-    }
-    match &query.items {
-        Some(items) => variables.value(ITEMS, Arc::clone(items)),
-        None => variables,
-    }
+    query_variables(query, expression).value(NOW, Value::from(now))
 }
 
 /// The results of a page that were computed in this process. An expression that is not cheap has no result yet (`None`).

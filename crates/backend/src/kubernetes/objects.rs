@@ -111,17 +111,7 @@ impl Mapping {
     }
 
     fn variables(&self, cluster: &Value, query: &Query) -> Variables {
-        let mut variables = Variables::default().value(CLUSTER, cluster.clone());
-        if self.one.mentions("params") {
-            variables = variables.value("params", Value::Object((*query.parameters).clone()));
-        }
-        if let Some(item) = query.item() {
-            variables = variables.value(ITEM, Arc::clone(item));
-        }
-        match &query.items {
-            Some(items) => variables.value(ITEMS, Arc::clone(items)),
-            None => variables,
-        }
+        mapping::query_variables(query, &self.one).value(CLUSTER, cluster.clone())
     }
 }
 
