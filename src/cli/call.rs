@@ -136,7 +136,7 @@ impl Shown<'_> {
             [] => note("identity  none: the guard counts the parameter sets"),
             keys => note(&format!("identity  `{}` identifies the parameter sets", keys.join("`, `"))),
         }
-        self.show_details(&entry.evidence);
+        self.show_details(&entry.evidence, "");
         note(&format!("backend   {milliseconds:.1} ms"));
         note(&format!("key       {key}, fresh for {} s", route.policy.ttl().as_secs()));
         Ok(ExitCode::SUCCESS)
@@ -156,7 +156,7 @@ impl Shown<'_> {
         } else {
             note(&format!("error: {}", error.message));
             note(&format!("outcome   unknown: Argo CD gets {status} {}", error.code.as_str()));
-            self.show_details(&evidence);
+            self.show_details(&evidence, &error.message);
             note(&format!("key       {key}"));
         }
         Ok(ExitCode::from(exit::FAILED))
@@ -172,11 +172,12 @@ impl Shown<'_> {
         print_json(&whole)
     }
 
-    fn show_details(&self, evidence: &[Evidence]) {
+    /// Prints what led to the answer, but for errors that `message` quotes.
+    fn show_details(&self, evidence: &[Evidence], message: &str) {
         for each in evidence {
             note(&format!("evidence  {each}"));
         }
-        for line in steps::lines(self.steps) {
+        for line in steps::lines(self.steps, message) {
             note(&line);
         }
         show_elements(self.elements.as_ref());

@@ -75,7 +75,8 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
         keys => note(&format!("identity  `{}` identifies the parameter sets", keys.join("`, `"))),
     }
     explanation.evidence.iter().for_each(|each| note(&format!("evidence  {each}")));
-    for line in steps::lines(&explanation.steps) {
+    let because = explanation.because.as_ref().map_or("", |because| &because.message);
+    for line in steps::lines(&explanation.steps, because) {
         note(&line);
     }
     show_elements(explanation.elements.as_ref());
@@ -86,7 +87,7 @@ fn show(explanation: &Explanation) -> anyhow::Result<()> {
         Some(now) => note(&format!("Argo CD   gets now {now}, afterwards {}", explanation.gets_afterwards())),
         None => note(&format!("Argo CD   gets {}", explanation.gets_afterwards())),
     }
-    show_remembered(remembered, explanation.because.as_ref().map_or("", |because| &because.message));
+    show_remembered(remembered, because);
     if remembered.depends_on_unnamed_set() {
         note("note      the answer may depend on the ApplicationSet, and none was named: name the one that asks by -a");
     }

@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
             }
             held.iter().try_for_each(|held| print(&shown(held)).map(drop))?;
             print(
-                "Release or reject one by its id, or the first 6 or more digits of it: `appset-gateway held release ID`.",
+                "Release or reject one by its id, or the first 6 or more digits of it: `appset-gateway held release ID`, with the options of this command.",
             )
         }
         HeldCommand::Release(decided) => runtime.block_on(decide(&gateway, decided, "release")),

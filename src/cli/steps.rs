@@ -6,8 +6,8 @@ use domain::document::excerpt;
 /// The most characters of a list in text. JSON has the whole list.
 const MAX_SHOWN_CHARS: usize = 1000;
 
-/// `steps` as lines of text.
-pub(crate) fn lines(steps: &[StepView]) -> Vec<String> {
+/// `steps` as lines of text. An error of a step is left out if `message`, which the reader has already, quotes it.
+pub(crate) fn lines(steps: &[StepView], message: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for step in steps {
         let mut head = format!("ran       {} ({})", step.name, step.kind);
@@ -20,7 +20,8 @@ pub(crate) fn lines(steps: &[StepView]) -> Vec<String> {
             let list = list.as_ref().map(|list| excerpt(list.to_string().as_bytes(), MAX_SHOWN_CHARS));
             lines.extend(list.map(|list| format!("  {name:<8}{list}")));
         }
-        lines.extend(step.error.as_ref().map(|error| format!("  error   {error}")));
+        let error = step.error.as_ref().filter(|error| !message.contains(error.as_str()));
+        lines.extend(error.map(|error| format!("  error   {error}")));
         let stderr = step.stderr.iter().flat_map(|text| text.lines());
         lines.extend(stderr.map(|line| format!("  stderr  {}", excerpt(line.as_bytes(), MAX_SHOWN_CHARS))));
     }

@@ -44,7 +44,13 @@ use self::{
     not_one::NotOne,
     step::{MergeConfig, StepConfig, StepSource},
 };
-use domain::{clock::Clock, document::kind_of, error::BackendError, file::base_dir::BaseDir, generator::ParameterSet};
+use domain::{
+    clock::Clock,
+    document::{found, kind_of},
+    error::BackendError,
+    file::base_dir::BaseDir,
+    generator::ParameterSet,
+};
 use lang::{
     evaluator::{Evaluator, Evaluators},
     scope::NameScope,
@@ -258,7 +264,7 @@ pub const ITEM: &str = "item";
 /// When it is anything else; the text names its type.
 pub fn parameter_sets(document: Value) -> Result<Vec<ParameterSet>, BackendError> {
     let Value::Array(items) = document else {
-        return Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&document))));
+        return Err(BackendError::invalid_output(format!("expected a list of objects, found {}", found(&document))));
     };
     items
         .into_iter()

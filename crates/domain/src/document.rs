@@ -261,6 +261,23 @@ pub const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+/// `value` for a message that expects a list: its kind, and the first keys of an object, since the list is often below one of them.
+#[must_use]
+pub fn found(value: &Value) -> String {
+    match value {
+        Value::Object(object) if !object.is_empty() => format!("an object with {}", keys(object)),
+        other => kind_of(other).to_owned(),
+    }
+}
+
+/// The first keys of `object` for a message.
+#[must_use]
+pub fn keys(object: &Map<String, Value>) -> String {
+    const MOST: usize = 5;
+    let keys: Vec<String> = object.keys().take(MOST).map(|key| format!("`{}`", excerpt(key.as_bytes(), 40))).collect();
+    keys.join(", ") + if object.len() > MOST { ", …" } else { "" }
+}
+
 /// `message` as JSON, with a newline at its end.
 ///
 /// # Panics
@@ -315,6 +332,16 @@ mod tests {
             let error = parse(bad).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn an_object_in_place_of_a_list_is_shown_by_its_keys() {
+        let shown = |text: &str| found(&parse(text.as_bytes()).unwrap());
+        assert_eq!(shown(r#"{"items":[],"total":0}"#), "an object with `items`, `total`");
+        assert_eq!(shown(r#"{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}"#), "an object with `a`, `b`, `c`, `d`, `e`, …");
+        assert_eq!((shown("{}"), shown("7")), ("an object".to_owned(), "a number".to_owned()));
+        let long = format!(r#"{{"{}":1}}"#, "k\\n".repeat(500));
+        assert!(shown(&long).len() < 80 && !shown(&long).contains('\n'), "{}", shown(&long));
     }
 
     #[test]

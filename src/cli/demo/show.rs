@@ -1,6 +1,7 @@
 //! The story on a terminal, or in a file.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     io::{IsTerminal as _, Write as _, stdout},
     sync::Arc,
@@ -47,6 +48,9 @@ pub(super) struct Printer {
     begun: usize,
     length: Duration,
     passed: Duration,
+    /// The last line about each list of this scene, and the minute until which it stayed so.
+    last: BTreeMap<&'static str, String>,
+    unchanged_until: Option<u64>,
     /// Notified when nobody reads any more.
     gone: Arc<Notify>,
 }
@@ -55,8 +59,17 @@ impl Printer {
     /// Prints a story of so many `scenes` that takes `length`.
     pub(super) fn new(is_plain: bool, scenes: usize, length: Duration, gone: Arc<Notify>) -> Self {
         let terminal = if is_plain { Terminal::default() } else { Terminal::of_stdout() };
-        let (begun, passed) = (0, Duration::ZERO);
-        Self { terminal, has_progress: !is_plain && stdout().is_terminal(), scenes, begun, length, passed, gone }
+        Self {
+            terminal,
+            has_progress: !is_plain && stdout().is_terminal(),
+            scenes,
+            begun: 0,
+            length,
+            passed: Duration::ZERO,
+            last: BTreeMap::new(),
+            unchanged_until: None,
+            gone,
+        }
     }
 
     /// Prints where everything is.
@@ -65,7 +78,7 @@ impl Printer {
         self.text(
             "",
             "A gateway, its sources and Argo CD's part of the contract run in this process. On the left a plugin that catches its errors, \
-             on the right the gateway, before the same sources.",
+             on the right the gateway, before the same sources. The story's clock runs ahead: three minutes pass in a moment.",
         );
         self.line(&format!("The gateway's page: {}", running.page()));
         self.line(&format!("Its token: {}", running.operator));
@@ -142,11 +155,21 @@ impl Show for Printer {
             if reconciled.deleted.is_empty() { text } else { self.terminal.paint(Colour::Red, &text) }
         };
         let [left, right] = [cell(without, 34), cell(gateway, 0)];
-        self.line(&format!("{INDENT}{minutes:>3} min  {:9} without: {left} here: {right}", set.name()));
+        let line = format!("{:9} without: {left} here: {right}", set.name());
+        if self.last.get(set.name()) == Some(&line) {
+            self.unchanged_until = Some(minutes);
+        } else {
+            self.line(&format!("{INDENT}{minutes:>3} min  {line}"));
+            self.last.insert(set.name(), line);
+        }
         self.progress();
     }
 
     fn end(&mut self, report: &SceneReport) {
+        if let Some(minutes) = self.unchanged_until.take() {
+            self.line(&format!("{INDENT}{minutes:>3} min  the same"));
+        }
+        self.last.clear();
         let (without, gateway) = (&report.without_gateway, &report.gateway);
         let text = conclusion(without, gateway);
         let colour = if gateway.deleted_wrongly == 0 { Colour::Green } else { Colour::Red };

@@ -79,7 +79,7 @@ async fn an_invalid_for_each_list_is_a_caller_error() {
     for (parameters, says) in [
         (json!({}), "forEach: `params.clusters`"),
         (json!({"clusters": "a"}), "forEach: it gives a string, not a list"),
-        (json!({"clusters": {"a": 1}}), "forEach: it gives an object, not a list"),
+        (json!({"clusters": {"a": 1}}), "forEach: it gives an object with `a`, not a list"),
         (json!({"clusters": vec!["a"; 1001]}), "forEach: it gives 1001 items, more than 1000"),
         (json!({"clusters": [["a"]]}), "url: "),
     ] {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::Shutdown;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -85,6 +86,7 @@ pub(crate) struct Upstream {
     pub address: SocketAddr,
     play: Arc<Play>,
     requests: Arc<Mutex<Vec<Request>>>,
+    listener: Arc<TcpListener>,
     task: JoinHandle<()>,
 }
 
@@ -102,10 +104,10 @@ impl Upstream {
     }
 
     async fn start_at(ip: Ipv4Addr, play: Arc<Play>) -> Self {
-        let listener = TcpListener::bind((ip, 0)).await.unwrap();
+        let listener = Arc::new(TcpListener::bind((ip, 0)).await.unwrap());
         let (address, requests) = (listener.local_addr().unwrap(), Arc::default());
-        let task = tokio::spawn(serve(listener, Arc::clone(&play), Arc::clone(&requests)));
-        Self { address, play, requests, task }
+        let task = tokio::spawn(serve(Arc::clone(&listener), Arc::clone(&play), Arc::clone(&requests)));
+        Self { address, play, requests, listener, task }
     }
 
     /// An upstream that answers each request with the same bytes.
@@ -122,16 +124,19 @@ impl Upstream {
     pub(crate) async fn refuse(&mut self) {
         self.task.abort();
         _ = (&mut self.task).await;
+        // To close it is not enough: a program that another test starts just now has a copy of the socket until its `exec`. As long as
+        // one is left, the kernel takes connections.
+        rustix::net::shutdown(&self.listener, Shutdown::Both).unwrap();
     }
 
     /// Opens its port again, after [`Self::refuse`].
     pub(crate) async fn listen(&mut self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
-        self.task = tokio::spawn(serve(listener, Arc::clone(&self.play), Arc::clone(&self.requests)));
+        self.listener = Arc::new(TcpListener::bind(self.address).await.unwrap());
+        self.task = tokio::spawn(serve(Arc::clone(&self.listener), Arc::clone(&self.play), Arc::clone(&self.requests)));
     }
 }
 
-async fn serve(listener: TcpListener, play: Arc<Play>, record: Arc<Mutex<Vec<Request>>>) {
+async fn serve(listener: Arc<TcpListener>, play: Arc<Play>, record: Arc<Mutex<Vec<Request>>>) {
     let mut connections = JoinSet::new();
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();

@@ -23,7 +23,7 @@ use crate::{
     now::NOW,
     request::{Method, Parts, Request},
 };
-use domain::{document::kind_of, error::BackendError, secret::Secrets};
+use domain::{document::found, error::BackendError, secret::Secrets};
 use lang::{
     evaluator::{Context, Evaluator},
     expression::Expression,
@@ -184,7 +184,7 @@ impl Json {
                 Err(invalid(format!("it gives {} items, more than {MAX_REQUESTS}", list.len())))
             }
             Value::Array(list) => Ok(Some(list)),
-            other => Err(invalid(format!("it gives {}, not a list", kind_of(&other)))),
+            other => Err(invalid(format!("it gives {}, not a list", found(&other)))),
         }
     }
 

@@ -25,9 +25,11 @@ pub(crate) fn read(document: Value) -> Result<Reading, BackendError> {
                 _ => None,
             };
             let parameters = parameters.ok_or_else(|| {
-                BackendError::invalid_output(
-                    "an object without `output.parameters`; write a list, or Argo CD's own form",
-                )
+                let instead =
+                    if map.is_empty() { String::new() } else { format!(" (it has {})", document::keys(&map)) };
+                BackendError::invalid_output(format!(
+                    "an object without `output.parameters`{instead}; write a list, or Argo CD's own form"
+                ))
             })?;
             let items = parameter_sets(parameters).map_err(|error| error.within("output.parameters"))?;
             Ok(Reading { items, ttl })
@@ -68,7 +70,7 @@ mod tests {
             (&b""[..], "blank"),
             (b"[1]", "item 0 is a number"),
             (b"{}", "without `output.parameters`"),
-            (br#"{"parameters":[]}"#, "without `output.parameters`"),
+            (br#"{"parameters":[]}"#, "without `output.parameters` (it has `parameters`); write"),
             (br#"{"output":{"parameters":null}}"#, "found null"),
             (b"null", "found null"),
             (b"<html>", "begins with `<html>`"),
