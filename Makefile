@@ -152,8 +152,10 @@ reproducible: ## Build the programs twice, in two folders, and compare them byte
 	tools/reproducible $(PROGRAMS)
 
 .PHONY: bench
+bench: export PATH := $(CURDIR)/target/tools/python/go/bin:$(PATH)
 bench: ## Measure speed, in ratios to a bare reference server
-	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl redis-server:redis-server
+	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo nginx:nginx
+	@tools/need-go
 	@$(MAKE) --no-print-directory dist
 	cargo build --profile dist --locked --examples
 	python3 benches/run.py --gateway target/dist/appset-gateway --examples target/dist/examples \
@@ -162,7 +164,7 @@ bench: ## Measure speed, in ratios to a bare reference server
 # With the names of functions, for `--profile FILE`.
 .PHONY: instructions
 instructions: ## Count the instructions of hits, misses and look-ups, beside a bare reference server
-	@tools/need cc:gcc python3:python3 valgrind:valgrind strace:strace docker-registry:docker-registry skopeo:skopeo openssl:openssl
+	@tools/need cc:gcc python3:python3 valgrind:valgrind strace:strace docker-registry:docker-registry skopeo:skopeo
 	CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --bins --examples
 	python3 benches/instructions.py --gateway target/release/appset-gateway --examples target/release/examples \
 	  --json target/instructions.json --markdown target/instructions.md $(INSTRUCTIONS)
@@ -174,12 +176,11 @@ scale: ## Measure what one more question, route or parameter set costs
 	python3 benches/scale.py --gateway target/dist/appset-gateway --json target/scale.json --markdown target/scale.md $(SCALE)
 
 .PHONY: soak
-soak: ## Ask 10,000 questions for ten minutes and watch the memory; then three replicas for ten, while their store fails
-	@tools/need cc:gcc python3:python3 redis-server:redis-server
+soak: ## Ask 10,000 questions for ten minutes and watch the memory
+	@tools/need cc:gcc python3:python3
 	@$(MAKE) --no-print-directory dist
 	cargo build --profile dist --locked --examples
 	python3 benches/soak.py --gateway target/dist/appset-gateway --examples target/dist/examples $(SOAK)
-	python3 benches/soak_replicas.py --gateway target/dist/appset-gateway $(SOAK_REPLICAS)
 
 .PHONY: fuzz
 fuzz: ## Look for bytes that break a property: FUZZ_SECONDS (30) for each target, or for TARGET only

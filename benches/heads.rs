@@ -1,31 +1,21 @@
 //! The bare lookup: two `HEAD`s at once to a registry, by an HTTP client set up like the gateway's, and nothing else. The
 //! gateway's cost of a lookup is divided by this one's.
 //!
-//! It looks up in two ways.
-//!
-//! - The loop: `POST /loop?seconds=3&tasks=4` lets so many tasks look up pair after pair. It returns the number of pairs and
-//!   the time for one. No request waits for a pair.
-//! - The server: `POST /{route}/api/v1/getparams.execute` answers one pair, as the gateway would: the bearer token is
-//!   compared, the tag is read from the body, the answer is JSON.
+//! `POST /{route}/api/v1/getparams.execute` answers one pair, as the gateway would: the bearer token is compared, the tag is
+//! read from the body, the answer is JSON.
 //!
 //! It deliberately lacks everything else: a cache, deadlines, single flight, credentials, limits, logs, metrics, a second
 //! request after a 404, and helpful errors.
 //!
 //! Usage: `HEADS_REGISTRY=127.0.0.1:5000 heads 127.0.0.1:4362`
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use axum::{
     Router,
     body::Bytes,
-    extract::{Query, State},
+    extract::State,
     http::{
         HeaderMap, StatusCode,
         header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE},
@@ -33,7 +23,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 const AUTHORIZATION_EXPECTED: &[u8] = b"Bearer strong-password";
@@ -41,19 +30,10 @@ const AUTHORIZATION_EXPECTED: &[u8] = b"Bearer strong-password";
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
                          application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 const DIGEST: &str = "docker-content-digest";
-/// The tags that harness/registry.py pushes are `feature-branch-1` to `feature-branch-64`.
-const TAGS: usize = 64;
 
 struct Heads {
     client: reqwest::Client,
     registry: String,
-    turns: AtomicUsize,
-}
-
-#[derive(Deserialize)]
-struct Run {
-    seconds: u64,
-    tasks: usize,
 }
 
 #[tokio::main]
@@ -68,10 +48,9 @@ async fn main() -> anyhow::Result<()> {
         .pool_idle_timeout(Duration::from_mins(1))
         .tcp_nodelay(true)
         .build()?;
-    let state = Arc::new(Heads { client, registry, turns: AtomicUsize::new(0) });
+    let state = Arc::new(Heads { client, registry });
     let router = Router::new()
         .route("/", get(StatusCode::OK))
-        .route("/loop", post(looped))
         .route("/{route}/api/v1/getparams.execute", post(served))
         .with_state(state);
     let listener = tokio::net::TcpListener::bind(&address).await?;
@@ -92,45 +71,6 @@ impl Heads {
         let digest = reply.headers().get(DIGEST).context("no digest")?;
         Ok(digest.to_str()?.to_owned())
     }
-
-    /// Looks up pair after pair, each with another tag than the one before. Returns the time of each.
-    async fn pairs(&self, until: Instant) -> anyhow::Result<Vec<Duration>> {
-        let mut times = Vec::new();
-        let mut began = Instant::now();
-        while began < until {
-            let turn = self.turns.fetch_add(1, Ordering::Relaxed) % TAGS;
-            self.pair(&format!("feature-branch-{}", turn + 1)).await?;
-            let now = Instant::now();
-            times.push(now - began);
-            began = now;
-        }
-        Ok(times)
-    }
-}
-
-async fn looped(State(state): State<Arc<Heads>>, Query(run): Query<Run>) -> Result<Response, StatusCode> {
-    let began = Instant::now();
-    let until = began + Duration::from_secs(run.seconds);
-    let tasks: Vec<_> = (0..run.tasks)
-        .map(|_| {
-            let state = Arc::clone(&state);
-            tokio::spawn(async move { state.pairs(until).await })
-        })
-        .collect();
-    let mut times = Vec::new();
-    for task in tasks {
-        let of_task = task.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-        times.extend(of_task.map_err(|_| StatusCode::BAD_GATEWAY)?);
-    }
-    let took = began.elapsed();
-    times.sort_unstable();
-    let percentile = |n: usize| times.get(times.len() * n / 100).map_or(0.0, Duration::as_secs_f64) * 1e6;
-    Ok(answer(&json!({
-        "requests": times.len(),
-        "duration_us": took.as_secs_f64() * 1e6,
-        "p50_us": percentile(50),
-        "p99_us": percentile(99),
-    })))
 }
 
 async fn served(State(state): State<Arc<Heads>>, headers: HeaderMap, body: Bytes) -> Result<Response, StatusCode> {

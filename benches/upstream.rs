@@ -2,7 +2,7 @@
 //!
 //! - The miss: `GET /v1/items` always answers the same ten items. It deliberately lacks authentication, paging, latency and
 //!   failures: it shares the client's core and should take as little of it as possible, so that the figures are the gateway's
-//!   own. `GET /v1/unchanged` answers the same with an `ETag`, and 304 to clients that send it.
+//!   own.
 //! - The soak: `GET /v1/items/7` answers ten items that name the 7, about 4 KiB together, and the `turn` of the answer,
 //!   which rises. Every 50th request of this kind fails.
 //!
@@ -14,18 +14,13 @@ use axum::{
     Router,
     body::Bytes,
     extract::Path,
-    http::{
-        HeaderMap, StatusCode,
-        header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH},
-    },
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
 };
 use serde_json::{Value, json};
 
 const NAMES: &str = "abcdefghij";
-/// The version of the unchanged items.
-const TAG: &str = "\"v1\"";
 /// One of so many numbered requests fails.
 const FAILS: u64 = 50;
 /// The size of the filling of a numbered item, in bytes.
@@ -37,22 +32,12 @@ static TURNS: AtomicU64 = AtomicU64::new(0);
 async fn main() -> anyhow::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:4360".to_owned());
     let document = Bytes::from(serde_json::to_vec(&document())?);
-    let known = document.clone();
     let router = Router::new()
         .route("/v1/items", get(move || std::future::ready(answer(document.clone()))))
-        .route("/v1/unchanged", get(move |headers: HeaderMap| std::future::ready(unchanged(&headers, known.clone()))))
         .route("/v1/items/{n}", get(async |Path(n): Path<String>| numbered(&n)));
     let listener = tokio::net::TcpListener::bind(&address).await?;
     axum::serve(listener, router).await?;
     Ok(())
-}
-
-fn unchanged(headers: &HeaderMap, document: Bytes) -> Response {
-    let tag = [(ETAG, TAG)];
-    if headers.get(IF_NONE_MATCH).is_some_and(|known| known == TAG) {
-        return (StatusCode::NOT_MODIFIED, tag).into_response();
-    }
-    (tag, answer(document)).into_response()
 }
 
 fn numbered(n: &str) -> Response {

@@ -1,4 +1,4 @@
-"""What run.py, instructions.py, scale.py and the soaks share.
+"""What run.py, instructions.py, scale.py and soak.py share.
 
 - `servers`, `gateway_config`, `backing_services`: the processes of a run, their configuration, and what they ask.
 - `workload`, `rounds`, `driver`, `checks`, `comparison`: what wrk asks, a run of wrk, turns, checks, and the tables.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import registry, signing
-from .client import answers_get, free_ports, listens
+from . import registry
+from .client import answers_get, free_ports
 from .gateway_config import NOBODY
 from .process import Server
 from .servers import Servers, running
@@ -24,8 +24,6 @@ class BackingServices:
     # The upstream's port.
     upstream: int = NOBODY
     registry: Server | None = None
-    # The key that signed the registry's images.
-    public_key: Path | None = None
 
     @property
     def registry_port(self) -> int:
@@ -35,13 +33,12 @@ class BackingServices:
 @contextlib.contextmanager
 def backing_services(servers: Servers, workload: str) -> Iterator[BackingServices]:
     parameters = WORKLOADS[workload].parameters
-    if workload in ("miss", "unchanged"):
+    if workload == "miss":
         with run_upstream(servers) as upstream:
             yield BackingServices(parameters, upstream=upstream.port)
-    elif workload in ("digests", "lookups", "signed"):
-        with run_registry(servers, workload) as (registry_server, found):
-            key = signing.sign_images(servers.directory, registry_server.port, found[0]) if workload == "signed" else None
-            yield BackingServices(found, registry=registry_server, public_key=key)
+    elif workload == "lookups":
+        with run_registry(servers) as (registry_server, found):
+            yield BackingServices(found, registry=registry_server)
     else:
         yield BackingServices(parameters)
 
@@ -54,16 +51,13 @@ def run_upstream(servers: Servers) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def run_registry(servers: Servers, name: str) -> Iterator[tuple[Server, list[dict[str, str]]]]:
-    """A docker-registry with two images, and the parameter sets that name their digests.
-
-    The names of its folders end with `name`.
-    """
+def run_registry(servers: Servers) -> Iterator[tuple[Server, list[dict[str, str]]]]:
+    """A docker-registry with two images, and the parameter sets that name their digests."""
     (port,) = free_ports(1)
-    config = servers.directory / f"registry-{name}.yaml"
-    config.write_text(registry.CONFIG.format(data=servers.directory / f"registry-{name}", port=port))
+    config = servers.directory / "registry.yaml"
+    config.write_text(registry.CONFIG.format(data=servers.directory / "registry", port=port))
     with running(spawn_registry(servers, config, port), answers_get("/v2/")) as server:
-        yield server, [push_images(servers.directory / f"images-{name}", port)]
+        yield server, [push_images(servers.directory / "images", port)]
 
 
 def spawn_registry(servers: Servers, config: Path, port: int) -> Server:
@@ -79,15 +73,3 @@ def push_images(images: Path, port: int) -> dict[str, str]:
         parameters[f"digest{image.capitalize()}"] = registry.write_oci_layout(layout, image)
         registry.push(layout, port, f"org/{image}")
     return parameters
-
-
-@contextlib.contextmanager
-def run_store(servers: Servers) -> Iterator[str]:
-    """A store that replicas share, as its URL."""
-    (port,) = free_ports(1)
-    folder = servers.directory / "store"
-    folder.mkdir()
-    argv = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-    argv += ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
-    with running(servers.spawn("redis-server", argv, port, core=servers.settings.client_core), listens):
-        yield f"redis://127.0.0.1:{port}"

@@ -55,12 +55,3 @@ def doubts_about_log(server: Server, workload: Workload, core: int) -> list[str]
 def is_gateway(server: Server) -> bool:
     """Whether the server has the gateway's headers and log."""
     return not server.name.startswith(REFERENCE)
-
-
-def count_registry_requests(server: Server, workload: Workload, registry: Server) -> str:
-    """A remark on the requests that one answer costs the registry."""
-    registry.clear_log()
-    ask(server.port, workload)
-    time.sleep(0.2)
-    count = registry.log.read_bytes().count(b" /v2/")
-    return f"{server.name}: {count} requests to the registry for one answer"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hmac
 import http.client
 import itertools
 import json
@@ -20,34 +18,9 @@ from .process import Server
 from .workload import BRANCH, GETPARAMS, WORKLOADS, Workload
 
 TOKEN = "strong-password"
-JWT_SECRET = "a secret of the benchmark alone, of 48 bytes ......"
 
 # Parts of parameters that are new in this run and in all runs before it.
 seeds = (f"{os.getpid():x}.{time.time_ns():x}.{number}" for number in itertools.count())
-
-
-def signed_jwt() -> str:
-    """A token for a day, about as long as one that an identity provider signs by RSA."""
-
-    def part(content: bytes) -> str:
-        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-    claims = {
-        "iss": "bench",
-        "aud": "bench",
-        "sub": "argocd",
-        "exp": int(time.time()) + 24 * 3600,
-        "groups": [f"group-{number:03}" for number in range(40)],
-    }
-    signed = ".".join(part(json.dumps(each).encode()) for each in ({"alg": "HS256"}, claims))
-    return f"{signed}.{part(hmac.digest(JWT_SECRET.encode(), signed.encode(), 'sha256'))}"
-
-
-JWT = signed_jwt()
-
-
-def token_of(workload: Workload) -> str:
-    return JWT if workload.by_jwt else TOKEN
 
 
 def json_headers(token: str = TOKEN) -> dict[str, str]:
@@ -78,7 +51,7 @@ def ask(port: int, workload: Workload) -> Answer:
     else:
         name, parameters = "bench", {"branch": BRANCH, "n": next(seeds)}
     body = json.dumps({"applicationSetName": name, "input": {"parameters": parameters}})
-    headers = json_headers(token_of(workload))
+    headers = json_headers()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("POST", workload.path, body, headers)

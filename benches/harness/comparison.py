@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from .process import TICKS_PER_SECOND
 from .report import Table, against, latency
 from .rounds import Round
 from .servers import CANARY, GATEWAY
@@ -27,18 +26,12 @@ class Ratio:
     def between(
         cls, over: str, ours: Sequence[Round], theirs: Sequence[Round], of: str = GATEWAY
     ) -> Ratio:
-        ratios = [whole_cpu_us(our) / whole_cpu_us(their) for our, their in zip(ours, theirs)]
+        ratios = [our.cpu_us / their.cpu_us for our, their in zip(ours, theirs)]
         return cls(over, statistics.median(ratios), min(ratios), max(ratios), of)
 
     def text(self, target: float | None) -> str:
         line = f"{self.of} / {self.over}: {self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
         return line if target is None else f"{line}, {against(self.median, target)}"
-
-
-def whole_cpu_us(one: Round) -> float:
-    """With the children; never less than the clock can tell, so that it may divide."""
-    tick_us = 1e6 / TICKS_PER_SECOND
-    return max(one.cpu_us + one.children_us, tick_us / one.requests)
 
 
 def tabulate(
@@ -49,15 +42,13 @@ def tabulate(
     remarks: Sequence[str] = (),
 ) -> Table:
     """A line for each server. The gateway is compared with each server in `targets` that was driven."""
-    with_children = any(one.children_us > 0 for one in rounds[GATEWAY])
     with_heads = any(one.heads > 0 for one in rounds[GATEWAY])
-    children_header = ["children µs"] if with_children else []
     heads_header = ["HEADs", "registry µs/HEAD"] if with_heads else []
-    columns = ["CPU µs", "min", *children_header, *heads_header, "req/s", "p50", "p99", "RSS MiB"]
+    columns = ["CPU µs", "min", *heads_header, "req/s", "p50", "p99", "RSS MiB"]
     table = Table(name, title, ["", *columns])
     for server, driven in rounds.items():
         label = f"{CANARY} (64 connections)" if server == CANARY else server
-        table.rows.append([label, *cells(driven, with_children, with_heads)])
+        table.rows.append([label, *cells(driven, with_heads)])
     ratios = [Ratio.between(over, rounds[GATEWAY], rounds[over]) for over in targets if over in rounds]
     table.remarks = [*(ratio.text(targets[ratio.over]) for ratio in ratios), *remarks]
     table.data = {
@@ -67,12 +58,11 @@ def tabulate(
     return table
 
 
-def cells(driven: Sequence[Round], with_children: bool, with_heads: bool) -> list[str]:
+def cells(driven: Sequence[Round], with_heads: bool) -> list[str]:
     median = median_of(driven)
     return [
         f"{median.cpu_us:.2f}",
         f"{min(one.cpu_us for one in driven):.2f}",
-        *([f"{median.children_us:.2f}"] if with_children else []),
         *([f"{median.heads:.2f}", f"{median.head_us:.0f}"] if with_heads else []),
         f"{median.requests_per_second:.0f}",
         latency(median.p50_us),
@@ -85,12 +75,3 @@ def median_of(driven: Sequence[Round]) -> Round:
     """The median of each figure."""
     fields = dataclasses.fields(Round)
     return Round(*(statistics.median(getattr(one, field.name) for one in driven) for field in fields))
-
-
-def add_ratio(
-    table: Table, of: str, over: str, rounds: Mapping[str, Sequence[Round]], target: float | None
-) -> None:
-    """Adds the ratio of any two servers to the remarks and the data."""
-    ratio = Ratio.between(over, rounds[of], rounds[over], of=of)
-    table.remarks.append(ratio.text(target))
-    table.data["ratios"][f"{of} / {over}"] = asdict(ratio)

@@ -32,17 +32,15 @@ from .settings import Settings
 from .workload import BRANCHES, WORKLOADS
 
 # Each is asked as the scenario of wrk asks.
-COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups", "signed": "signed"}
+COUNTED = {"hit": "hit64", "miss": "miss", "lookups": "lookups"}
 TITLES = {
     "hit": "a cache hit",
     "miss": "a miss to a local upstream",
     "lookups": "two images looked up in docker-registry for each answer",
-    "signed": "the same for images whose signatures are proven already, beside unsigned images",
 }
-TOOLS = {"hit": (), "miss": (), "lookups": ("docker-registry", "skopeo"), "signed": ("docker-registry", "skopeo", "openssl")}
-UNSIGNED = "gateway, unsigned images"
+TOOLS = {"hit": (), "miss": (), "lookups": ("docker-registry", "skopeo")}
 # What the gateway is compared with; else the reference.
-COMPARED = {"lookups": BARE_SERVER, "signed": UNSIGNED}
+COMPARED = {"lookups": BARE_SERVER}
 
 # A server is many times slower under callgrind.
 PATIENCE_SECONDS = 120.0
@@ -116,10 +114,8 @@ class Counting:
     def running(self, name: str, services: BackingServices, tool: Sequence[str]) -> Iterator[Server]:
         """The server, started by `tool`."""
         environment: dict[str, str] = {}
-        if name in (GATEWAY, UNSIGNED):
-            options = GatewayOptions(
-                upstream=services.upstream, registry=services.registry_port, public_key=services.public_key
-            )
+        if name == GATEWAY:
+            options = GatewayOptions(upstream=services.upstream, registry=services.registry_port)
             if services.registry:
                 options = replace(options, memory=SMALL_MEMORY)
             port, config = self.servers.write_config(name, options)
@@ -143,7 +139,7 @@ class Counting:
 def ask_all(server: Server, name: str, parameters: Any, requests: int) -> None:
     """Asks one question after the other, and compares each answer with the expected `parameters`."""
     expected = json.dumps({"output": {"parameters": parameters}}, separators=(",", ":")).encode()
-    path = WORKLOADS["lookups" if server.name == UNSIGNED else COUNTED[name]].path
+    path = WORKLOADS[COUNTED[name]].path
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
         received = connection.makefile("rb")
         for number in range(requests):

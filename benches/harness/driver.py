@@ -50,23 +50,16 @@ class Driver:
         lane = self.lane(server, WORKLOADS["hit64"])
         return Lane(lane.name, lambda seconds: lane.drive(min(seconds, CANARY_SECONDS)))
 
-    def interleave(
-        self, title: str, lanes: Sequence[Lane], *, by_second: bool = False, times: int = 1
-    ) -> dict[str, list[Round]]:
-        """The rounds of each lane, in turns: `times` as many as usual.
-
-        `by_second` makes each round a second long, and as many more of them.
-        """
-        seconds = 1 if by_second else self.settings.seconds
+    def interleave(self, title: str, lanes: Sequence[Lane]) -> dict[str, list[Round]]:
+        """The rounds of each lane, in turns."""
         for lane in lanes:
             progress(f"{title}: warming up: {lane.name}")
             lane.drive(WARM_UP_SECONDS)
         rounds: dict[str, list[Round]] = {lane.name: [] for lane in lanes}
-        count = times * self.settings.rounds * self.settings.seconds // seconds
-        for number in range(1, count + 1):
+        for number in range(1, self.settings.rounds + 1):
             for lane in lanes:
-                progress(f"{title}: round {number} of {count}: {lane.name}")
-                rounds[lane.name].append(lane.drive(seconds))
+                progress(f"{title}: round {number} of {self.settings.rounds}: {lane.name}")
+                rounds[lane.name].append(lane.drive(self.settings.seconds))
         self.canary_us += [one.cpu_us for one in rounds.get(CANARY, [])]
         return rounds
 

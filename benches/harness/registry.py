@@ -10,7 +10,6 @@ import io
 import json
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -94,19 +93,9 @@ def push(layout: Path, port: int, repository: str) -> None:
             connection.close()
 
 
-def inspect(port: int, repository: str, core: int) -> float:
-    """The seconds that `skopeo inspect` takes to tell the digest of an image."""
-    source = f"docker://127.0.0.1:{port}/{repository}:{BRANCH}"
-    options = ("--no-tags", "--tls-verify=false", "--no-creds", "--format={{.Digest}}")
-    began = time.perf_counter()
-    skopeo("inspect", *options, source, core=core)
-    return time.perf_counter() - began
-
-
-def skopeo(command: str, *arguments: str, core: int | None = None) -> None:
-    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+def skopeo(command: str, *arguments: str) -> None:
     run = subprocess.run(
-        [*pinned, "skopeo", "--insecure-policy", command, *arguments],
+        ["skopeo", "--insecure-policy", command, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -42,11 +42,6 @@ def against(value: float, target: float, unit: str = "") -> str:
     return f"target ≤ {target:g}{unit} {verdict}"
 
 
-def at_least(value: float, target: float) -> str:
-    verdict = "reached" if value >= target else "NOT reached"
-    return f"target ≥ {target:g} {verdict}"
-
-
 def latency(microseconds: float) -> str:
     if microseconds < 1000:
         return f"{microseconds:.0f} µs"

@@ -1,4 +1,4 @@
-"""Rounds: a server is driven once, by wrk or by itself, and its CPU time is read before and after."""
+"""Rounds: a server is driven once by wrk, and its CPU time is read before and after."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
-from .client import ask, seeds, token_of
+from .client import TOKEN, ask, seeds
 from .error import BenchError
 from .process import Server
 from .workload import Workload
@@ -26,7 +26,6 @@ class Round:
 
     requests: int
     cpu_us: float
-    children_us: float
     requests_per_second: float
     p50_us: float
     p99_us: float
@@ -38,44 +37,15 @@ class Round:
 
 def drive(server: Server, workload: Workload, seconds: int, core: int) -> Round:
     """Runs wrk on `core`; fails unless every request was answered well."""
-
-    def run() -> dict[str, Any]:
-        summary = run_wrk(server, workload, seconds, core)
-        if summary["requests"] == 0 or any(summary["errors"].values()):
-            raise BenchError(failure(server, workload, summary))
-        return summary
-
-    return measure(server, run)
-
-
-def drive_loop(server: Server, tasks: int, seconds: int) -> Round:
-    """Has heads.rs look up pair after pair by itself."""
-
-    def run() -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=seconds + 60)
-        try:
-            connection.request("POST", f"/loop?seconds={seconds}&tasks={tasks}")
-            response = connection.getresponse()
-            body = response.read()
-            if response.status != http.HTTPStatus.OK:
-                raise BenchError(f"{server.name} answered {response.status}\n{server.log_tail()}")
-            summary: dict[str, Any] = json.loads(body)
-            return summary
-        finally:
-            connection.close()
-
-    return measure(server, run)
-
-
-def measure(server: Server, run: Callable[[], dict[str, Any]]) -> Round:
     before = server.cpu_time()
-    summary = run()
+    summary = run_wrk(server, workload, seconds, core)
     used = server.cpu_time() - before
     requests = int(summary["requests"])
+    if requests == 0 or any(summary["errors"].values()):
+        raise BenchError(failure(server, workload, summary))
     return Round(
         requests=requests,
         cpu_us=used.own * 1e6 / requests,
-        children_us=used.children * 1e6 / requests,
         requests_per_second=requests * 1e6 / summary["duration_us"],
         p50_us=float(summary["p50_us"]),
         p99_us=float(summary["p99_us"]),
@@ -94,7 +64,7 @@ def run_wrk(server: Server, workload: Workload, seconds: int, core: int) -> dict
         run = subprocess.run(
             argv,
             cwd=WRK_SCRIPTS,
-            env={**os.environ, "BENCH_TOKEN": token_of(workload), "BENCH_SEED": next(seeds)},
+            env={**os.environ, "BENCH_TOKEN": TOKEN, "BENCH_SEED": next(seeds)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
-from . import script_commands
-from .client import JWT_SECRET, TOKEN, answers_hits, free_ports
+from .client import TOKEN, answers_hits, free_ports
 from .gateway_config import NOBODY, GatewayOptions, render
 from .process import Server
 from .settings import Settings
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
 BARE_SERVER = "bare server"
-EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn")
+EXAMPLES = ("reference", "echo", "upstream", "heads")
 
 
 class Servers:
@@ -30,8 +29,6 @@ class Servers:
         self.logs.mkdir()
         self.numbers = itertools.count()
         self.token_file = write_secret(directory / "token", TOKEN)
-        self.jwt_secret_file = write_secret(directory / "jwt-secret", JWT_SECRET)
-        self.script_commands = script_commands.write(directory / "scripts")
 
     def gateway_names(self) -> list[str]:
         return [GATEWAY] if self.settings.baseline is None else [GATEWAY, BASELINE]
@@ -79,17 +76,15 @@ class Servers:
         """A gateway's configuration, and the port that it names."""
         port, admin = free_ports(2)
         config = self.directory / f"{name}-{next(self.numbers)}.yaml"
-        config.write_text(
-            render(options, port=port, admin=admin, token_file=self.token_file, commands=self.script_commands)
-        )
+        config.write_text(render(options, port=port, admin=admin, token_file=self.token_file))
         return port, config
 
-    def spawn_named(self, name: str, upstream: int = NOBODY, registry: int = NOBODY) -> Server:
+    def spawn_named(self, name: str, upstream: int = NOBODY) -> Server:
         """Starts the kind of server that the name stands for."""
         if name == CANARY:
             return self.spawn_example(CANARY, "echo")
         if name != REFERENCE:
-            return self.spawn_gateway(name, GatewayOptions(upstream=upstream, registry=registry))
+            return self.spawn_gateway(name, GatewayOptions(upstream=upstream))
         environment = {}
         if upstream != NOBODY:
             environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{upstream}/v1/items"

@@ -9,14 +9,14 @@ from typing import Callable
 
 from ..bench import Bench
 from ..report import Table
-from . import elements, footprint, jwt, load, lookups, push, replicas, scripts, signed
+from . import elements, footprint, load, lookups, peers, push
 
 DEBIAN_PACKAGES = {
     "wrk": "wrk",
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
-    "openssl": "openssl",
-    "redis-server": "redis-server",
+    "nginx": "nginx",
+    "go": "golang-go",
 }
 REGISTRY = ("docker-registry", "skopeo")
 
@@ -30,14 +30,9 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {
     "hit64": Scenario(partial(load.measure, name="hit64"), ["wrk"]),
     "hit1": Scenario(partial(load.measure, name="hit1"), ["wrk"]),
-    "jwt": Scenario(jwt.measure, ["wrk"]),
+    "peers": Scenario(peers.measure, ["wrk", "go", "nginx"]),
     "miss": Scenario(partial(load.measure, name="miss"), ["wrk"]),
-    "unchanged": Scenario(partial(load.measure, name="unchanged"), ["wrk"]),
-    "scripts": Scenario(scripts.measure, ["wrk"]),
-    "digests": Scenario(partial(load.measure, name="digests"), ["wrk", *REGISTRY]),
     "lookups": Scenario(lookups.measure, ["wrk", *REGISTRY]),
-    "signed": Scenario(signed.measure, ["wrk", *REGISTRY, "openssl"]),
-    "replicas": Scenario(replicas.measure, ["wrk", "redis-server"]),
     "push": Scenario(push.measure, REGISTRY),
     "elements": Scenario(elements.measure),
     "start": Scenario(footprint.measure_start),

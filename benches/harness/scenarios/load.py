@@ -1,4 +1,4 @@
-"""Hits, misses and digests: the gateway under load, beside servers that answer the same."""
+"""Hits and misses: the gateway under load, beside servers that answer the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 
 from ..backing_services import backing_services
 from ..bench import Bench
-from ..checks import check_answer, count_registry_requests, doubts_about_cache, doubts_about_log
+from ..checks import check_answer, doubts_about_cache, doubts_about_log
 from ..comparison import tabulate
 from ..report import Table
 from ..servers import BASELINE, CANARY, REFERENCE, running
@@ -19,9 +19,8 @@ def measure(bench: Bench, name: str) -> Table:
     remarks: list[str] = []
     with contextlib.ExitStack() as stack:
         services = stack.enter_context(backing_services(bench.servers, name))
-        ports = {"upstream": services.upstream, "registry": services.registry_port}
         measured = [
-            stack.enter_context(running(bench.servers.spawn_named(server, **ports)))
+            stack.enter_context(running(bench.servers.spawn_named(server, upstream=services.upstream)))
             for server in names_of_servers(bench, name)
         ]
         canary = stack.enter_context(running(bench.servers.spawn_named(CANARY)))
@@ -29,8 +28,6 @@ def measure(bench: Bench, name: str) -> Table:
         for server in measured:
             check_answer(server, workload, services.parameters)
             remarks += doubts_about_cache(server, workload)
-            if services.registry is not None:
-                remarks.append(count_registry_requests(server, workload, services.registry))
         lanes = [bench.driver.lane(server, workload) for server in measured]
         rounds = bench.driver.interleave(workload.title, [*lanes, bench.driver.canary_lane(canary)])
         for server in measured:

@@ -1,22 +1,21 @@
-"""How long a push takes to reach Argo CD, and what hooks spare a source."""
+"""How long a push takes to reach Argo CD: from the end of skopeo's push until the ApplicationSet is refreshed."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from ..backing_services import spawn_registry
 from ..bench import Bench
 from ..client import free_ports, listens
 from ..process import Server
-from ..progress import progress
 from ..report import Table, against
-from ..servers import Servers, running
-from ..targets import TARGET_BESIDE_MS, TARGET_POLLS_RATIO, TARGET_TOLD_MS
-from .hooks import EVENTS, SECRET, Burst, burst
-from .previews import MINUTES, PREVIEWS, Source, follow
+from ..servers import Servers, running, write_secret
+from ..targets import TARGET_TOLD_MS
 from .refreshes import PUSHES, ApiServer, PushTimes, push_all
+
+SECRET = "a-secret-of-the-sender"
 
 REGISTRY = """\
 version: 0.1
@@ -40,7 +39,6 @@ auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ] }}
 registries: {{ "127.0.0.1:{registry}": {{ plainHttp: true }} }}
 hooks:
   - {{ name: registry, kind: distribution, token: {{ file: "{secret_file}" }} }}
-  - {{ name: builds, token: {{ file: "{secret_file}" }}, subjects: "[{{'route': 'items', 'parameters': {{'n': body.n}}}}]" }}
 argocd:
   refresh: {{ namespaces: [argocd], configMaps: [gateway], api: "http://127.0.0.1:{api}", token: {{ file: "{secret_file}" }} }}
 routes:
@@ -49,66 +47,22 @@ routes:
     backend: {{ digests: {{ images: {{ app: {{ image: "127.0.0.1:{registry}/org/app:{{{{ params.tag }}}}" }} }} }} }}
     output: {{ digest: "{{{{ app.digest }}}}" }}
     cache: {{ ttl: 1h }}
-  - name: items
-    input: [ {{ name: n }} ]
-    backend: {{ http: {{ url: "http://127.0.0.1:{source}/{{{{ params.n }}}}" }} }}
-    cache: {{ ttl: {ttl} }}
 """
 
 
-@dataclass(frozen=True)
-class Results:
-    told: PushTimes
-    burst: Burst
-    # Requests to the source, and old answers: with hooks, and with polling.
-    pushed: int
-    pushed_late: int
-    polled: int
-    polled_late: int
-
-
-@dataclass(frozen=True)
-class Installation:
-    """Files and ports that the gateways of this scenario are configured with."""
-
-    folder: Path
-    secret_file: Path
-    hooks: int
-    registry: int
-    api: int
-    source: int
-
-    def spawn_gateway(self, servers: Servers, ttl: str) -> Server:
-        """A gateway whose answers live for `ttl`."""
-        port, admin = free_ports(2)
-        config = self.folder / f"gateway-{ttl}.yaml"
-        ports = {"port": port, "admin": admin, "hooks": self.hooks, "registry": self.registry}
-        ports |= {"api": self.api, "source": self.source}
-        files = {"token_file": servers.token_file, "secret_file": self.secret_file}
-        config.write_text(CONFIG.format(ttl=ttl, **ports, **files))
-        return servers.spawn_configured(f"push-{ttl}", config, port)
-
-
 def measure(bench: Bench) -> Table:
-    folder = bench.directory / "push"
+    servers, folder = bench.servers, bench.directory / "push"
     folder.mkdir()
-    secret_file = folder / "secret"
-    secret_file.write_text(SECRET)
+    secret_file = write_secret(folder / "secret", SECRET)
     with contextlib.ExitStack() as stack:
-        api, source = stack.enter_context(ApiServer()), stack.enter_context(Source())
-        hooks, registry = free_ports(2)
-        stack.enter_context(running(spawn_sender(bench.servers, folder, registry, hooks), listens))
-        installation = Installation(folder, secret_file, hooks, registry, api.server_port, source.server_port)
-        with running(installation.spawn_gateway(bench.servers, "10s"), listens) as server:
-            told = push_all(server, registry, api, folder)
-            progress("push: 10,000 events")
-            events = burst(server, hooks)
-            progress("push: an hour with hooks")
-            pushed, pushed_late = follow(server, source, hooks)
-        with running(installation.spawn_gateway(bench.servers, "500ms"), listens) as server:
-            progress("push: an hour of polling")
-            polled, polled_late = follow(server, source, None)
-    return tabulate(Results(told, events, pushed, pushed_late, polled, polled_late))
+        api = stack.enter_context(ApiServer())
+        port, admin, hooks, registry = free_ports(4)
+        stack.enter_context(running(spawn_sender(servers, folder, registry, hooks), listens))
+        config = folder / "gateway.yaml"
+        ports = {"port": port, "admin": admin, "hooks": hooks, "registry": registry, "api": api.server_port}
+        config.write_text(CONFIG.format(**ports, token_file=servers.token_file, secret_file=secret_file))
+        server = stack.enter_context(running(servers.spawn_configured("push", config, port), listens))
+        return tabulate(push_all(server, registry, api, folder))
 
 
 def spawn_sender(servers: Servers, folder: Path, port: int, hooks: int) -> Server:
@@ -118,22 +72,10 @@ def spawn_sender(servers: Servers, folder: Path, port: int, hooks: int) -> Serve
     return spawn_registry(servers, config, port)
 
 
-def tabulate(results: Results) -> Table:
-    told, events, pushed, polled = results.told, results.burst, results.pushed, results.polled
+def tabulate(told: PushTimes) -> Table:
     table = Table("push", f"{PUSHES} pushes by skopeo, until Argo CD is told", ["", "p50 ms", "p99", "max"])
     figures = (told.percentile(50), told.percentile(99), max(told.milliseconds))
     table.rows.append(["from the end of the push", *(f"{figure:.0f}" for figure in figures)])
-    ratio = pushed / polled
-    table.remarks = [
-        f"p99: {against(figures[1], TARGET_TOLD_MS, ' ms')}; {told.lost} lost",
-        f"{PREVIEWS} previews, each built once, an hour in {MINUTES} s: {pushed} requests with hooks and "
-        f"`ttl: 10m`, {polled} with polling each minute; {ratio:.2f}, {against(ratio, TARGET_POLLS_RATIO)}",
-        f"answers that were old 30 s after the build or later: {results.pushed_late} with hooks, "
-        f"{results.polled_late} with polling",
-        f"{EVENTS} events in {events.seconds:.0f} s: {events.taken} taken, {events.refused} refused, "
-        f"resident {events.grown_mib:+.1f} MiB; calls of others, with the client's time, p99 {events.p99_ms:.1f} ms, "
-        f"{against(events.p99_ms, TARGET_BESIDE_MS, ' ms')}",
-    ]
-    late = [results.pushed_late, results.polled_late]
-    table.data = {"burst": asdict(events), "told": asdict(told), "pushed": pushed, "polled": polled, "late": late}
+    table.remarks = [f"p99: {against(figures[1], TARGET_TOLD_MS, ' ms')}; {told.lost} lost"]
+    table.data = asdict(told)
     return table
