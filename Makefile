@@ -170,10 +170,13 @@ instructions: ## Count the instructions of hits, misses and look-ups, beside a b
 	  --json target/instructions.json --markdown target/instructions.md $(INSTRUCTIONS)
 
 .PHONY: scale
-scale: ## Measure what one more question, route or parameter set costs
+scale: export PATH := $(CURDIR)/target/tools/python/go/bin:$(PATH)
+scale: ## Measure what one more question, route, parameter set or element costs, and one more file of a plugin's tree
 	@tools/need cc:gcc python3:python3
-	@$(MAKE) --no-print-directory dist
-	python3 benches/scale.py --gateway target/dist/appset-gateway --json target/scale.json --markdown target/scale.md $(SCALE)
+	@tools/need-go
+	@$(MAKE) --no-print-directory dist dist-cmp
+	python3 benches/scale.py --gateway target/dist/appset-gateway --cmp-gateway target/static/cmp-gateway \
+	  --json target/scale.json --markdown target/scale.md $(SCALE)
 
 .PHONY: soak
 soak: ## Ask 10,000 questions for ten minutes and watch the memory
