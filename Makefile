@@ -127,8 +127,8 @@ names: $(VENV)/done ## Write the names of deploy/release.env into charts, manife
 # Packed relocations make the program 1 MiB smaller on x86-64, in the file and in memory. The C library reads them since glibc 2.36
 # (Debian 12). Linkers for other processors may ignore the argument, with a warning.
 # Examples for benchmarks are built with the same flags: cargo would build all dependencies again otherwise.
-dist bench scale soak: export RUSTFLAGS = $(shell tools/build-flags rust)
-dist bench scale soak: export CFLAGS = $(shell tools/build-flags c)
+dist bench features scale soak: export RUSTFLAGS = $(shell tools/build-flags rust)
+dist bench features scale soak: export CFLAGS = $(shell tools/build-flags c)
 
 .PHONY: dist
 dist: ## Build the program as the image has it: target/dist/appset-gateway
@@ -168,6 +168,11 @@ instructions: ## Count the instructions of hits, misses and look-ups, beside a b
 	CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --bins --examples
 	python3 benches/instructions.py --gateway target/release/appset-gateway --examples target/release/examples \
 	  --json target/instructions.json --markdown target/instructions.md $(INSTRUCTIONS)
+
+.PHONY: features
+features: ## Build the program with each of Cargo's features off, six times, and measure start, memory and size of each
+	@tools/need cc:gcc python3:python3
+	python3 benches/features.py --json target/features.json --markdown target/features.md $(FEATURES)
 
 .PHONY: scale
 scale: export PATH := $(CURDIR)/target/tools/python/go/bin:$(PATH)
