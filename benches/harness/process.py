@@ -103,10 +103,17 @@ class Server:
         )
 
     def resident_mib(self) -> float:
+        return self._status_mib("VmRSS")
+
+    def peak_mib(self) -> float:
+        """The most that was ever resident."""
+        return self._status_mib("VmHWM")
+
+    def _status_mib(self, key: str) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+        found = re.search(rf"^{key}:\s+(\d+) kB$", status, re.MULTILINE)
         if found is None:
-            raise BenchError(f"{self.name}: no VmRSS in /proc/{self.process.pid}/status")
+            raise BenchError(f"{self.name}: no {key} in /proc/{self.process.pid}/status")
         return int(found[1]) / 1024
 
     def log_lines(self, holding: bytes = b"") -> int:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
 from pathlib import Path
 
+from .. import golang
 from ..bench import Bench
 from ..checks import check_answer, doubts_about_cache
 from ..client import TOKEN, free_ports
 from ..comparison import tabulate
-from ..error import BenchError
 from ..process import Server
 from ..report import Table
 from ..servers import CANARY, GATEWAY, REFERENCE, running
@@ -58,13 +56,7 @@ def measure(bench: Bench) -> Table:
 
 def spawn_go(bench: Bench) -> Server:
     program = bench.directory / "nethttp"
-    built = subprocess.run(
-        ["go", "build", "-o", str(program), str(SOURCE)],
-        env={**os.environ, "CGO_ENABLED": "0"},
-        capture_output=True, text=True, check=False,
-    )
-    if built.returncode != 0:
-        raise BenchError(f"Go cannot build {SOURCE}:\n{built.stderr}")
+    golang.build(SOURCE, program)
     (port,) = free_ports(1)
     return bench.servers.spawn(GO, [str(program), f"127.0.0.1:{port}"], port)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
 import subprocess
 import tempfile
 from pathlib import Path
 from statistics import median
 
+from .. import golang
 from ..error import BenchError
 from ..growth import SAMPLE, Column, Figures, Lab, Series
 from ..process import Server
@@ -56,7 +55,7 @@ def measure_in(folder: Path, lab: Lab, count: int) -> Figures:
             (folder / "tree" / "version").write_text(str(number))
             new.append(generate(lab, server, socket, folder / "tree"))
             known.append(generate(lab, server, socket, folder / "tree"))
-        peak = peak_mib(server)
+        peak = server.peak_mib()
     finally:
         server.stop()
     figures = {"peak": peak}
@@ -92,20 +91,8 @@ def client(lab: Lab) -> Path:
     """The client, built once."""
     program = lab.directory / "cmp-client"
     if not program.exists():
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
-        argv = ["go", "build", "-o", str(program), "."]
-        built = subprocess.run(argv, cwd=CLIENT, env=environment, capture_output=True, text=True, check=False)
-        if built.returncode != 0:
-            raise BenchError(f"Go cannot build {CLIENT}:\n{built.stderr}")
+        golang.build(CLIENT, program)
     return program
-
-
-def peak_mib(server: Server) -> float:
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    if found is None:
-        raise BenchError(f"no VmHWM in /proc/{server.process.pid}/status")
-    return int(found[1]) / 1024
 
 
 SERIES = {
