@@ -151,6 +151,7 @@ impl Push {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
+                biased;
                 () = &mut ended => true,
                 _ = ticks.tick() => false,
             };

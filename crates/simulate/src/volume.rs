@@ -5,11 +5,12 @@ use std::{
     fs,
     io::{self, Write as _},
     os::unix::fs::FileExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use fastrand::Rng;
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError, TableHandle as _};
 use tempfile::TempDir;
 
 use crate::disk::{SimulatedDisk, WRITTEN_WITHIN};
@@ -97,6 +98,9 @@ impl Volume {
         self.lives += 1;
         let file = after.join(FILE);
         let beside = |suffix: &str| after.join(format!("{FILE}{suffix}"));
+        if matches!(damage, Damage::TornPage | Damage::Cut) {
+            lay_out(&file).map_err(io::Error::other)?;
+        }
         match damage {
             Damage::None => {}
             Damage::TornPage => {
@@ -130,4 +134,41 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Writes the database in `file` anew, in the order of its keys, as a process leaves it that is killed after the write. On which page a record is
+/// depends on which changes the process wrote together, so on real time; which one a damage hits is to follow from the seed.
+fn lay_out(file: &Path) -> Result<(), redb::Error> {
+    let new = file.with_extension("new");
+    let (database, after) = (Database::open(file)?, Database::create(&new)?);
+    let before = database.begin_read()?;
+    let mut names: Vec<String> = before.list_tables()?.map(|table| table.name().to_owned()).collect();
+    names.sort_unstable();
+    let writing = after.begin_write()?;
+    for name in &names {
+        let records = TableDefinition::<&[u8; 32], &[u8]>::new(name);
+        match before.open_table(records) {
+            Ok(table) => {
+                let mut copied = writing.open_table(records)?;
+                for row in table.iter()? {
+                    let (key, record) = row?;
+                    copied.insert(key.value(), record.value())?;
+                }
+            }
+            Err(TableError::TableTypeMismatch { .. }) => {
+                let numbers = TableDefinition::<&str, u64>::new(name);
+                let mut copied = writing.open_table(numbers)?;
+                for row in before.open_table(numbers)?.iter()? {
+                    let (key, number) = row?;
+                    copied.insert(key.value(), number.value())?;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    writing.commit()?;
+    // While it is open: a file that was closed in order is not looked through at the next start.
+    fs::copy(&new, file)?;
+    fs::remove_file(&new)?;
+    Ok(())
 }
