@@ -11,6 +11,7 @@ mod key_start;
 mod last_served;
 mod listed;
 pub mod memory;
+mod outline;
 pub mod policy;
 mod sharded;
 pub mod shares;

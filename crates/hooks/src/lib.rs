@@ -30,7 +30,7 @@ pub use self::{
     proof::{SentProof, Unproven},
     pushes::{Pushed, Pushes},
     subject::Subject,
-    subjects::{Others, Subjects},
+    subjects::{Others, Search, Subjects},
 };
 use self::{
     kind::{Kind, Naming, OneOrMore},

@@ -5,6 +5,7 @@ use std::{
     hash::{BuildHasher as _, Hash},
 };
 
+use aho_corasick::AhoCorasick;
 use foldhash::quality::FixedState;
 
 use super::{
@@ -12,6 +13,9 @@ use super::{
     subject::{Subject, is_sha, lower_host, split},
 };
 use domain::generator::{Evidence, Question};
+
+/// How many names are looked for together. More would take much memory, and come with many events, which are compared together.
+const MAX_SEARCHED: usize = 100;
 
 /// Subjects of many events, to find the questions that they concern.
 #[derive(Debug, Default)]
@@ -84,25 +88,29 @@ impl Subjects {
         }
     }
 
-    /// Whether one of them concerns a question with these `parameters` (JSON), about which `evidence` was found. `open` makes the question.
-    pub fn concern(&self, parameters: &str, evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
-        let is_named = |text: &str| words(text).any(|word| self.names(word));
-        if is_named(parameters) || evidence.iter().any(|each| is_named(&each.query) || self.reads(&each.query)) {
-            return true;
-        }
-        if self.selectors.is_empty() {
-            return false;
-        }
-        self.selectors.select(&open())
+    /// To find the questions that they concern.
+    #[must_use]
+    pub fn search(&self) -> Search<'_> {
+        let names = self.images.keys().chain(&self.commits).chain(&self.urls);
+        let count = self.images.len() + self.commits.len() + self.urls.len();
+        let few = (count <= MAX_SEARCHED).then(|| AhoCorasick::builder().ascii_case_insensitive(true).build(names));
+        Search { subjects: self, names: few.and_then(Result::ok) }
     }
 
-    /// The subjects without a digest that concern `question`, with these `parameters` (JSON), about which `evidence` was found.
-    pub fn others(&self, parameters: &str, evidence: &[Evidence], question: &Question) -> Others {
+    /// Whether one of `texts` or `evidence` has an image, a commit or a URL of theirs.
+    fn is_named(&self, texts: &[&str], evidence: &[Evidence]) -> bool {
+        let is_named = |text: &str| words(text).any(|word| self.names(word));
+        texts.iter().any(|text| is_named(text))
+            || evidence.iter().any(|each| is_named(&each.query) || self.reads(&each.query))
+    }
+
+    /// The subjects without a digest that concern `question`, which has these `texts` ([`Search::concerns`]), about which `evidence` was found.
+    pub fn others(&self, texts: &[&str], evidence: &[Evidence], question: &Question) -> Others {
         // Two events about a list are the same subject, and the first change need not be the news of either.
         if self.selectors.select(question) || evidence.iter().any(|each| self.reads(&each.query)) {
             return Others::Many;
         }
-        let texts = evidence.iter().map(|each| &*each.query).chain([parameters]);
+        let texts = evidence.iter().map(|each| &*each.query).chain(texts.iter().copied());
         texts.flat_map(words).fold(Others::None, |others, word| {
             let commit = self.commit_in(word).map_or(Others::None, |sha| Others::one(("commit", sha)));
             let tags = self.tags_of(word).filter(|(.., reported)| *reported == Reported::Change);
@@ -177,6 +185,32 @@ impl Subjects {
     }
 }
 
+/// Finds the questions that subjects concern. The texts of thousands are compared with each event, and few have what it names. So a text is looked
+/// through for the names first, and only one that has any is split into words.
+#[derive(Debug)]
+pub struct Search<'a> {
+    subjects: &'a Subjects,
+    /// The names of images, commits and URLs. `None`: they are too many.
+    names: Option<AhoCorasick>,
+}
+
+impl Search<'_> {
+    /// Whether a subject concerns a question with these `texts`, its parameters and the item of its part as JSON, about which `evidence` was found.
+    /// `open` makes the question.
+    pub fn concerns(&self, texts: &[&str], evidence: &[Evidence], open: impl FnOnce() -> Question) -> bool {
+        let selectors = &self.subjects.selectors;
+        (self.may_be_named(texts, evidence) && self.subjects.is_named(texts, evidence))
+            || (!selectors.is_empty() && selectors.select(&open()))
+    }
+
+    fn may_be_named(&self, texts: &[&str], evidence: &[Evidence]) -> bool {
+        let has_name = |names: &AhoCorasick| {
+            texts.iter().any(|text| names.is_match(text)) || evidence.iter().any(|each| names.is_match(&*each.query))
+        };
+        self.names.as_ref().is_none_or(has_name)
+    }
+}
+
 /// The words of a text that may be an image reference, an URL or a commit.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '@')))
@@ -197,7 +231,7 @@ mod tests {
     fn concerns(subject: &str, text: &str) -> bool {
         let mut subjects = Subjects::default();
         subjects.add(Subject::commit(subject).or_else(|| Subject::image(subject)).unwrap());
-        subjects.concern("{}", &[Evidence::present(text, "")], || unreachable!("there is no selector"))
+        subjects.search().concerns(&["{}"], &[Evidence::present(text, "")], || unreachable!("there is no selector"))
     }
 
     #[test]
@@ -236,7 +270,11 @@ mod tests {
             let mut subjects = Subjects::default();
             subjects.add(Subject::url(changed).unwrap());
             let evidence = [Evidence::present(query, "200")];
-            assert_eq!(subjects.concern("{}", &evidence, || unreachable!()), is_meant, "{changed}, {query}");
+            assert_eq!(
+                subjects.search().concerns(&["{}"], &evidence, || unreachable!()),
+                is_meant,
+                "{changed}, {query}"
+            );
         }
         assert_eq!(Subject::url("ftp://h/x"), None);
         assert_eq!(Subject::url("x"), None);
@@ -250,7 +288,7 @@ mod tests {
         assert!(!concerns(sha, &format!("GET https://api.github.com/repos/o/r/commits/{sha}0/check-runs")));
         let mut subjects = Subjects::default();
         subjects.add(Subject::Commit(sha.to_owned()));
-        assert!(subjects.concern(&format!(r#"{{"head_sha":"{sha}"}}"#), &[], || unreachable!()));
+        assert!(subjects.search().concerns(&["{}", &format!(r#"{{"head_sha":"{sha}"}}"#)], &[], || unreachable!()));
         for none in [&"0".repeat(40), &sha[..39], "main", ""] {
             assert_eq!(Subject::commit(none), None, "{none}");
         }
@@ -281,7 +319,7 @@ mod tests {
             for subject in subjects {
                 all.add(subject);
             }
-            match all.others(r#"{"team":"a"}"#, &evidence, &question) {
+            match all.others(&[r#"{"team":"a"}"#], &evidence, &question) {
                 Others::None => 0,
                 Others::One(_) => 1,
                 Others::Many => 2,

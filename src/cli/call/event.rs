@@ -56,6 +56,6 @@ impl EventArgs {
         let mut subjects = Subjects::default();
         delivery.subjects.into_iter().for_each(|subject| subjects.add(subject));
         let parameters = serde_json::to_string(&*resolved.question.parameters)?;
-        Ok(Some(subjects.concern(&parameters, evidence, || resolved.question.clone())))
+        Ok(Some(subjects.search().concerns(&[&parameters], evidence, || resolved.question.clone())))
     }
 }

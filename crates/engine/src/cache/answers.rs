@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::cache::{Disk, Entry, Key, Life, Listed, Memory, disk::Unreadable};
+use crate::cache::{Disk, Entry, Key, Life, Listed, Memory, disk::Unreadable, outline::Outline};
 use domain::{
     clock::Timestamp,
     generator::{Question, Selector},
@@ -177,8 +177,11 @@ impl Answers {
         invalidated.truncate(MAX_INVALIDATED - 1);
         invalidated.push_front((selector.clone(), now));
         drop(invalidated);
-        let mut expired = Vec::new();
+        let (mut expired, only) = (Vec::new(), Outline::of_only(selector));
         for (key, entry) in self.memory.iter() {
+            if only.as_ref().is_some_and(|only| *only != Outline::of(&entry.question)) {
+                continue;
+            }
             let question = entry.question.open();
             if !selector.selects(&question) {
                 continue;

@@ -1,6 +1,6 @@
 //! Events: which known questions they concern, and the recheck of these. Its answers pass the guard as all answers do.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -72,32 +72,35 @@ impl Engine {
         subjects: &Subjects,
         everywhere: bool,
     ) -> HashMap<Key, (Question, Others)> {
-        let mut found = HashMap::new();
-        let concerned = |parameters: &str, evidence: &[Evidence], open: &dyn Fn() -> Question| {
+        let (mut found, search) = (HashMap::new(), subjects.search());
+        let concerned = |texts: &[&str], evidence: &[Evidence], open: &dyn Fn() -> Question| {
             // A hook may select by the name that the route has now.
             let open = || {
                 let question = open();
                 let route = routes.by_any_name(&question.route).map(|route| Arc::clone(&route.name));
                 Question { route: route.unwrap_or(question.route), ..question }
             };
-            subjects.concern(parameters, evidence, open).then(|| {
+            search.concerns(texts, evidence, open).then(|| {
                 let question = open();
-                let others = subjects.others(parameters, evidence, &question);
+                let others = subjects.others(texts, evidence, &question);
                 (question, others)
             })
         };
         for (key, listed) in self.answers().disk().filter(|_| everywhere).map(Disk::list).into_iter().flatten() {
-            let concern = concerned(&texts_of(&listed.question), &listed.evidence, &|| listed.question.clone());
+            let [parameters, part] = texts_of(&listed.question);
+            let concern = concerned(&[&parameters, &part], &listed.evidence, &|| listed.question.clone());
             found.extend(concern.map(|concern| (key, concern)));
         }
         for (key, entry) in self.answers().memory().iter() {
             let (packed, evidence) = (&entry.question, &entry.evidence);
-            let concern = concerned(&texts(packed.parameters(), packed.part()), evidence, &|| packed.open());
+            let concern =
+                concerned(&[packed.parameters(), packed.part().unwrap_or_default()], evidence, &|| packed.open());
             found.extend(concern.map(|concern| (key, concern)));
         }
         for (key, failed) in self.known.failing.all() {
             let question = &failed.question;
-            let concern = concerned(&texts_of(question), failed.failure.evidence(), &|| question.clone());
+            let [parameters, part] = texts_of(question);
+            let concern = concerned(&[&parameters, &part], failed.failure.evidence(), &|| question.clone());
             found.extend(concern.map(|concern| (key, concern)));
         }
         // The record of a lineage is a copy of a question's answer.
@@ -193,14 +196,9 @@ impl Engine {
     }
 }
 
-/// The texts of a question that an event may name: its `parameters`, and the item of its `part`, both as JSON.
-fn texts<'a>(parameters: &'a str, part: Option<&'a str>) -> Cow<'a, str> {
-    part.map_or(Cow::Borrowed(parameters), |part| Cow::Owned(format!("{parameters} {part}")))
-}
-
-/// The same for a question that is not packed.
-fn texts_of(question: &Question) -> String {
-    let parameters = serde_json::to_string(&*question.parameters).unwrap_or_default();
-    let part = question.part.as_ref().and_then(|part| serde_json::to_string(part).ok());
-    texts(&parameters, part.as_deref()).into_owned()
+/// The texts of a question that an event may name, as JSON: its parameters, and the item of its part.
+fn texts_of(question: &Question) -> [String; 2] {
+    let part = question.part.as_ref().map(serde_json::to_string);
+    [serde_json::to_string(&*question.parameters), part.unwrap_or_else(|| Ok(String::new()))]
+        .map(Result::unwrap_or_default)
 }
