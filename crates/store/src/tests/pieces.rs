@@ -51,7 +51,7 @@ async fn a_record_that_others_damaged_cannot_be_read() {
 }
 
 /// How many stores are damaged at once.
-const AT_ONCE: usize = 40;
+const AT_ONCE: usize = 120;
 
 /// Follows a store, as a replica does: it has versions, and offers its records.
 struct Follower {
