@@ -35,7 +35,7 @@ check: ## Check what you just wrote: formatting, clippy, and the unit tests with
 	@tools/need cc:gcc redis-server:redis-server
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --workspace --exclude simulate --lib -- --test-threads=$(TEST_THREADS)
+	PROPTEST_CASES=$${PROPTEST_CASES:-32} tools/test-again --locked --workspace --exclude simulate --lib -- --quiet --test-threads=$(TEST_THREADS)
 
 .PHONY: test
 test: lint unit ## Run everything that CI checks
