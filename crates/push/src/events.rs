@@ -194,12 +194,8 @@ impl Push {
 
     /// Makes the backends of `questions` be called before their answers are served again.
     async fn expire_questions(&self, questions: Vec<Question>) {
-        let current = self.current();
-        for question in questions {
-            if let Err(error) = self.engine.expire_question(&current.routes, &question).await {
-                tracing::warn!(%error, route = &*question.route, "events are lost: the shared store does not answer");
-                return;
-            }
+        if let Err(error) = self.engine.expire_questions(&self.current().routes, &questions).await {
+            tracing::warn!(%error, questions = questions.len(), "events are lost: the shared store does not answer");
         }
     }
 

@@ -23,10 +23,15 @@ pub struct Invalidated {
 }
 
 impl Engine {
-    /// Makes an invalidation here.
-    pub(crate) fn expire(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
-        let (mut expired, runs) = self.expire_in_memory(routes, selector);
-        expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
+    /// Makes invalidations here. The file is read once for all of them.
+    pub(crate) fn expire(&self, routes: &RouteTable, selectors: &[Selector]) -> Invalidated {
+        let (mut expired, mut runs) = (HashMap::new(), 0);
+        for selector in selectors {
+            let (of_selector, runs_of_selector) = self.expire_in_memory(routes, selector);
+            expired.extend(of_selector);
+            runs += runs_of_selector;
+        }
+        expired.extend(self.answers().disk().map(|disk| disk.expire(selectors.to_vec())).into_iter().flatten());
         let whole = |(key, question): (&Key, &Question)| Some(live_under(routes, question, key)?.whole_key());
         let wholes: HashSet<Key> = expired.iter().filter_map(whole).collect();
         Invalidated { answers: wholes.len(), runs }

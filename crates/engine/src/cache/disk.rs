@@ -351,9 +351,9 @@ impl Disk {
     /// Makes every selected answer stale until its backend was called, and waits until that is written. Returns the selected
     /// answers.
     #[must_use]
-    pub(crate) fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
+    pub(crate) fn expire(&self, selectors: Vec<Selector>) -> Vec<(Key, Question)> {
         let (reply, expired) = sync_channel(1);
-        let _ = self.queue.send(Order::Expire(selector, reply));
+        let _ = self.queue.send(Order::Expire(selectors, reply));
         expired.recv().unwrap_or_default()
     }
 

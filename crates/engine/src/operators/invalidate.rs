@@ -12,7 +12,7 @@ impl Engine {
     /// Makes the answers that `selector` selects wait for a call of the backend. The answers stay as last good
     /// answers, so an invalidation never lets a loss pass. Waits until the change is on disk.
     pub fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
-        let done = self.expire(routes, selector);
+        let done = self.expire(routes, std::slice::from_ref(selector));
         tracing::info!(
             request_id = by.request_id,
             caller = by.caller,

@@ -180,19 +180,28 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the answer to `question` wait for a call of the backend, at any replica.
+    /// Makes the answers to `questions` wait for a call of the backend, at any replica.
     ///
     /// # Errors
-    /// When replicas share a store, and it does not answer.
-    pub async fn expire_question(&self, routes: &RouteTable, question: &Question) -> Result<(), StoreError> {
-        // No recheck follows, so the next caller must not get what backends remember either.
-        let formerly = routes.by_any_name(&question.route).map_or(&[][..], |route| route.formerly());
-        // A part without its whole would not be queried by the next caller.
-        let is_exact = question.part.is_some();
-        let selector = Selector { is_exact, ..Selector::only(question) }.also_named(formerly);
-        self.known.peers.publish_invalidation(&selector).await?;
-        self.expire(routes, &selector);
-        Ok(())
+    /// When replicas share a store, and it does not answer. The questions before that are expired.
+    pub async fn expire_questions(&self, routes: &RouteTable, questions: &[Question]) -> Result<(), StoreError> {
+        let (mut published, mut result) = (Vec::new(), Ok(()));
+        for question in questions {
+            // No recheck follows, so the next caller must not get what backends remember either.
+            let formerly = routes.by_any_name(&question.route).map_or(&[][..], |route| route.formerly());
+            // A part without its whole would not be queried by the next caller.
+            let is_exact = question.part.is_some();
+            let selector = Selector { is_exact, ..Selector::only(question) }.also_named(formerly);
+            result = self.known.peers.publish_invalidation(&selector).await;
+            if result.is_err() {
+                break;
+            }
+            published.push(selector);
+        }
+        if !published.is_empty() {
+            self.expire(routes, &published);
+        }
+        result
     }
 }
 

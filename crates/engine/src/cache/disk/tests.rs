@@ -211,20 +211,24 @@ fn expired_and_held_records_survive_a_restart() {
         let question = PackedQuestion::from(&question);
         (Entry { question, ..entry }, Selector { parameters, ..Selector::default() })
     };
-    let ((x, select_x), (y, _)) = (asking("x"), asking("y"));
+    let ((x, select_x), (y, _), (z, select_z)) = (asking("x"), asking("y"), asking("z"));
     disk.put(key(1), &x);
     disk.put(key(2), &y);
+    disk.put(key(5), &z);
     disk.hold(key(3), Some(&"why"));
     disk.hold(key(4), Some(&"gone"));
     disk.hold::<&str>(key(4), None);
-    let expired: Vec<Key> = disk.expire(select_x).into_iter().map(|(key, _)| key).collect();
-    assert_eq!(expired, [key(1)]);
+    let mut expired: Vec<Key> = disk.expire(vec![select_x, select_z]).into_iter().map(|(key, _)| key).collect();
+    expired.sort_unstable();
+    let mut selected = [key(1), key(5)];
+    selected.sort_unstable();
+    assert_eq!(expired, selected);
     close(disk, &path);
     let disk = open(&path, 1 << 20);
-    let lives = [1, 2].map(|n| disk.get(&key(n)).unwrap().unwrap().life);
-    assert_eq!(lives, [Life::For(Duration::ZERO), Life::Restored]);
+    let lives = [1, 2, 5].map(|n| disk.get(&key(n)).unwrap().unwrap().life);
+    assert_eq!(lives, [Life::For(Duration::ZERO), Life::Restored, Life::For(Duration::ZERO)]);
     assert_eq!(disk.held::<String>(), [(key(3), "why".to_owned())]);
-    assert_eq!(disk.list().len(), 2);
+    assert_eq!(disk.list().len(), 3);
 }
 
 #[test]

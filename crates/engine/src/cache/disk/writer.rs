@@ -41,8 +41,8 @@ pub(super) enum Order {
     Change(Change),
     /// The answer was read, so it is not evicted next.
     Used(Key),
-    /// No selected answer may be served before its backend was called. Sends back which answers those are.
-    Expire(Selector, SyncSender<Vec<(Key, Question)>>),
+    /// No answer that one of these selects may be served before its backend was called. Sends back which answers those are.
+    Expire(Vec<Selector>, SyncSender<Vec<(Key, Question)>>),
     /// Answer when all earlier orders are written.
     Flush(SyncSender<()>),
 }
@@ -236,8 +236,8 @@ impl Writer {
                         Some(record) => _ = table.insert(key.as_bytes(), record.as_slice())?,
                         None => _ = table.remove(key.as_bytes())?,
                     },
-                    Order::Expire(selector, reply) if kind == RecordKind::Answer => {
-                        expired.push((reply.clone(), expire(&transaction, &mut table, selector)?));
+                    Order::Expire(selectors, reply) if kind == RecordKind::Answer => {
+                        expired.push((reply.clone(), expire(&transaction, &mut table, selectors)?));
                     }
                     Order::Change(_) | Order::Expire(..) | Order::Used(_) | Order::Flush(_) => {}
                 }
@@ -310,7 +310,7 @@ fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
 fn expire(
     transaction: &WriteTransaction,
     answers: &mut Records<'_>,
-    selector: &Selector,
+    selectors: &[Selector],
 ) -> Result<Vec<(Key, Question)>, redb::Error> {
     let mut expired = Vec::new();
     {
@@ -321,7 +321,7 @@ fn expire(
             let Some(record) = long::whole((RecordKind::Answer, key), record.value(), Some(&chunks))? else { continue };
             let Some((stamp, head, body)) = open::<Head>(&record) else { continue };
             let question = head.question.clone();
-            if selector.selects(&question)
+            if selectors.iter().any(|selector| selector.selects(&question))
                 && let Some(draft) = draft(&Head { is_over: true, ..head }, body)
             {
                 expired.push((key, question, draft, stamp));

@@ -112,7 +112,7 @@ fn an_expired_long_record_keeps_its_content() {
     let disk = open(&path, 64 * MIB);
     let long = long_entry(2000, None);
     disk.put(key(1), &long);
-    assert_eq!(disk.expire(Selector::default()).len(), 1);
+    assert_eq!(disk.expire(vec![Selector::default()]).len(), 1);
     // The chunks that count as known are still there.
     let other = long_entry(2000, Some(3));
     for expected in [&long, &other] {
@@ -121,7 +121,7 @@ fn an_expired_long_record_keeps_its_content() {
         disk.put(key(1), &other);
         disk.flush(WAIT);
     }
-    assert_eq!(disk.expire(Selector::default()).len(), 1);
+    assert_eq!(disk.expire(vec![Selector::default()]).len(), 1);
     close(disk, &path);
     let disk = open(&path, 64 * MIB);
     let kept = disk.get(&key(1)).unwrap().unwrap();
@@ -147,7 +147,7 @@ fn a_change_in_the_batch_of_an_expiry_can_be_read_after_the_next_one() {
             disk.put(key(2), &entry("first"));
             thread::sleep(Duration::from_millis(50));
             disk.put(key(1), &long);
-            disk.queue.send(Order::Expire(Selector::default(), reply)).unwrap();
+            disk.queue.send(Order::Expire(vec![Selector::default()], reply)).unwrap();
             Ok(())
         })
         .unwrap();
