@@ -1,4 +1,4 @@
-//! Tells most questions from another one without opening them. An event about one element is compared with each answer in memory, and to read the
+//! Distinguishes most questions from another one without opening them. An event about one element is compared with each answer in memory, and to read the
 //! JSON of thousands of them costs more than all else that it causes.
 
 use crate::cache::PackedQuestion;
