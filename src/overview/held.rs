@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::date;
 use crate::app::App;
 use domain::{
+    clock::Timestamp,
     document::exact,
     generator::{Evidence, Parameters},
 };
@@ -74,8 +75,8 @@ pub(crate) struct HeldAnswer {
 }
 
 impl HeldAnswer {
-    /// The view of `held`, which is held in `lineage`.
-    pub(crate) fn of(lineage: Key, held: &Held, requesters: &[Arc<str>]) -> Self {
+    /// The view of `held`, which is held in `lineage`, at `now`.
+    pub(crate) fn of(lineage: Key, held: &Held, requesters: &[Arc<str>], now: Timestamp) -> Self {
         Self {
             id: lineage.to_string(),
             route: held.question.route.to_string(),
@@ -92,7 +93,7 @@ impl HeldAnswer {
             since: date(held.since),
             seen_at: date(held.seen_at),
             queried_at: date(held.queried_at),
-            accepted_at: held.accepted_at().map(date),
+            accepted_at: held.accepted_at(now).map(date),
             evidence: held.evidence.clone(),
             message: held.to_string(),
             fingerprint: held.fingerprint(),
@@ -105,8 +106,9 @@ impl HeldAnswer {
 pub(crate) fn held(app: &App) -> HeldAnswers {
     let mut held = app.engine.held();
     held.sort_by_key(|(_, held)| held.since);
+    let now = app.now();
     let view = |(lineage, held): &(Key, Held)| {
-        HeldAnswer::of(*lineage, held, &app.engine.requesters(&held.question, &held.key))
+        HeldAnswer::of(*lineage, held, &app.engine.requesters(&held.question, &held.key), now)
     };
     HeldAnswers { held: held.iter().map(view).collect() }
 }

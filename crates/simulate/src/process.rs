@@ -247,7 +247,7 @@ impl Process {
 
     /// Whether further runs may confirm the held answer.
     fn is_confirming(&self) -> bool {
-        self.engine.held_count() > 0 && self.engine.held().iter().any(|(_, held)| held.accepted_at().is_some())
+        self.engine.held_count() > 0 && self.engine.held().iter().any(|(_, held)| held.may_be_confirmed())
     }
 
     /// Renews answers of before the start, as `App::warm_up` does.

@@ -83,7 +83,7 @@ fn card(shown: &Shown, visitor: &Visitor, now: Timestamp, is_whole: bool) -> Mar
             }
             (parameters(&held.question.parameters))
             p.reason { (prose(&held.breach.reason)) }
-            @if let Some(at) = held.accepted_at() { (acceptance(at, now)) }
+            @if let Some(at) = held.accepted_at(now) { (acceptance(at, now)) }
             @if !shown.has_fallback {
                 p { "There is no last good answer that may be served, so Argo CD gets an error meanwhile. It changes nothing." }
             }

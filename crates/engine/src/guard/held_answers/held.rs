@@ -107,17 +107,24 @@ impl Held {
         Self { evidence: evidence.iter().take(MAX_EVIDENCE).cloned().collect(), ..self }
     }
 
+    /// Whether runs that agree are enough to accept it.
+    #[must_use]
+    pub fn may_be_confirmed(&self) -> bool {
+        self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected)
+    }
+
     /// The earliest time at which the gateway calls the source again by itself; `None` if runs that agree are never enough.
     #[must_use]
     pub(crate) fn due_at(&self) -> Option<Timestamp> {
-        let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
-        is_pending.then(|| self.counted_at.plus(self.interval).max(self.seen_at.plus(MIN_INTERVAL)))
+        self.may_be_confirmed().then(|| self.counted_at.plus(self.interval).max(self.seen_at.plus(MIN_INTERVAL)))
     }
 
-    /// About when it is accepted, if all further runs agree and no operator decides otherwise. `None` if runs that agree are never enough.
+    /// About when it is accepted, as seen at `now`, if all further runs agree and no operator decides otherwise. `None` if runs that agree
+    /// are never enough.
     #[must_use]
-    pub fn accepted_at(&self) -> Option<Timestamp> {
-        let due = self.due_at()?;
+    pub fn accepted_at(&self, now: Timestamp) -> Option<Timestamp> {
+        // A run that is late, as after a pause of the gateway, puts off those after it.
+        let due = self.due_at()?.max(now);
         // After a run that disagreed, the next one that agrees is the first.
         let left = self.wanted.saturating_sub(self.agreed) + u32::from(self.is_contradicted);
         Some(due.plus(self.interval.saturating_mul(left.saturating_sub(1))))

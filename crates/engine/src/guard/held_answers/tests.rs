@@ -211,6 +211,19 @@ fn a_held_answer_is_due_when_its_rules_say() {
     assert_eq!(checker.held_answers.due(Timestamp(10_000_000)).len(), 0, "rejected");
 }
 
+/// Three runs, five minutes apart: a gateway that made none of them for an hour needs ten minutes from now on.
+#[test]
+fn it_is_not_accepted_before_the_runs_that_are_left() {
+    let checker = Checker::new(guard(&json!({})), &sets(&["a", "b", "c", "d"], "1"));
+    checker.check(0, &[]);
+    let held = checker.held_answers.get(&LINEAGE, checker.now()).unwrap();
+    let minutes = |after: u64| {
+        let at = held.accepted_at(Timestamp((checker.seconds.get() + after * 60) * 1000)).unwrap();
+        (at.0 / 1000 - checker.seconds.get()) / 60
+    };
+    assert_eq!([minutes(0), minutes(5), minutes(60)], [15, 15, 70]);
+}
+
 #[test]
 fn a_message_is_the_same_for_the_same_cause() {
     let all = sets(&["a", "b", "c", "d"], "1");

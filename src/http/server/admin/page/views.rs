@@ -152,7 +152,8 @@ fn known_questions(app: &App, route: Option<String>, number: usize) -> (Vec<Reme
     let selector = Selector { route, ..Selector::default() };
     let all = app.engine.list(&app.setup().routes, &selector);
     let page = Page::new(all.len(), number);
-    (page.of(all).iter().map(RememberedAnswer::of).collect(), page)
+    let now = app.now();
+    (page.of(all).iter().map(|overview| RememberedAnswer::of(overview, now)).collect(), page)
 }
 
 async fn list_routes(request: PageRequest) -> View {
