@@ -98,6 +98,21 @@ fn a_scene_alone_ends_as_it_does_in_the_story() {
 }
 
 #[test]
+fn the_minutes_of_each_scene_ascend() {
+    let plain = text(&demo(&["--plain"]).stdout);
+    let scenes: Vec<Vec<u64>> = plain
+        .split("\n\n")
+        .map(|scene| {
+            let times = scene.lines().filter_map(|line| line.trim_start().split_once(" min  "));
+            times.map(|(minutes, _)| minutes.parse().unwrap()).collect()
+        })
+        .filter(|minutes: &Vec<u64>| !minutes.is_empty())
+        .collect();
+    assert_eq!(scenes.len(), 7, "{plain}");
+    assert!(scenes.iter().all(|minutes| minutes.is_sorted()), "{plain}");
+}
+
+#[test]
 fn an_unknown_scene_or_speed_is_refused() {
     let output = demo(&["--scene", "half-a-lits"]);
     let error = text(&output.stderr);

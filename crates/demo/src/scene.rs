@@ -73,7 +73,7 @@ pub const SCENES: [Scene; 7] = [
     Scene {
         name: "half-a-list",
         title: "200 OK, and half of the list",
-        happens: "The fleet's API answers 200 with 6 of 12 memberships, as GKE's did on 2026-01-30. All clusters run.",
+        happens: "The fleet's API answers 200 with 6 of 12 memberships. GKE's returned 6 of 12 bindings on 2026-01-30. All clusters run.",
         sets: &[Set::Clusters],
         begin: |source| source.set_fault(Some(Fault::HalfFleet)),
         end: |source| source.set_fault(None),

@@ -107,6 +107,13 @@ impl Printer {
         self.line(&format!("The gateway's page is still at {}. Ctrl-C ends it.", running.page()));
     }
 
+    /// Prints until when nothing changed, if that was before `minutes`.
+    fn still(&mut self, minutes: u64) {
+        if let Some(until) = self.unchanged_until.take_if(|until| *until < minutes) {
+            self.line(&format!("{INDENT}{until:>3} min  the same"));
+        }
+    }
+
     /// Prints a line above the progress.
     fn line(&self, line: &str) {
         let clear = if self.has_progress { "\r\u{1b}[K" } else { "" };
@@ -159,6 +166,7 @@ impl Show for Printer {
         if self.last.get(set.name()) == Some(&line) {
             self.unchanged_until = Some(minutes);
         } else {
+            self.still(minutes);
             self.line(&format!("{INDENT}{minutes:>3} min  {line}"));
             self.last.insert(set.name(), line);
         }
@@ -166,9 +174,7 @@ impl Show for Printer {
     }
 
     fn end(&mut self, report: &SceneReport) {
-        if let Some(minutes) = self.unchanged_until.take() {
-            self.line(&format!("{INDENT}{minutes:>3} min  the same"));
-        }
+        self.still(u64::MAX);
         self.last.clear();
         let (without, gateway) = (&report.without_gateway, &report.gateway);
         let text = conclusion(without, gateway);
