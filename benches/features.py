@@ -30,8 +30,8 @@ from harness.servers import GATEWAY, running  # noqa: E402
 from harness.settings import Settings  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-# The features that are on by default.
-FEATURES = tuple(re.findall(r"\w+", re.findall(r"(?m)^default = \[(.*)\]", (ROOT / "Cargo.toml").read_text())[0]))
+# What a configuration can have. The allocator stays.
+FEATURES = tuple(re.findall(r"\w+", re.findall(r"(?m)^full = \[(.*)\]", (ROOT / "Cargo.toml").read_text())[0]))
 CLOUDS = ("aws", "google", "azure")
 # The features that are off, by the rows of the table.
 ROWS: dict[str, tuple[str, ...]] = {
@@ -97,7 +97,7 @@ def resident_mib(one: Bench) -> float:
 
 def cargo(profile: str, row: str) -> list[str]:
     """The command of `make dist`, with the features that stay on."""
-    features = ",".join(feature for feature in FEATURES if feature not in ROWS[row])
+    features = ",".join(["jemalloc", *(feature for feature in FEATURES if feature not in ROWS[row])])
     argv = ["cargo", "rustc", "--profile", profile, "--locked", "--bin", "appset-gateway", "--no-default-features"]
     return [*argv, "--features", features, "--", "-C", "link-arg=-Wl,-z,pack-relative-relocs"]
 
