@@ -9,7 +9,7 @@
 #   page    forward the admin port, and print where the page is, and its token
 #   down    delete the cluster
 #
-# You need Linux with docker, kind, kubectl, helm and openssl, and some 4 GB of memory. Nothing outside of the kind cluster is changed.
+# You need Linux with docker, kind, kubectl and helm, and some 4 GB of memory. Nothing outside of the kind cluster is changed.
 #
 # THIS SCRIPT WAS NEVER RUN AS A WHOLE: the project's tests have no container engine. shellcheck reads it, its manifests are checked against the
 # schemas of Kubernetes and Argo CD, the chart's values are rendered and served by the gateway, and the three outages were played by hand with
@@ -109,7 +109,7 @@ outage() {
   kube -n registry wait --for=delete pod -l app.kubernetes.io/name=registry --timeout=120s
   look
 
-  say "Outage 2: the registry is back, and has lost everything. Its 404 is no proof that there are no previews"
+  say "Outage 2: the registry is back, and has lost everything. Its 404 does not prove that there are no previews"
   kube -n registry scale deployment/registry --replicas=1
   kube -n registry rollout status deployment/registry --timeout=180s
   look

@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 
 /// The Markdown files outside of `docs/`.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 11] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "ROADMAP.md",
     "deploy/README.md",
+    "deploy/helm/appset-gateway/README.md",
+    "deploy/helm/cmp-plugin/README.md",
     "benches/README.md",
 ];
 
