@@ -19,7 +19,8 @@ fn the_reference_is_that_of_the_schema() {
 #[test]
 fn an_old_page_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["tools", "config", "crates", "docs"] {
+    fs::create_dir_all(folder.path().join("docs")).unwrap();
+    for name in ["tools", "config", "crates", "docs/reference"] {
         let copied =
             Command::new("cp").arg("-r").arg(repository().join(name)).arg(folder.path().join(name)).status().unwrap();
         assert!(copied.success(), "{name}");
