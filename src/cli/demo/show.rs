@@ -167,6 +167,7 @@ impl Show for Printer {
             self.unchanged_until = Some(minutes);
         } else {
             self.still(minutes);
+            self.unchanged_until = None;
             self.line(&format!("{INDENT}{minutes:>3} min  {line}"));
             self.last.insert(set.name(), line);
         }

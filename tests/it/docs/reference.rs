@@ -1,4 +1,4 @@
-//! The pages in `docs/reference` are those that `tools/reference` makes of the schema, the code's defaults and `config/reference.yaml`.
+//! The pages in `docs/reference` are those that `tools/reference` makes of the schema, the code's defaults and `config/reference.yaml` with its comments.
 
 use std::{fs, path::Path, process::Command};
 

@@ -123,10 +123,13 @@ impl Held {
     /// are never enough.
     #[must_use]
     pub fn accepted_at(&self, now: Timestamp) -> Option<Timestamp> {
-        // A run that is late, as after a pause of the gateway, puts off those after it.
+        // A run that is late, as after a pause of the gateway, delays those after it.
         let due = self.due_at()?.max(now);
-        // After a run that disagreed, the next one that agrees is the first.
-        let left = self.wanted.saturating_sub(self.agreed) + u32::from(self.is_contradicted);
+        let left = match self.decision {
+            Some(Decision::Released) => 1,
+            // After a run that disagreed, the next one that agrees is the first.
+            _ => self.wanted.saturating_sub(self.agreed) + u32::from(self.is_contradicted),
+        };
         Some(due.plus(self.interval.saturating_mul(left.saturating_sub(1))))
     }
 
