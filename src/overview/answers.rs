@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::{date, elements::AnswerElements, failure::LastFailure, held::HeldAnswer, milliseconds};
 use crate::app::App;
 use domain::{
-    clock::Timestamp,
     document,
     generator::{Evidence, Parameters, Selector},
 };
@@ -106,7 +105,7 @@ impl RememberedAnswer {
     }
 
     /// The view of `overview`.
-    pub(crate) fn of(overview: &Overview, now: Timestamp) -> Self {
+    pub(crate) fn of(overview: &Overview) -> Self {
         let question = &overview.question;
         Self {
             key: overview.key.to_string(),
@@ -127,7 +126,10 @@ impl RememberedAnswer {
             elements: overview.answer.as_ref().and_then(|answer| answer.elements).map(AnswerElements::counted),
             fresh_for_seconds: overview.fresh_for.map(|left| left.as_secs()),
             failing: overview.failing.as_ref().map(|(failure, left)| LastFailure::of(failure, *left)),
-            held: overview.held.as_ref().map(|held| HeldAnswer::of(overview.lineage, held, &overview.requesters, now)),
+            held: overview
+                .held
+                .as_ref()
+                .map(|held| HeldAnswer::of(overview.lineage, held, &overview.requesters, overview.now)),
         }
     }
 }
@@ -135,9 +137,7 @@ impl RememberedAnswer {
 /// The answers that `selector` selects, at most `limit` of them. Reads the whole file, if there is one.
 pub(crate) fn answers(app: &App, selector: &Selector, limit: usize) -> Answers {
     let all = app.engine.list(&app.setup().routes, selector);
-    let now = app.now();
-    let view = |overview| RememberedAnswer::of(overview, now);
-    Answers { answers: all.iter().take(limit).map(view).collect(), total: all.len() }
+    Answers { answers: all.iter().take(limit).map(RememberedAnswer::of).collect(), total: all.len() }
 }
 
 /// The answer whose key begins with `start`, with at most `listed` of its elements. Reads the whole file, if there is one.
@@ -150,7 +150,7 @@ pub(crate) fn answer(app: &App, start: &KeyStart, listed: usize) -> Result<Whole
     let overview = start.find(all.iter().map(|overview| (overview.key, overview)))?;
     let answer = app.engine.encoded(overview);
     let answer = answer.and_then(|encoded| document::read_back(encoded.body()).ok());
-    let mut about = RememberedAnswer::of(overview, app.now());
+    let mut about = RememberedAnswer::of(overview);
     if let Some(elements) = app.engine.elements_of(routes, &overview.question) {
         about.elements = Some(AnswerElements::of(&elements, listed));
     }

@@ -131,7 +131,7 @@ pub(crate) async fn explain(
     let explained = app.engine.explain(resolved).await;
     let secrets = resolved.route.backend.secrets();
     let steps = steps::steps(&watch.steps(), &secrets);
-    let remembered = RememberedAnswer::of(&app.engine.overview_of(resolved), app.now());
+    let remembered = RememberedAnswer::of(&app.engine.overview_of(resolved));
     let Explained { found, took, refused, fallback, unusable, identity, elements } = explained;
     let (outcome, evidence) = match &found {
         Ok(FoundNow { encoded, evidence }) => {

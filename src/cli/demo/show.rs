@@ -107,9 +107,9 @@ impl Printer {
         self.line(&format!("The gateway's page is still at {}. Ctrl-C ends it.", running.page()));
     }
 
-    /// Prints until when nothing changed, if that was before `minutes`.
+    /// Prints until when nothing changed, if that was before `minutes`, and forgets it.
     fn still(&mut self, minutes: u64) {
-        if let Some(until) = self.unchanged_until.take_if(|until| *until < minutes) {
+        if let Some(until) = self.unchanged_until.take().filter(|until| *until < minutes) {
             self.line(&format!("{INDENT}{until:>3} min  the same"));
         }
     }
@@ -167,7 +167,6 @@ impl Show for Printer {
             self.unchanged_until = Some(minutes);
         } else {
             self.still(minutes);
-            self.unchanged_until = None;
             self.line(&format!("{INDENT}{minutes:>3} min  {line}"));
             self.last.insert(set.name(), line);
         }

@@ -10,7 +10,10 @@ use crate::{
     route::{ResolvedQuery, RouteTable},
     state::requesters::named,
 };
-use domain::generator::{Question, Selector};
+use domain::{
+    clock::Timestamp,
+    generator::{Question, Selector},
+};
 
 /// How many ApplicationSets are listed with a question.
 const MAX_REQUESTERS: usize = 5;
@@ -40,6 +43,8 @@ pub struct Overview {
     pub held: Option<Held>,
     /// The recent requesters, the last one first.
     pub requesters: Vec<Arc<str>>,
+    /// The time of all of this.
+    pub now: Timestamp,
 }
 
 impl Engine {
@@ -111,6 +116,7 @@ impl Engine {
             fresh_for,
             failing: failed.map(|(failed, left)| (failed.failure, left)),
             held: self.known.held.get(&lineage, now),
+            now,
         }
     }
 

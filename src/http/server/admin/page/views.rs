@@ -152,8 +152,7 @@ fn known_questions(app: &App, route: Option<String>, number: usize) -> (Vec<Reme
     let selector = Selector { route, ..Selector::default() };
     let all = app.engine.list(&app.setup().routes, &selector);
     let page = Page::new(all.len(), number);
-    let now = app.now();
-    (page.of(all).iter().map(|overview| RememberedAnswer::of(overview, now)).collect(), page)
+    (page.of(all).iter().map(RememberedAnswer::of).collect(), page)
 }
 
 async fn list_routes(request: PageRequest) -> View {
