@@ -106,7 +106,7 @@ pub struct ServerConfig {
     pub(crate) deadline: HumanDuration,
     /// How long the gateway still serves after SIGTERM while it is not ready: until Kubernetes has removed it from its Services.
     pub(crate) drain: HumanDuration,
-    /// How many requests may be under way at once. Further requests get a 503 with `Retry-After`.
+    /// How many requests may be in flight at the same time. Further requests get a 503 with `Retry-After`.
     #[schemars(range(min = 1))]
     pub max_in_flight: usize,
     /// The number of connections, and how long they last.

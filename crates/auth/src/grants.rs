@@ -30,7 +30,7 @@ macro_rules! entry_config {
             /// permit would come after its deadline gets a 429.
             #[schemars(range(min = 1))]
             pub rate: Option<u32>,
-            /// How many calls of its callers may be under way at once; no limit unless set. Further calls wait for a permit. A call whose
+            /// How many calls of its callers may be in flight at the same time; no limit unless set. Further calls wait for a permit. A call whose
             /// permit would come after its deadline gets a 429.
             #[schemars(range(min = 1))]
             pub concurrency: Option<usize>,

@@ -30,7 +30,7 @@ use domain::clock::{Clock, Timestamp};
 use flight::FlightJoin;
 use telemetry::metrics::Metrics;
 
-/// How many confirmations are under way at once, at most.
+/// How many confirmations are in flight at the same time, at most.
 const MAX_CONFIRMATIONS: usize = 16;
 
 /// A complete answer.

@@ -50,7 +50,7 @@ pub struct RegistryConfig {
     /// Take a 403 for a missing tag. Artifactory's virtual repositories answer so. A lost permission then looks like a deleted
     /// tag.
     pub(crate) denied_means_missing: bool,
-    /// The most requests under way at once. 8 unless set, 4 for Docker Hub.
+    /// The most requests in flight at the same time. 8 unless set, 4 for Docker Hub.
     #[schemars(range(min = 1))]
     pub concurrency: Option<usize>,
     /// The most requests that may begin per second. No limit unless set, 10 for Docker Hub.

@@ -80,7 +80,7 @@ pub struct ApiAccess<'a> {
     pub token: &'a SecretRef,
     /// The file with its CA.
     pub ca: &'a PathBuf,
-    /// The most requests under way at once.
+    /// The most requests in flight at the same time.
     pub concurrency: usize,
 }
 

@@ -8,7 +8,7 @@ use tokio::{
 use super::{refresh_scene::RefreshScene, *};
 use crate::support::wire::read_whole;
 
-/// A source that notes how many requests are under way at once.
+/// A source that notes how many requests are in flight at the same time.
 async fn counting_source(state: Arc<AtomicU64>) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, now, most) =

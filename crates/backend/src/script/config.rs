@@ -52,7 +52,7 @@ pub struct Config {
     /// The largest output that is accepted.
     #[serde(default = "default_max_output")]
     pub max_output: ByteSize,
-    /// How many runs of this script may be under way at once. Others wait for a permit, as long as their deadline allows.
+    /// How many runs of this script may be in flight at the same time. Others wait for a permit, as long as their deadline allows.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1))]
     pub concurrency: usize,
@@ -119,7 +119,7 @@ impl CommandConfig {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScriptsConfig {
-    /// How many runs of all scripts may be under way at once.
+    /// How many runs of all scripts may be in flight at the same time.
     #[schemars(range(min = 1))]
     pub concurrency: usize,
 }

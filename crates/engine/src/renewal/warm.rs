@@ -16,7 +16,7 @@ use flight::FlightJoin;
 
 /// How many answers are renewed in a second, at most.
 const RATE: u32 = 20;
-/// How many are under way at once, at most.
+/// How many are in flight at the same time, at most.
 const AT_ONCE: usize = 4;
 /// A question that no caller sent for this long is not renewed.
 const QUERIED_WITHIN: Duration = Duration::from_hours(24);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Nulls {
-    /// An error: Argo CD prints it as `<nil>` or `<no value>`, which nobody wants in a name.
+    /// An error: Argo CD prints it as `<nil>` or `<no value>`, also in names.
     #[default]
     Refuse,
     /// The key is left out.

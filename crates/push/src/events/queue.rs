@@ -13,7 +13,7 @@ use domain::generator::Question;
 use engine::{cache::Key, renewal::recheck::Recheck};
 use hooks::{Others, Pushed, Pushes};
 
-/// How many rechecks are under way at once.
+/// How many rechecks are in flight at the same time.
 pub(super) const AT_ONCE: usize = 8;
 /// When a recheck that found nothing new is repeated, after the one before.
 pub(super) const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(1)];
