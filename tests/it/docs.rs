@@ -1,5 +1,5 @@
-//! The documentation: its links are valid, its configurations pass `check`, its commands print the shown output, its reference
-//! is that of the schema, and it lists all metrics and kinds of backends.
+//! The documentation: its links are valid, its tables are whole, its configurations pass `check`, its commands print the shown
+//! output, its reference is that of the schema, and it lists all metrics and kinds of backends.
 
 mod commands;
 mod completeness;
@@ -9,3 +9,4 @@ mod links;
 mod page;
 mod reference;
 mod spans;
+mod tables;

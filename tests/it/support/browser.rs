@@ -31,18 +31,9 @@ pub(crate) struct Browser {
 impl Browser {
     /// A browser that has visited nothing.
     pub(crate) async fn start() -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("this test needs Debian's packages chromium and chromium-driver");
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.unwrap();
-            Some(line.strip_suffix('.')?.rsplit_once("started successfully on port ")?.1.to_owned())
-        });
-        std::thread::spawn(move || lines.for_each(drop));
+        // The driver takes a free port of IPv4, and ends if another test has this one of IPv6.
+        let started = (0..5).find_map(|_| start_driver().inspect_err(|output| eprintln!("{output}")).ok());
+        let (driver, port) = started.expect("chromedriver starts");
         let profile = tempfile::tempdir().unwrap();
         let folder = format!("--user-data-dir={}", profile.path().display());
         let arguments = [
@@ -65,7 +56,7 @@ impl Browser {
         let mut browser = Self {
             driver,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
-            session: format!("http://127.0.0.1:{}/session", port.expect("chromedriver starts")),
+            session: format!("http://127.0.0.1:{}/session", port),
             profile,
         };
         let opened = browser.post("", wanted).await;
@@ -176,6 +167,32 @@ impl Drop for Browser {
         let _ = self.driver.wait();
         browsers_of(self.profile.path()).into_iter().for_each(kill);
     }
+}
+
+/// A driver and its port, or what it wrote before it ended.
+fn start_driver() -> Result<(Child, String), String> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("this test needs Debian's packages chromium and chromium-driver");
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let mut written = String::new();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        if let Some((_, port)) =
+            line.strip_suffix('.').and_then(|line| line.rsplit_once("started successfully on port "))
+        {
+            let port = port.to_owned();
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok((driver, port));
+        }
+        written.push_str(&line);
+        written.push('\n');
+    }
+    let _ = driver.wait();
+    Err(written)
 }
 
 /// The processes with this profile, which only one browser has. Its helpers end with it.
