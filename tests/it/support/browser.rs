@@ -56,7 +56,7 @@ impl Browser {
         let mut browser = Self {
             driver,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
-            session: format!("http://127.0.0.1:{}/session", port),
+            session: format!("http://127.0.0.1:{port}/session"),
             profile,
         };
         let opened = browser.post("", wanted).await;
