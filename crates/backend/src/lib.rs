@@ -163,7 +163,7 @@ backend_kinds! {
     Fixed(fixed: fixed::Config),
     /// A program that is run for each query. As a later step of a pipeline it reads the items of the step before as `items`.
     Script(script: Box<script::Config>),
-    /// A JSON API. As a later step of a pipeline its templates and its expression know the items of the step before as `items`.
+    /// A JSON API. As a later step of a pipeline its templates and its expression can use the items of the step before as `items`.
     Http(http: Box<http::Config>),
     /// The rows of a query to PostgreSQL, MySQL or MariaDB.
     Sql(sql: Box<sql::Config>),
